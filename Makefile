@@ -1,0 +1,70 @@
+# The way to do everything. Each target makes the environment it needs; a changed pyproject.toml renews it.
+#
+#   make demo         a short tour of what works
+#   make test         the tests                     make test ARGS="-k scan -x"
+#   make test-peers   the tests against PyTorch and JAX
+#   make bench        the benchmarks                make bench ARGS="adam_small --quick"
+#   make lint types docs clean
+
+PYTHON ?= python3
+JOBS ?= 2
+ARGS ?=
+
+VENV := .venv
+PEERS := .venv-peers
+PIP_FLAGS := -qq --disable-pip-version-check
+
+.PHONY: demo test test-peers lint types docs bench clean
+.NOTPARALLEL:
+
+demo: $(VENV)/.installed
+	@$(VENV)/bin/wonderland tour
+
+test: $(VENV)/.dev
+	@$(VENV)/bin/python -m pytest tests bench -n $(JOBS) $(ARGS)
+
+# On Linux the plain torch wheel brings CUDA; PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu avoids that.
+test-peers: $(PEERS)/.dev
+	@$(PEERS)/bin/python -m pytest tests -m peers -n $(JOBS) $(ARGS)
+
+lint: $(VENV)/.dev
+	@$(VENV)/bin/ruff check .
+
+types: $(VENV)/.dev
+	@$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+
+docs: $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build -q --strict
+	@echo "site/index.html"
+
+bench: $(PEERS)/.dev
+	@$(PEERS)/bin/python -m bench $(ARGS) --json bench.json
+
+clean:
+	rm -rf $(VENV) $(PEERS) build dist site .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+define make_venv
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	echo "wonderland needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12" >&2; exit 1; }
+@echo "preparing $(@D)"
+@$(PYTHON) -m venv $(@D)
+endef
+
+$(VENV)/.installed: pyproject.toml
+	$(make_venv)
+	@$(VENV)/bin/python -m pip install $(PIP_FLAGS) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	@$(VENV)/bin/python -m pip install $(PIP_FLAGS) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.installed
+	@$(VENV)/bin/python -m pip install $(PIP_FLAGS) -e '.[docs]'
+	@touch $@
+
+$(PEERS)/.dev: pyproject.toml
+	$(make_venv)
+	@$(PEERS)/bin/python -m pip install $(PIP_FLAGS) -e '.[dev,peers]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""The benchmarks, one a file; each side is written as a good user of that library would write it."""

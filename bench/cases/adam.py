@@ -1,0 +1,131 @@
+"""A whole training step of a small network: forward, backward and Adam, one step after the other.
+
+The targets are smoothed labels: with hard ones the network learns them by heart within the first rounds, and
+what would be timed then is arithmetic on subnormal numbers, which some contenders flush to zero.
+"""
+
+import numpy as np
+
+from bench.registry import Benchmark
+
+RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
+INPUTS, HIDDEN, CLASSES, BATCH = 16, 32, 10, 32
+
+
+def make_inputs():
+    """Parameters, a batch, and its targets as probabilities."""
+    rng = np.random.default_rng(0)
+
+    def normal(*shape):
+        return rng.standard_normal(shape).astype(np.float32)
+
+    parameters = {
+        "w1": normal(INPUTS, HIDDEN) / np.float32(INPUTS**0.5),
+        "b1": np.zeros(HIDDEN, np.float32),
+        "w2": normal(HIDDEN, CLASSES) / np.float32(HIDDEN**0.5),
+        "b2": np.zeros(CLASSES, np.float32),
+    }
+    labels = np.eye(CLASSES, dtype=np.float32)[rng.integers(CLASSES, size=BATCH)]
+    return parameters, normal(BATCH, INPUTS), np.float32(0.9) * labels + np.float32(0.1 / CLASSES)
+
+
+adam_small = Benchmark(
+    "adam_small",
+    "training step with Adam, network 16-32-10, batch 32, float32",
+    make_inputs,
+    targets={"jax": 0.5},
+    rtol=1e-4,
+    check_calls=20,
+)
+
+
+@adam_small.contender("wonderland")
+def ours(parameters, x, y):
+    import wonderland as wl
+
+    def loss(p, x, y):
+        hidden = np.tanh(x @ p["w1"] + p["b1"])
+        logits = hidden @ p["w2"] + p["b2"]
+        top = np.max(logits, axis=1, keepdims=True)
+        logsumexp = np.log(np.sum(np.exp(logits - top), axis=1)) + top[:, 0]
+        return np.mean(logsumexp - np.sum(y * logits, axis=1))
+
+    @wl.jit
+    def step(p, m, v, t, x, y):
+        value, g = wl.value_and_grad(loss)(p, x, y)
+        t = t + 1
+        scale1, scale2 = 1 / (1 - BETA1**t), 1 / (1 - BETA2**t)
+        m = {k: BETA1 * m[k] + (1 - BETA1) * g[k] for k in p}
+        v = {k: BETA2 * v[k] + (1 - BETA2) * g[k] ** 2 for k in p}
+        p = {k: p[k] - RATE * (m[k] * scale1) / (np.sqrt(v[k] * scale2) + EPSILON) for k in p}
+        return value, (p, m, v, t)
+
+    zeros = {k: np.zeros_like(w) for k, w in parameters.items()}
+    state = [(parameters, zeros, zeros, np.float32(0))]
+
+    def call():
+        value, state[0] = step(*state[0], x, y)
+        return value
+
+    return call
+
+
+@adam_small.contender("jax")
+def in_jax(parameters, x, y):
+    import functools
+
+    import jax
+    import jax.numpy as jnp
+
+    def loss(p, x, y):
+        logits = jnp.tanh(x @ p["w1"] + p["b1"]) @ p["w2"] + p["b2"]
+        return jnp.mean(jax.nn.logsumexp(logits, axis=1) - jnp.sum(y * logits, axis=1))
+
+    @functools.partial(jax.jit, donate_argnums=0)
+    def step(state, x, y):
+        p, m, v, t = state
+        value, g = jax.value_and_grad(loss)(p, x, y)
+        t = t + 1
+        scale1, scale2 = 1 / (1 - BETA1**t), 1 / (1 - BETA2**t)
+        m = jax.tree.map(lambda m, g: BETA1 * m + (1 - BETA1) * g, m, g)
+        v = jax.tree.map(lambda v, g: BETA2 * v + (1 - BETA2) * g**2, v, g)
+        p = jax.tree.map(
+            lambda p, m, v: p - RATE * (m * scale1) / (jnp.sqrt(v * scale2) + EPSILON), p, m, v
+        )
+        return value, (p, m, v, t)
+
+    # Donated buffers must be distinct: one set of zeros each.
+    p = {k: jnp.array(w) for k, w in parameters.items()}
+    m, v = ({k: jnp.zeros(w.shape) for k, w in parameters.items()} for _ in range(2))
+    state = [(p, m, v, jnp.float32(0))]
+    x, y = jnp.asarray(x), jnp.asarray(y)
+
+    def call():
+        value, state[0] = step(state[0], x, y)
+        return value.block_until_ready()
+
+    return call
+
+
+@adam_small.contender("torch")
+def in_torch(parameters, x, y):
+    import torch
+
+    model = torch.nn.Sequential(
+        torch.nn.Linear(INPUTS, HIDDEN), torch.nn.Tanh(), torch.nn.Linear(HIDDEN, CLASSES)
+    )
+    with torch.no_grad():
+        for name, layer in (("1", model[0]), ("2", model[2])):
+            layer.weight.copy_(torch.from_numpy(parameters["w" + name].T))
+            layer.bias.copy_(torch.from_numpy(parameters["b" + name]))
+    optimizer = torch.optim.Adam(model.parameters(), RATE, (BETA1, BETA2), EPSILON, fused=True)
+    x, y = torch.from_numpy(x), torch.from_numpy(y)
+
+    def call():
+        optimizer.zero_grad()
+        value = torch.nn.functional.cross_entropy(model(x), y)
+        value.backward()
+        optimizer.step()
+        return value
+
+    return call

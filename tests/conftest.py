@@ -1,0 +1,34 @@
+"""What every test shares: quiet thread pools, repeatable random numbers, and peers that are really there."""
+
+import importlib.util
+import os
+
+# Read by the libraries when they are first imported, which is after this. Several test processes share the
+# cores, so the BLAS of NumPy keeps to one thread; JAX gets the double precision that NumPy has.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import hypothesis
+import numpy as np
+import pytest
+
+# No deadline: the first example of a jitted test compiles. Derandomised: a run tells about the change alone.
+hypothesis.settings.register_profile("wonderland", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("wonderland")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse `-m peers` without the peers: skipping all of those tests would look like a pass."""
+    if config.option.markexpr != "peers":
+        return
+    missing = [name for name in ("torch", "jax") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise pytest.UsageError(f"the peers tests need {' and '.join(missing)}: run `make test-peers`")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Random numbers that are the same in every run."""
+    return np.random.default_rng(0)

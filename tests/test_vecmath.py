@@ -1,0 +1,428 @@
+"""Vector math against oracles in higher precision: errors in ulp, special values, vectorised loops."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import special
+
+from wonderland.compile import llvm, vecmath
+
+KIND = {"f32": "float", "f64": "double"}
+FLOAT = {"f32": np.float32, "f64": np.float64}
+PAIRS = [(name, dtype) for name in vecmath.FUNCTIONS for dtype in KIND]
+ONE_ARGUMENT = [name for name, count in vecmath.FUNCTIONS.items() if count == 1]
+TWO_ARGUMENTS = [name for name, count in vecmath.FUNCTIONS.items() if count == 2]
+BOUND = {"pow": 4.0}
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    e = np.exp(-abs(x))
+    return np.where(x < 0, e, 1) / (1 + e)
+
+
+def power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    # glibc's long double pow(-inf, -2^63) is infinite instead of zero: infinities go to the double function.
+    in_double = np.power(x.astype(np.float64), y.astype(np.float64))
+    return np.where(np.isinf(x) | np.isinf(y), in_double, np.power(x, y))
+
+
+# In the precision of the argument: float64 for float32 results, long double for float64 results.
+ORACLE: dict[str, Callable[..., np.ndarray]] = {
+    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "sigmoid": sigmoid, "tanh": np.tanh, "sinh": np.sinh,
+    "cosh": np.cosh, "erf": special.erf, "log": np.log, "log2": np.log2, "log1p": np.log1p, "pow": power,
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "arctan": np.arctan, "arctan2": np.arctan2,
+    "arcsin": np.arcsin, "arccos": np.arccos, "cbrt": np.cbrt,
+    "log10": np.log10, "arcsinh": np.arcsinh, "arccosh": np.arccosh, "arctanh": np.arctanh,
+}  # fmt: skip
+EXACT: dict[str, Callable[..., mpmath.mpf]] = {
+    "exp": mpmath.exp, "exp2": lambda x: mpmath.mpf(2) ** x, "expm1": mpmath.expm1,
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "tanh": mpmath.tanh, "sinh": mpmath.sinh,
+    "cosh": mpmath.cosh, "erf": mpmath.erf, "log": mpmath.log, "log2": lambda x: mpmath.log(x, 2),
+    "log1p": mpmath.log1p, "pow": mpmath.power, "sin": mpmath.sin, "cos": mpmath.cos, "tan": mpmath.tan,
+    "arctan": mpmath.atan, "arctan2": mpmath.atan2, "arcsin": mpmath.asin, "arccos": mpmath.acos,
+    "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)), "log10": mpmath.log10,
+    "arcsinh": mpmath.asinh, "arccosh": mpmath.acosh, "arctanh": mpmath.atanh,
+}  # fmt: skip
+
+
+def loop(name: str, dtype: str) -> str:
+    kind, count = KIND[dtype], vecmath.FUNCTIONS[name]
+    parameters = ", ".join(f"ptr noalias %a{i}" for i in range(count))
+    loads = "\n".join(
+        f"  %p{i} = getelementptr {kind}, ptr %a{i}, i64 %i\n  %v{i} = load {kind}, ptr %p{i}" for i in range(count)
+    )
+    arguments = ", ".join(f"{kind} %v{i}" for i in range(count))
+    return f"""
+define void @loop_{name}_{dtype}({parameters}, ptr noalias %out, i64 %n) {{
+entry:
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %body, label %end
+body:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+{loads}
+  %result = call {kind} @wl_{name}_{dtype}({arguments})
+  %place = getelementptr {kind}, ptr %out, i64 %i
+  store {kind} %result, ptr %place
+  %next = add nuw nsw i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %body, label %end
+end:
+  ret void
+}}
+"""
+
+
+def module(pairs: list[tuple[str, str]]) -> str:
+    loops = "".join(loop(name, dtype) for name, dtype in pairs)
+    return "\n".join([*sorted(vecmath.intrinsics(pairs)), vecmath.module_text(pairs), loops])
+
+
+class Functions:
+    """All functions on arrays, compiled."""
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        self.library = llvm.compile_library(module(pairs), [f"loop_{name}_{dtype}" for name, dtype in pairs])
+
+    def __call__(self, name: str, dtype: str, *arrays: np.ndarray) -> np.ndarray:
+        arrays = tuple(np.ascontiguousarray(array, FLOAT[dtype]) for array in arrays)
+        out = np.empty_like(arrays[0])
+        signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (len(arrays) + 1), ctypes.c_int64)
+        native = signature(self.library.address(f"loop_{name}_{dtype}"))
+        native(*[array.ctypes.data for array in arrays], out.ctypes.data, out.size)
+        return out
+
+
+@pytest.fixture(scope="module")
+def functions() -> Functions:
+    return Functions(PAIRS)
+
+
+def ulp_errors(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """|got - want| in units of the last place of want in got's type; infinite where NaN or infinity is wrong.
+
+    What lies beyond the largest float by half an ulp or more has to be infinite, and nothing else may be.
+    """
+    info = np.finfo(got.dtype)
+    wide = want.dtype.type
+    with np.errstate(all="ignore"):
+        overflows = abs(want) >= wide(info.max) * (1 + wide(info.eps) / 4)
+        exponent = np.frexp(want)[1]
+        # frexp of numbers beyond the range is unspecified: those aren't compared by distance.
+        unit = np.ldexp(wide(1), np.maximum(exponent - 1, info.minexp) - info.nmant)
+        errors = (abs(got.astype(wide) - want) / unit).astype(np.float64)
+        agrees = np.where(overflows, got == np.sign(want) * np.inf, np.isfinite(got))
+    errors[overflows] = 0.0
+    errors[~agrees] = np.inf
+    errors[np.isnan(want)] = np.where(np.isnan(got[np.isnan(want)]), 0.0, np.inf)
+    return errors
+
+
+def check(name: str, got: np.ndarray, want: np.ndarray, *arguments: np.ndarray) -> None:
+    errors = ulp_errors(got, want)
+    worst = int(np.argmax(errors))
+    at = [argument[worst] for argument in arguments]
+    assert errors[worst] <= BOUND.get(name, 2.0), f"{name}{at!r}: {got[worst]!r}, exactly {want[worst]!r}"
+    wrong = np.flatnonzero((want == 0) & (got == 0) & (np.signbit(got) != np.signbit(want)))
+    assert not wrong.size, f"{name}: sign of zero at {[argument[wrong[:5]] for argument in arguments]}"
+
+
+def specials(dtype: str) -> np.ndarray:
+    """Special values, limits of ranges and of formulas, with their neighbours and negatives."""
+    values = [
+        0,
+        0.3465735,
+        0.5,
+        0.5625,
+        0.70710678,
+        0.7853981,
+        0.875,
+        1,
+        1.41421356,
+        1.5,
+        2,
+        3,
+        np.pi / 2,
+        np.pi,
+        3.95,
+    ]
+    values += [
+        5.95,
+        17,
+        20,
+        37,
+        40,
+        88.02969,
+        88.72284,
+        89.41599,
+        103.9721,
+        104,
+        709.782712893384,
+        710.4758600739439,
+    ]
+    values += [
+        745.1332191019412,
+        746,
+        126,
+        127,
+        128,
+        149,
+        150,
+        1022,
+        1023,
+        1024,
+        1074,
+        1075,
+        np.inf,
+        np.nan,
+        1e22,
+    ]
+    values += [
+        5e-324,
+        1e-310,
+        2.2250738585072014e-308,
+        1e-45,
+        1e-40,
+        1.1754943508222875e-38,
+        3.4028234663852886e38,
+        1e300,
+    ]
+    values += [2.0**k for k in (-60, -30, 22, 23, 24, 25, 31, 39, 40, 41, 51, 52, 53, 54, 60, 63, 64)]
+    with np.errstate(all="ignore"):
+        centre = np.array(values).astype(FLOAT[dtype])
+        up, down = np.nextafter(centre, FLOAT[dtype](np.inf)), np.nextafter(centre, FLOAT[dtype](-np.inf))
+    positive = np.concatenate([centre, up, down])
+    return np.concatenate([positive, -positive])
+
+
+def samples(dtype: str, count: int, seed: int) -> np.ndarray:
+    """Random bit patterns, and more where functions change."""
+    rng = np.random.default_rng(seed)
+    bits = np.uint32 if dtype == "f32" else np.uint64
+    any_bits = rng.integers(0, np.iinfo(bits).max, count, dtype=bits, endpoint=True).view(FLOAT[dtype])
+    ranges = [rng.uniform(-width, width, count) for width in (0.7, 2, 10, 110 if dtype == "f32" else 760)]
+    near_one = 1 + rng.normal(size=count) * 10.0 ** rng.uniform(-8, 0, count)
+    return np.concatenate([any_bits, specials(dtype), *[x.astype(FLOAT[dtype]) for x in [*ranges, near_one]]])
+
+
+def pairs_of_samples(dtype: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Any two samples, all pairs of special values, and powers that come near overflow and underflow."""
+    x, y = samples(dtype, count, 1), np.random.default_rng(3).permutation(samples(dtype, count, 2))
+    first, second = (grid.ravel() for grid in np.meshgrid(specials(dtype), specials(dtype)))
+    rng = np.random.default_rng(4)
+    base = np.exp(rng.uniform(-20, 20, count))
+    exponent = rng.uniform(-1.07, 1.07, count) * (88 if dtype == "f32" else 709) / np.log(base)
+    near_one = 1 + rng.uniform(-1e-3, 1e-3, count)
+    large = rng.uniform(-1.07, 1.07, count) * (88 if dtype == "f32" else 709) / np.log(near_one)
+    groups = [(x, y), (first, second), (base, exponent), (near_one, large)]
+    with np.errstate(over="ignore"):
+        columns = [np.concatenate([group[i].astype(FLOAT[dtype]) for group in groups]) for i in (0, 1)]
+    return columns[0], columns[1]
+
+
+def arguments_of(name: str, dtype: str, count: int) -> tuple[np.ndarray, ...]:
+    return pairs_of_samples(dtype, count) if name in TWO_ARGUMENTS else (samples(dtype, count, 0),)
+
+
+@pytest.mark.parametrize("name", vecmath.FUNCTIONS)
+def test_float32_within_ulps_of_float64(functions: Functions, name: str) -> None:
+    arguments = arguments_of(name, "f32", 200_000)
+    with np.errstate(all="ignore"):
+        want = ORACLE[name](*[x.astype(np.float64) for x in arguments])
+    check(name, functions(name, "f32", *arguments), want, *arguments)
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="long double is no wider than double here")
+@pytest.mark.parametrize("name", [name for name in vecmath.FUNCTIONS if name != "erf"])
+def test_float64_within_ulps_of_long_double(functions: Functions, name: str) -> None:
+    arguments = arguments_of(name, "f64", 60_000)
+    with np.errstate(all="ignore"):
+        want = ORACLE[name](*[x.astype(np.longdouble) for x in arguments])
+    check(name, functions(name, "f64", *arguments), want, *arguments)
+
+
+def exact(name: str, *arguments: np.ndarray) -> Iterator[mpmath.mpf]:
+    with mpmath.workprec(1200 if name in ("sin", "cos", "tan") else 160):
+        for numbers in zip(*arguments, strict=True):
+            yield EXACT[name](*[mpmath.mpf(float(number)) for number in numbers])
+
+
+@pytest.mark.parametrize("name", vecmath.FUNCTIONS)
+def test_float64_within_ulps_of_mpmath(functions: Functions, name: str) -> None:
+    """Fewer points, and an oracle that shares nothing with libm."""
+    rng = np.random.default_rng(5)
+    if name in ("arcsin", "arccos", "arctanh"):
+        x = rng.uniform(-1, 1, 500)
+    elif name == "arccosh":
+        x = 1 + np.exp(rng.uniform(-30, 30, 500))
+    elif name in ("log", "log2", "log10", "pow"):
+        x = np.exp(rng.uniform(-30, 30, 400))
+    elif name == "log1p":
+        x = np.concatenate([rng.uniform(-0.999, 3, 300), np.exp(rng.uniform(-30, 30, 100))])
+    else:
+        x = np.concatenate([rng.uniform(-8, 8, 300), rng.uniform(0.8, 1.0, 200), rng.normal(size=100) * 1e-5])
+    if name in ("sin", "cos", "tan"):
+        # Among them the double closest to a multiple of pi/2.
+        x = np.concatenate(
+            [x, [6381956970095103.0 * 2.0**797, 1e22, 2.0**40, 1.7e308], 10.0 ** rng.uniform(5, 308, 300)]
+        )
+    arguments = (x, rng.uniform(-23, 23, x.size))[: vecmath.FUNCTIONS[name]]
+    got = functions(name, "f64", *arguments)
+    for i, want in enumerate(exact(name, *arguments)):
+        error = abs(mpmath.mpf(float(got[i])) - want) / float(np.spacing(abs(float(want))))
+        assert error <= BOUND.get(name, 2.0), f"{name}{[a[i] for a in arguments]}: {got[i]!r}, exactly {want}"
+
+
+@pytest.mark.parametrize("dtype", KIND)
+def test_special_values_are_numpys(functions: Functions, dtype: str) -> None:
+    inf, nan = np.inf, np.nan
+    table = {
+        "exp": [(-inf, 0.0), (inf, inf), (0.0, 1.0), (-0.0, 1.0)],
+        "expm1": [(-inf, -1.0), (inf, inf), (0.0, 0.0), (-0.0, -0.0)],
+        "exp2": [(-inf, 0.0), (inf, inf), (3.0, 8.0), (-1.0, 0.5)],
+        "sigmoid": [(-inf, 0.0), (inf, 1.0), (0.0, 0.5)],
+        "tanh": [(-inf, -1.0), (inf, 1.0), (0.0, 0.0), (-0.0, -0.0)],
+        "sinh": [(-inf, -inf), (inf, inf), (0.0, 0.0), (-0.0, -0.0)],
+        "cosh": [(-inf, inf), (inf, inf), (0.0, 1.0)],
+        "erf": [(-inf, -1.0), (inf, 1.0), (0.0, 0.0), (-0.0, -0.0)],
+        "log": [(0.0, -inf), (-0.0, -inf), (inf, inf), (-1.0, nan), (-inf, nan), (1.0, 0.0)],
+        "log2": [(0.0, -inf), (inf, inf), (-1.0, nan), (8.0, 3.0), (2.0**-126, -126.0)],
+        "log1p": [(-1.0, -inf), (inf, inf), (-2.0, nan), (-inf, nan), (0.0, 0.0), (-0.0, -0.0)],
+        "sin": [(inf, nan), (-inf, nan), (0.0, 0.0), (-0.0, -0.0)],
+        "cos": [(inf, nan), (-inf, nan), (0.0, 1.0), (-0.0, 1.0)],
+        "tan": [(inf, nan), (-inf, nan), (0.0, 0.0), (-0.0, -0.0)],
+        "arctan": [(inf, np.pi / 2), (-inf, -np.pi / 2), (1.0, np.pi / 4), (0.0, 0.0), (-0.0, -0.0)],
+        "arcsin": [(inf, nan), (-inf, nan), (1.5, nan), (1.0, np.pi / 2), (0.0, 0.0), (-0.0, -0.0)],
+        "arccos": [(inf, nan), (-inf, nan), (-1.5, nan), (1.0, 0.0), (-1.0, np.pi), (0.0, np.pi / 2)],
+        "log10": [(0.0, -inf), (inf, inf), (-1.0, nan), (1000.0, 3.0), (1.0, 0.0)],
+        "arcsinh": [(inf, inf), (-inf, -inf), (0.0, 0.0), (-0.0, -0.0)],
+        "arccosh": [(inf, inf), (-inf, nan), (0.5, nan), (-2.0, nan), (1.0, 0.0)],
+        "arctanh": [(1.0, inf), (-1.0, -inf), (1.5, nan), (inf, nan), (0.0, 0.0), (-0.0, -0.0)],
+        "cbrt": [(inf, inf), (-inf, -inf), (27.0, 3.0), (0.0, 0.0), (-0.0, -0.0)],
+    }
+    for name, rows in table.items():
+        x, want = np.array([*rows, (nan, nan)], FLOAT[dtype]).T
+        got = functions(name, dtype, x)
+        np.testing.assert_array_equal(got, want, err_msg=name)
+        np.testing.assert_array_equal(np.signbit(got[:-1])[want[:-1] == 0], np.signbit(want[:-1])[want[:-1] == 0], name)
+
+
+@pytest.mark.parametrize("dtype", KIND)
+def test_pow_special_values_are_cs(functions: Functions, dtype: str) -> None:
+    values = [0, 0.5, 1, 1.5, 2, 3, 4, 5, 2.0**23 + 1, 2.0**24, 2.0**52 + 1, 2.0**53, 1e38, np.inf, np.nan]
+    signed = np.array([*values, *[-value for value in values]], FLOAT[dtype])
+    x, y = (grid.ravel() for grid in np.meshgrid(signed, signed))
+    got = functions("pow", dtype, x, y)
+    with np.errstate(all="ignore"):
+        want = np.power(x, y)
+    for test in (np.isnan, np.isinf, np.signbit, lambda z: z == 0, lambda z: z == 1):
+        keep = slice(None) if test is np.isnan else ~np.isnan(want)
+        np.testing.assert_array_equal(test(got)[keep], test(want)[keep])
+
+
+def test_exact_results_are_exact(functions: Functions) -> None:
+    for dtype, low, high in (("f32", -149, 127), ("f64", -1074, 1023)):
+        n = np.arange(low, high + 1).astype(FLOAT[dtype])
+        powers = np.ldexp(FLOAT[dtype](1), n.astype(int))
+        np.testing.assert_array_equal(functions("exp2", dtype, n), powers)
+        np.testing.assert_array_equal(functions("log2", dtype, powers), n)
+        np.testing.assert_array_equal(functions("pow", dtype, np.full_like(n, 2), n), powers)
+        digits = np.arange(0, 11 if dtype == "f32" else 23).astype(FLOAT[dtype])
+        np.testing.assert_array_equal(functions("log10", dtype, 10.0**digits), digits)
+        small = np.arange(-12, 13).astype(FLOAT[dtype])
+        for exponent in (1, 2, 3):
+            np.testing.assert_array_equal(
+                functions("pow", dtype, small, np.full_like(small, exponent)), small**exponent
+            )
+
+
+def calls_of_optimised(ir: str, function: str) -> set[str]:
+    """What the optimised function calls."""
+    optimised = str(llvm.optimize(ir))
+    body = re.search(rf"define[^\n]*@{function}\(.*?^}}", optimised, re.DOTALL | re.MULTILINE)
+    assert body, f"{function} is gone"
+    return set(re.findall(r"call [^@\n]*@([\w.]+)\(", body[0]))
+
+
+needs_fma = pytest.mark.skipif(
+    platform.machine() == "x86_64" and llvm.vector_bytes() < 32, reason="without FMA nothing vectorises"
+)
+
+
+@needs_fma
+@pytest.mark.parametrize(("name", "dtype"), PAIRS)
+def test_loop_is_vectorised(name: str, dtype: str) -> None:
+    calls = calls_of_optimised(module([(name, dtype)]), f"loop_{name}_{dtype}")
+    foreign = {call for call in calls if not call.startswith(("llvm.", "wl_"))}
+    assert not foreign, f"calls {foreign}"
+    assert any(re.fullmatch(r"llvm\.fma\.v\d+f(32|64)", call) for call in calls)
+
+
+@needs_fma
+def test_loop_with_a_branch_is_vectorised() -> None:
+    """Functions that call another one for large arguments too: it may run where the branch isn't taken."""
+    body = loop("sin", "f64").replace(
+        "  %result = call double @wl_sin_f64(double %v0)\n",
+        """\
+  %positive = fcmp ogt double %v0, 0.0
+  br i1 %positive, label %yes, label %join
+yes:
+  %sine = call double @wl_sin_f64(double %v0)
+  br label %join
+join:
+  %result = phi double [ %v0, %body ], [ %sine, %yes ]
+""",
+    )
+    body = body.replace("[ %next, %body ]", "[ %next, %join ]")
+    pairs = [("sin", "f64")]
+    ir = "\n".join([*sorted(vecmath.intrinsics(pairs)), vecmath.module_text(pairs), body])
+    assert any(call.startswith("llvm.fma.v") for call in calls_of_optimised(ir, "loop_sin_f64"))
+
+
+def test_module_text_has_each_definition_once() -> None:
+    text = vecmath.module_text([("sin", "f32"), ("cos", "f32"), ("sin", "f32"), ("exp", "f64")])
+    defined = re.findall(r"define .*?@(\w+)\(", text) + re.findall(r"^@(\w+) =", text, re.MULTILINE)
+    assert len(defined) == len(set(defined))
+    assert {"wl_sin_f32", "wl_cos_f32", "wl_exp_f64"} <= set(defined)
+    assert vecmath.definition("exp", "f64") in text
+    assert "declare" not in text
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names an x86 CPU")
+def test_right_without_fma_instructions() -> None:
+    """The oldest x86-64: `llvm.fma` becomes a call to libm."""
+    program = """
+import numpy as np
+from tests.test_vecmath import Functions, FLOAT, ORACLE, ulp_errors
+pairs = [(n, d) for n in ("exp", "log", "sin", "pow") for d in FLOAT]
+functions = Functions(pairs)
+x = np.linspace(0.01, 80, 500)
+for name, dtype in pairs:
+    arguments = (x, x / 80)[: 2 if name == "pow" else 1]
+    arguments = [a.astype(FLOAT[dtype]) for a in arguments]
+    want = ORACLE[name](*[a.astype(np.longdouble) for a in arguments])
+    assert ulp_errors(functions(name, dtype, *arguments), want).max() < 2, (name, dtype)
+"""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    environment = os.environ | {"WONDERLAND_CPU": "x86-64", "PYTHONPATH": root}
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=root, env=environment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ONE_ARGUMENT)
+def test_every_float32(functions: Functions, name: str) -> None:
+    step = 1 << 22
+    for start in range(0, 1 << 32, step):
+        x = (np.arange(step, dtype=np.uint32) + np.uint32(start)).view(np.float32)
+        with np.errstate(all="ignore"):
+            want = ORACLE[name](x.astype(np.float64))
+        check(name, functions(name, "f32", x), want, x)

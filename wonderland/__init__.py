@@ -1,0 +1,51 @@
+"""Differentiable programming for NumPy: write NumPy, get exact derivatives, compile to one native call."""
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING, Any
+
+import wonderland.numpy  # noqa: F401  (fills the tables through which NumPy's functions reach us)
+from wonderland.control.cond import cond, switch
+from wonderland.control.custom import custom_jvp, custom_vjp
+from wonderland.control.loops import fori_loop, scan, while_loop
+from wonderland.core.errors import ArgumentError, LeakedTracerError, LostDerivativeError, NoValueError, TracingError
+from wonderland.core.functions import MutationError
+from wonderland.core.primitive import Primitive
+from wonderland.core.program import Program, verify
+from wonderland.core.tree import register_mutable, register_node, tree_map
+from wonderland.transform.derivatives import grad, jvp, linearize, stop_gradient, trace, value_and_grad, vjp
+from wonderland.transform.vmap import jacobian, vmap
+
+if TYPE_CHECKING:
+    from wonderland import sparse, testing
+    from wonderland.compile.jit import jit
+    from wonderland.numpy.lift import lift
+
+__version__ = "0.1.0"
+__all__ = [
+    "ArgumentError", "LeakedTracerError", "LostDerivativeError", "MutationError", "NoValueError", "Primitive",
+    "Program", "TracingError", "cond", "custom_jvp", "custom_vjp", "fori_loop", "grad", "jacobian", "jit", "jvp",
+    "lift", "linearize", "register_mutable", "register_node", "scan", "sparse", "stop_gradient", "switch", "testing",
+    "trace", "tree_map", "value_and_grad", "verify", "vjp", "vmap", "while_loop",
+]  # fmt: skip
+
+# Loaded on first use: the compiler brings LLVM, the others SciPy or the standard library's source tools.
+_LAZY = {
+    "jit": ("wonderland.compile.jit", "jit"),
+    "lift": ("wonderland.numpy.lift", "lift"),
+    "sparse": ("wonderland.sparse", None),
+    "testing": ("wonderland.testing", None),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'wonderland' has no attribute {name!r}")
+    module, attribute = _LAZY[name]
+    found = _import_module(module)
+    value = found if attribute is None else getattr(found, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

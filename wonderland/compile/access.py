@@ -1,0 +1,84 @@
+"""Flat leaves of an argument tree without walking it: a function generated once per structure.
+
+The generated function reads each leaf by its path (`args[0].__dict__['w'], args[1]['m'][0]`) and checks on the way that
+the tree is still the one it was made for: same classes, same keys, same static attributes. If not it returns None, and
+the caller flattens the slow way. Leaves themselves are checked by the native entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from wonderland.core import tree
+
+
+def leaf_reader(structure: tree.Structure, sample: Any) -> Callable[[Any], tuple | None] | None:
+    """A function from a tree to the tuple of its leaves (None if the tree has changed its structure)."""
+    writer = _Writer()
+    try:
+        writer.visit(structure, "tree", sample)
+    except _UnknownNodeError:
+        return None
+    lines = ["def read(tree):", *(f"    {line}" for line in writer.lines)]
+    lines.append(f"    return ({''.join(f'{leaf}, ' for leaf in writer.leaves)})")
+    namespace: dict[str, Any] = dict(writer.constants)
+    exec("\n".join(lines), namespace)
+    read = namespace["read"]
+
+    def reader(value: Any) -> tuple | None:
+        try:
+            return read(value)
+        except (KeyError, IndexError, TypeError, AttributeError):
+            return None
+
+    return reader
+
+
+class _UnknownNodeError(Exception):
+    pass
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.leaves: list[str] = []
+        self.constants: dict[str, Any] = {}
+
+    def constant(self, value: Any) -> str:
+        name = f"constant{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+    def require(self, condition: str) -> None:
+        self.lines.append(f"if not ({condition}): return None")
+
+    def visit(self, structure: tree.Structure, path: str, sample: Any) -> None:
+        if structure.kind is None:
+            self.leaves.append(path)
+            return
+        here = f"node{len(self.lines)}"
+        self.lines.append(f"{here} = {path}")
+        self.require(f"type({here}) is {self.constant(type(sample))}")
+        if structure.kind.mutable:
+            self._object(structure, here, sample)
+        elif isinstance(sample, dict):
+            self.require(f"len({here}) == {len(sample)}")
+            for key, child in zip(structure.static[1], structure.children, strict=True):
+                self.visit(child, f"{here}[{self.constant(key)}]", sample[key])
+        elif isinstance(sample, (tuple, list)):
+            self.require(f"len({here}) == {len(sample)}")
+            for i, child in enumerate(structure.children):
+                self.visit(child, f"{here}[{i}]", sample[i])
+        elif sample is not None:
+            raise _UnknownNodeError
+
+    def _object(self, structure: tree.Structure, here: str, sample: Any) -> None:
+        _, names, static = structure.static
+        attributes = f"{here}d"
+        self.lines.append(f"{attributes} = {here}.__dict__")
+        self.require(f"len({attributes}) == {len(names) + len(static)}")
+        for name, value in static:
+            self.require(f"{attributes}[{name!r}] is {self.constant(value)}")
+        for name, child in zip(names, structure.children, strict=True):
+            self.visit(child, f"{attributes}[{name!r}]", vars(sample)[name])

@@ -1,0 +1,323 @@
+"""Scalar code as text: typed scalars come in, lines of LLVM IR go out.
+
+The `emit` functions of `ops/` call the methods of an `Emitter` (`e.add(x, y)`, `e.call("exp", x)`). A bool is an `i1`
+here and a byte in memory. Products that feed sums may contract to FMA; nothing else is relaxed, and nothing has
+undefined behaviour: conversions from float to integer give what NumPy gives on x86.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from wonderland.compile import vecmath
+
+KINDS = {
+    "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "i8", "uint16": "i16",
+    "uint32": "i32", "uint64": "i64", "float32": "float", "float64": "double",
+}  # fmt: skip
+SUFFIX = {"float": "f32", "double": "f64"}
+BOOL, INT32, INT64 = np.dtype(bool), np.dtype(np.int32), np.dtype(np.int64)
+# Functions that the vector library doesn't have yet come from libm, one element at a time.
+LIBM = {
+    "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh",
+    "arccosh": "acosh", "arctanh": "atanh", "erf": "erf", "erfc": "erfc", "lgamma": "lgamma", "cbrt": "cbrt",
+    "log10": "log10", "log2": "log2", "exp2": "exp2", "expm1": "expm1", "log1p": "log1p", "sinh": "sinh",
+    "cosh": "cosh", "hypot": "hypot", "fmod": "fmod",
+}  # fmt: skip
+ROUNDINGS = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint"}
+FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+SIGNED_COMPARE = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
+CALL_COST, DIVIDE_COST = 12, 4  # of a transcendental function and of a division or root, in additions
+
+
+class Unsupported(Exception):
+    """Something the compiler has no code for: the equation falls back to NumPy."""
+
+
+def is_native(dtype: np.dtype) -> bool:
+    """Does compiled code compute with this dtype?"""
+    return dtype.name in KINDS and dtype.isnative
+
+
+def memory_kind(dtype: np.dtype) -> str:
+    """The IR type of an element in memory."""
+    kind = KINDS[dtype.name]
+    return "i8" if kind == "i1" else kind
+
+
+class Scalar:
+    """One SSA value (or constant) with its NumPy dtype."""
+
+    __slots__ = ("dtype", "text")
+
+    def __init__(self, text: str, dtype: np.dtype):
+        self.text = text
+        self.dtype = dtype
+
+    @property
+    def kind(self) -> str:
+        return KINDS[self.dtype.name]
+
+    @property
+    def typed(self) -> str:
+        return f"{self.kind} {self.text}"
+
+
+def constant_text(value: Any, dtype: np.dtype) -> str:
+    """A number as LLVM spells it: the bits of a double for both float types."""
+    if dtype.kind == "f":
+        number = float(np.asarray(value).astype(dtype))
+        return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    return str(int(np.asarray(value).astype(dtype)))
+
+
+class Emitter:
+    """Appends instructions to `lines`; `needed` collects the vector functions, `declared` the declarations."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.needed: set[tuple[str, str]] = set()
+        self.declared: set[str] = set()
+        self.cost = 0
+        self.count = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise Unsupported(f"the compiler has no scalar operation {name!r}")
+
+    def name(self) -> str:
+        """A fresh name."""
+        self.count += 1
+        return f"%v{self.count}"
+
+    def let(self, instruction: str, dtype: np.dtype) -> Scalar:
+        """A new value."""
+        name = self.name()
+        self.lines.append(f"  {name} = {instruction}")
+        self.cost += 1
+        return Scalar(name, dtype)
+
+    def intrinsic(self, name: str, *args: Scalar, extra: str = "") -> Scalar:
+        """An LLVM intrinsic whose operands and result have one type."""
+        kind = args[0].kind
+        full = f"@llvm.{name}.{SUFFIX.get(kind, kind)}"
+        types = ", ".join([kind] * len(args) + (["i1"] if extra else []))
+        self.declared.add(f"declare {kind} {full}({types})")
+        operands = ", ".join([a.typed for a in args] + ([extra] if extra else []))
+        return self.let(f"call {kind} {full}({operands})", args[0].dtype)
+
+    def constant(self, value: Any, like: Scalar | np.dtype) -> Scalar:
+        """A number of the dtype of a scalar."""
+        dtype = like.dtype if isinstance(like, Scalar) else like
+        return Scalar(constant_text(value, dtype), dtype)
+
+    def _arithmetic(self, x: Scalar, y: Scalar, of_float: str, of_int: str, of_bool: str) -> Scalar:
+        if x.dtype.kind == "f":
+            return self.let(f"{of_float} contract {x.typed}, {y.text}", x.dtype)
+        if x.dtype.kind == "b":
+            if not of_bool:
+                raise Unsupported(f"{of_int} of bools")
+            return self.let(f"{of_bool} {x.typed}, {y.text}", x.dtype)
+        return self.let(f"{of_int} {x.typed}, {y.text}", x.dtype)
+
+    def add(self, x: Scalar, y: Scalar) -> Scalar:
+        return self._arithmetic(x, y, "fadd", "add", "or")
+
+    def sub(self, x: Scalar, y: Scalar) -> Scalar:
+        return self._arithmetic(x, y, "fsub", "sub", "")
+
+    def mul(self, x: Scalar, y: Scalar) -> Scalar:
+        return self._arithmetic(x, y, "fmul", "mul", "and")
+
+    def div(self, x: Scalar, y: Scalar) -> Scalar:
+        if x.dtype.kind != "f":
+            raise Unsupported("division of integers")
+        self.cost += DIVIDE_COST
+        return self.let(f"fdiv {x.typed}, {y.text}", x.dtype)
+
+    def neg(self, x: Scalar) -> Scalar:
+        if x.dtype.kind == "b":
+            raise Unsupported("the negative of a bool")
+        return self.let(f"fneg {x.typed}" if x.dtype.kind == "f" else f"sub {x.kind} 0, {x.text}", x.dtype)
+
+    def abs(self, x: Scalar) -> Scalar:
+        if x.dtype.kind == "f":
+            return self.intrinsic("fabs", x)
+        return self.intrinsic("abs", x, extra="i1 false") if x.dtype.kind == "i" else x
+
+    def sqrt(self, x: Scalar) -> Scalar:
+        self.cost += DIVIDE_COST
+        return self.intrinsic("sqrt", x)
+
+    def round(self, how: str, x: Scalar) -> Scalar:
+        """`how` is floor, ceil, trunc or rint."""
+        return self.intrinsic(ROUNDINGS[how], x) if x.dtype.kind == "f" else x
+
+    def floor(self, x: Scalar) -> Scalar:
+        return self.round("floor", x)
+
+    def sign(self, x: Scalar) -> Scalar:
+        one, zero = self.constant(1, x), self.constant(0, x)
+        if x.dtype.kind in "bu":
+            return self.select(self.compare("ne", x, zero), one, zero)
+        negative = self.select(self.compare("lt", x, zero), self.constant(-1, x), zero)
+        known = self.select(self.compare("gt", x, zero), one, negative)
+        return self.select(self.compare("ne", x, x), x, known) if x.dtype.kind == "f" else known
+
+    def _extreme(self, x: Scalar, y: Scalar, compare: str, name: str, of_bool: str) -> Scalar:
+        if x.dtype.kind == "b":
+            return self.let(f"{of_bool} {x.typed}, {y.text}", x.dtype)
+        if x.dtype.kind != "f":
+            return self.intrinsic(("s" if x.dtype.kind == "i" else "u") + name, x, y)
+        # The first operand where it wins or is NaN; a NaN in the second loses no comparison and so is taken.
+        wins = self.compare(compare, x, y)
+        chosen = self.let(f"or i1 {wins.text}, {self.compare('ne', x, x).text}", BOOL)
+        return self.select(chosen, x, y)
+
+    def maximum(self, x: Scalar, y: Scalar) -> Scalar:
+        return self._extreme(x, y, "gt", "max", "or")
+
+    def minimum(self, x: Scalar, y: Scalar) -> Scalar:
+        return self._extreme(x, y, "lt", "min", "and")
+
+    def compare(self, op: str, x: Scalar, y: Scalar) -> Scalar:
+        if x.dtype.kind == "f":
+            return self.let(f"fcmp {FLOAT_COMPARE[op]} {x.typed}, {y.text}", BOOL)
+        predicate = SIGNED_COMPARE[op]
+        if x.dtype.kind in "bu":
+            predicate = predicate.replace("s", "u", 1) if predicate[0] == "s" else predicate
+        return self.let(f"icmp {predicate} {x.typed}, {y.text}", BOOL)
+
+    def select(self, condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
+        return self.let(f"select {condition.typed}, {x.typed}, {y.typed}", x.dtype)
+
+    def _bits(self, operation: str, x: Scalar, y: Scalar) -> Scalar:
+        if x.dtype.kind == "f":
+            raise Unsupported("bits of floats")
+        return self.let(f"{operation} {x.typed}, {y.text}", x.dtype)
+
+    def bit_and(self, x: Scalar, y: Scalar) -> Scalar:
+        return self._bits("and", x, y)
+
+    def bit_or(self, x: Scalar, y: Scalar) -> Scalar:
+        return self._bits("or", x, y)
+
+    def bit_xor(self, x: Scalar, y: Scalar) -> Scalar:
+        return self._bits("xor", x, y)
+
+    def invert(self, x: Scalar) -> Scalar:
+        return self._bits("xor", x, self.constant(True if x.dtype.kind == "b" else -1, x))
+
+    def _shift(self, operation: str, x: Scalar, y: Scalar, beyond: Scalar) -> Scalar:
+        # A shift by the width or more is undefined in IR; here all bits leave.
+        bits = x.dtype.itemsize * 8
+        inside = self.let(f"icmp ult {y.typed}, {bits}", BOOL)
+        amount = self.select(inside, y, self.constant(0, y))
+        return self.select(inside, self.let(f"{operation} {x.typed}, {amount.text}", x.dtype), beyond)
+
+    def shift_left(self, x: Scalar, y: Scalar) -> Scalar:
+        return self._shift("shl", x, y, self.constant(0, x))
+
+    def shift_right(self, x: Scalar, y: Scalar) -> Scalar:
+        if x.dtype.kind == "u":
+            return self._shift("lshr", x, y, self.constant(0, x))
+        signs = self.let(f"ashr {x.typed}, {x.dtype.itemsize * 8 - 1}", x.dtype)
+        return self._shift("ashr", x, y, signs)
+
+    def power(self, x: Scalar, y: Scalar) -> Scalar:
+        if x.dtype.kind != "f":
+            raise Unsupported("integer powers, which raise for negative exponents")
+        return self.call("pow", x, y)
+
+    def call(self, name: str, *args: Scalar) -> Scalar:
+        """A function of the vector library, or of libm."""
+        kind = args[0].kind
+        if kind not in SUFFIX:
+            raise Unsupported(f"{name} of {args[0].dtype}")
+        self.cost += CALL_COST
+        if name in vecmath.FUNCTIONS:
+            self.needed.add((name, SUFFIX[kind]))
+            function = f"@wl_{name}_{SUFFIX[kind]}"
+        elif name in LIBM:
+            function = f"@{LIBM[name]}{'f' if kind == 'float' else ''}"
+            self.declared.add(f"declare {kind} {function}({', '.join([kind] * len(args))}) nounwind willreturn memory(none)")
+        else:
+            raise Unsupported(f"no function {name!r}")
+        return self.let(f"call {kind} {function}({', '.join(a.typed for a in args)})", args[0].dtype)
+
+    def convert(self, x: Scalar, dtype: np.dtype) -> Scalar:
+        """NumPy's `astype`."""
+        if x.dtype == dtype:
+            return x
+        if dtype.kind == "b":
+            return self.compare("ne", x, self.constant(0, x))
+        if x.dtype.kind == "f":
+            return self._from_float(x, dtype)
+        if dtype.kind == "f":
+            operation = "sitofp" if x.dtype.kind == "i" else "uitofp"
+        elif x.kind != "i1" and dtype.itemsize <= x.dtype.itemsize:
+            if dtype.itemsize == x.dtype.itemsize:
+                return Scalar(x.text, dtype)
+            operation = "trunc"
+        else:
+            operation = "sext" if x.dtype.kind == "i" else "zext"
+        return self.let(f"{operation} {x.typed} to {KINDS[dtype.name]}", dtype)
+
+    def _from_float(self, x: Scalar, dtype: np.dtype) -> Scalar:
+        if dtype.kind == "f":
+            return self.let(f"{'fpext' if dtype.itemsize == 8 else 'fptrunc'} {x.typed} to {KINDS[dtype.name]}", dtype)
+        # Through int32 or int64 as x86 does it: what doesn't fit (or is NaN) becomes the smallest number.
+        wide = INT32 if dtype.itemsize < 4 or dtype == INT32 else INT64
+        limit = 2.0 ** (8 * wide.itemsize - 1)
+        low = self.compare("ge", x, self.constant(-limit, x))
+        high = self.compare("lt", x, self.constant(limit, x))
+        inside = self.bit_and(low, high)
+        value = self.let(f"fptosi {x.typed} to {KINDS[wide.name]}", wide)
+        value = self.select(inside, value, self.constant(-int(limit), wide))
+        if dtype.name == "uint64":
+            above = self.bit_and(self.compare("ge", x, self.constant(limit, x)),
+                                 self.compare("lt", x, self.constant(2 * limit, x)))  # fmt: skip
+            value = self.select(above, self.let(f"fptoui {x.typed} to i64", INT64), value)
+        return self.convert(value, dtype)
+
+    def load(self, pointer: str, dtype: np.dtype) -> Scalar:
+        """An element from memory."""
+        value = self.let(f"load {memory_kind(dtype)}, ptr {pointer}, align {dtype.itemsize}", dtype)
+        if dtype.kind == "b":
+            return self.let(f"icmp ne i8 {value.text}, 0", dtype)
+        return value
+
+    def store(self, value: Scalar, pointer: str) -> None:
+        """An element into memory."""
+        if value.dtype.kind == "b":
+            value = self.let(f"zext {value.typed} to i8", np.dtype(np.uint8))
+        self.lines.append(f"  store {value.typed}, ptr {pointer}, align {value.dtype.itemsize}")
+        self.cost += 1
+
+
+def lowest(dtype: np.dtype) -> Any:
+    """The neutral element of a maximum."""
+    if dtype.kind == "f":
+        return -np.inf
+    return False if dtype.kind == "b" else np.iinfo(dtype).min
+
+
+_costs: dict[tuple, int] = {}
+
+
+def probe(emit: Any, dtypes: tuple[np.dtype, ...], out: np.dtype) -> int:
+    """The cost of a scalar function on these dtypes; raises `Unsupported` if there is no code for it."""
+    key = (emit, dtypes)
+    if key not in _costs:
+        e = Emitter()
+        result = emit(e, *(Scalar(f"%x{i}", d) for i, d in enumerate(dtypes)))
+        if result.dtype != out:
+            raise Unsupported(f"the scalar code gives {result.dtype}, not {out}")
+        _costs[key] = e.cost
+    return _costs[key]

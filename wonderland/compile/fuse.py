@@ -1,0 +1,435 @@
+"""Scheduling: the nodes of a region come in, an ordered list of units (kernels and opaque steps) goes out.
+
+The one rule: a node joins the cluster of its operands when it runs over the same iteration space, reads what is inside
+the cluster only at its own element (or, for a reduced value, at its own row), and no cycle arises through other units.
+A cluster's space is a shape without its axes of extent 1; some of its axes may be reduced. Its members are full maps
+over the space, reductions, and row maps over the axes that are kept. So a softmax is one cluster, and so is the update
+of a parameter with all its moments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from wonderland.compile.graph import (
+    Branch,
+    Call,
+    Contract,
+    Gather,
+    Leaf,
+    Loop,
+    Map,
+    Node,
+    Number,
+    Opaque,
+    Reduce,
+    Region,
+    Result,
+    Scatter,
+    Shape,
+    View,
+    base_of,
+    layout_of,
+)
+from wonderland.core.types import contiguous_strides
+
+CHEAP = 60  # cost up to which a scalar is computed again by each kernel that reads it
+MOST_MEMBERS = 256  # in one kernel: LLVM's time grows faster than the code
+LONG_ROW = 1 << 15  # elements from which few rows are cut into pieces, and so must be done with in one sweep
+FEW_ROWS, FEW_COLUMNS = 8, 512
+HORIZONTAL = 8  # clusters that a node without one looks at
+
+
+class Unit:
+    """Something that runs as a whole."""
+
+    def __init__(self, position: int):
+        self.first = self.last = position
+        self.before: set[Unit] = set()
+
+
+class Step(Unit):
+    """An opaque node."""
+
+    def __init__(self, node: Node, position: int):
+        super().__init__(position)
+        self.node = node
+
+
+class Cluster(Unit):
+    """A kernel to be."""
+
+    def __init__(self, space: Shape, position: int):
+        super().__init__(position)
+        self.space = space
+        self.reduced: tuple[int, ...] | None = None
+        self.roles: dict[Node, str] = {}  # "full", "row", "reduce" or "scatter"; in order
+        self.levels: dict[Node, int] = {}  # how many sweeps over a row a value waits for
+        self.sources: set[Node] = set()  # memory that is read
+        self.targets: set[Node] = set()  # memory that scatters write
+        self.partials: dict[Node, Node] = {}  # of a long row cut into pieces: where each reduction's pieces go
+        self.override: dict[Node, Node] = {}  # and, in the kernel that combines them, what it reads instead
+
+    @property
+    def rows(self) -> Shape:
+        return tuple(n for i, n in enumerate(self.space) if i not in (self.reduced or ()))
+
+    def is_long(self) -> bool:
+        """Few and long rows: one sweep only, so that it can be cut into pieces for the threads."""
+        if not self.reduced:
+            return False
+        rows, total = math.prod(self.rows), math.prod(self.space)
+        # Many columns side by side (the last axis is kept) are swept together: they don't make many tasks either.
+        few = FEW_ROWS if len(self.space) - 1 in self.reduced else FEW_COLUMNS
+        return rows < few and total >= LONG_ROW and total // rows >= LONG_ROW // 8
+
+
+def squeezed(shape: Shape) -> Shape:
+    return tuple(n for n in shape if n != 1)
+
+
+def squeezed_strides(node: Node) -> Shape:
+    """A node's strides along its axes of extent other than 1."""
+    return tuple(s for n, s in zip(node.shape, layout_of(node)[1], strict=True) if n != 1)
+
+
+def operands_of(node: Node) -> tuple[Node, ...]:
+    """The operands that a cluster member reads element by element."""
+    if isinstance(node, Map):
+        return node.operands
+    if isinstance(node, Reduce):
+        return (node.operand,)
+    if isinstance(node, Gather):
+        return node.indices
+    if isinstance(node, Scatter):
+        return (*node.indices, node.update)
+    return ()
+
+
+def memory_of(node: Node) -> tuple[Node, ...]:
+    """The operands whose memory a node needs."""
+    if isinstance(node, Gather):
+        return (node.source,)
+    if isinstance(node, Scatter):
+        return (node.target,)
+    if isinstance(node, Contract):
+        return (node.x, node.y)
+    if isinstance(node, Call):
+        return tuple(base_of(n) for n in node.operands if not isinstance(n, Number))
+    if isinstance(node, Branch):
+        return (node.index, *(n for region in node.regions for n in captured(region)))
+    if isinstance(node, Loop):
+        regions = [node.body] + ([node.condition] if node.condition else [])
+        length = (node.length,) if isinstance(node.length, Node) else ()
+        own = {*node.carry, *node.slices}
+        return (
+            *length, *node.initial, *(base_of(x) for x in node.xs),
+            *(n for region in regions for n in captured(region) if n not in own),
+        )  # fmt: skip
+    return ()
+
+
+def captured(region: Region) -> list[Node]:
+    """The bases outside a region that it reads."""
+    inside = set(region.nodes) | {r for n in region.nodes if isinstance(n, Opaque) for r in n.results}
+    found: dict[Node, None] = {}
+    for node in region.nodes:
+        for n in (*map(base_of, operands_of(node)), *memory_of(node)):
+            if n not in inside and not isinstance(n, Number):
+                found[n] = None
+    for n in map(base_of, region.outputs):
+        if n not in inside and not isinstance(n, Number):
+            found[n] = None
+    return list(found)
+
+
+def live_nodes(region: Region) -> list[Node]:
+    """The nodes of a region that its outputs need, in order."""
+    needed = {base_of(n) for n in region.outputs}
+    live = []
+    for node in reversed(region.nodes):
+        wanted = node in needed or isinstance(node, Opaque) and any(r in needed for r in node.results)
+        if wanted:
+            live.append(node)
+            needed.update(map(base_of, operands_of(node)))
+            needed.update(memory_of(node))
+    return live[::-1]
+
+
+class Schedule:
+    """The units of a region in order, and the nodes that need memory."""
+
+    def __init__(self, region: Region):
+        self.region = region
+        self.region.nodes = live_nodes(region)
+        self.unit: dict[Node, Unit] = {}
+        self.costs: dict[Node, int] = {}
+        self.stored: set[Node] = set()
+        self._open: dict[Shape, list[Cluster]] = {}
+        for position, node in enumerate(region.nodes):
+            self._place(node, position)
+        self._store()
+        self.units = self._ordered()
+
+    # -- placing ----------------------------------------------------------------------------------
+
+    def cheap(self, node: Node) -> bool:
+        """A scalar that each kernel may compute for itself."""
+        if isinstance(node, (Number, Leaf)):
+            return node.type.size == 1
+        return node in self.costs
+
+    def _note_cheap(self, node: Node) -> bool:
+        if not isinstance(node, Map) or node.type.size != 1 or not node.operands:
+            return False
+        cost = node.cost
+        for base in map(base_of, node.operands):
+            if not self.cheap(base):
+                return False
+            cost += self.costs.get(base, 0)
+        if cost <= CHEAP:
+            self.costs[node] = cost
+        return cost <= CHEAP
+
+    def _place(self, node: Node, position: int) -> None:
+        if isinstance(node, Opaque):
+            self._step(node, position)
+            for result in node.results:
+                self.unit[result] = self.unit[node]
+        elif isinstance(node, Contract):
+            self._step(node, position)
+        elif not self._note_cheap(node):
+            self._cluster(node, position)
+
+    def _step(self, node: Node, position: int) -> None:
+        unit = Step(node, position)
+        self.unit[node] = unit
+        for base in memory_of(node):
+            self._materialise(base, position)
+            if base in self.unit:
+                unit.before.add(self.unit[base])
+
+    def _materialise(self, base: Node, position: int) -> None:
+        """A cheap scalar gets memory after all: it becomes a member of a cluster of scalars."""
+        if base in self.costs and base not in self.unit:
+            self._cluster(base, position)
+
+    def _inlined(self, node: Node) -> bool:
+        return node in self.costs and node not in self.unit
+
+    def _reads(self, node: Node) -> Iterator[Node]:
+        """The bases that a member reads, cheap scalars replaced by what they read."""
+        stack = [base_of(n) for n in operands_of(node)]
+        while stack:
+            base = stack.pop()
+            if self._inlined(base) or base in self.costs:
+                stack += [base_of(n) for n in operands_of(base)]
+            elif not isinstance(base, Number):
+                yield base
+
+    def _cluster(self, node: Node, position: int) -> None:
+        for base in memory_of(node):
+            self._materialise(base, position)
+        space = squeezed(self._space(node))
+        candidates: list[Cluster] = []
+        for base in self._reads(node):
+            unit = self.unit.get(base)
+            if isinstance(unit, Cluster) and unit not in candidates and self._joins(node, unit):
+                candidates.append(unit)
+        if not candidates:
+            for other in self._open.get(space, [])[-HORIZONTAL:]:
+                if self._joins(node, other) and self._related(node, other):
+                    candidates.append(other)
+                    break
+        if candidates:
+            cluster = candidates[0]
+            for other in candidates[1:]:
+                cluster = self._merge(cluster, other, node)
+        else:
+            cluster = Cluster(space, position)
+            self._open.setdefault(space, []).append(cluster)
+        self._add(node, cluster, position)
+
+    @staticmethod
+    def _space(node: Node) -> Shape:
+        if isinstance(node, Reduce):
+            return node.operand.shape
+        return node.update.shape if isinstance(node, Scatter) else node.shape
+
+    def _related(self, node: Node, cluster: Cluster) -> bool:
+        """Independent work over one space shares a loop if it is small, or reads the same memory."""
+        return math.prod(cluster.space) <= 4096 or any(base in cluster.sources for base in self._reads(node))
+
+    def _role(self, node: Node, cluster: Cluster) -> str | None:
+        shape = squeezed(self._space(node))
+        if isinstance(node, Reduce):
+            axes = _squeezed_axes(node)
+            fits = shape == cluster.space and cluster.reduced in (None, axes) and not cluster.targets
+            return "reduce" if fits else None
+        if isinstance(node, Scatter):
+            return "scatter" if shape == cluster.space and cluster.reduced is None else None
+        if shape == cluster.space:
+            return "full"
+        return "row" if cluster.reduced is not None and shape == cluster.rows else None
+
+    def _joins(self, node: Node, cluster: Cluster) -> bool:
+        role = self._role(node, cluster)
+        if role is None or len(cluster.roles) >= MOST_MEMBERS:
+            return False
+        if not self._apart(node, cluster):
+            return False
+        level = 0
+        for operand in operands_of(node):
+            base = base_of(operand)
+            if base in cluster.roles:
+                if not _reads_own_element(operand, base, role, cluster):
+                    return False
+                level = max(level, cluster.levels[base])
+        for base in memory_of(node):
+            if base in cluster.roles:
+                return False
+        if level and role in ("full", "reduce") and cluster.is_long():
+            return False
+        if role == "reduce" and cluster.reduced is None and any(cluster.levels.values()):
+            return False
+        return not any(
+            (unit := self.unit.get(base)) is not None and unit is not cluster and self._depends(unit, cluster)
+            for base in (*self._reads(node), *memory_of(node))
+        )
+
+    def _apart(self, node: Node, cluster: Cluster) -> bool:
+        """Memory that a scatter writes isn't read in the same kernel, unless there is a single element."""
+        if not cluster.space:
+            return True
+        if isinstance(node, Scatter):
+            reads = {*self._reads(node)}
+            return node.target not in cluster.sources | cluster.targets and node.target not in reads
+        return not any(base in cluster.targets for base in (*self._reads(node), *memory_of(node)))
+
+    def _add(self, node: Node, cluster: Cluster, position: int) -> None:
+        role = self._role(node, cluster)
+        if isinstance(node, Reduce) and cluster.reduced is None:
+            cluster.reduced = _squeezed_axes(node)
+            role = "reduce"
+        assert role is not None
+        level = max((cluster.levels.get(base_of(n), 0) for n in operands_of(node)), default=0)
+        cluster.levels[node] = level + 1 if role == "reduce" else level
+        cluster.roles[node] = role
+        cluster.last = max(cluster.last, position)
+        self.unit[node] = cluster
+        if isinstance(node, Scatter):
+            cluster.targets.add(node.target)
+        if isinstance(node, Gather):
+            cluster.sources.add(node.source)
+        for base in (*self._reads(node), *memory_of(node)):
+            unit = self.unit.get(base)
+            if unit is not cluster:
+                if not isinstance(node, Scatter) or base is not node.target:
+                    cluster.sources.add(base)
+                if unit is not None:
+                    cluster.before.add(unit)
+
+    def _merge(self, one: Cluster, other: Cluster, node: Node) -> Cluster:
+        """Both clusters as one, if nothing stands between them; otherwise the first."""
+        if one.space != other.space or None not in (one.reduced, other.reduced) and one.reduced != other.reduced:
+            return one
+        if one.targets or other.targets or len(one.roles) + len(other.roles) > MOST_MEMBERS:
+            return one
+        if self._depends(one, other) or self._depends(other, one):
+            return one
+        reduced = one.reduced if one.reduced is not None else other.reduced
+        if reduced is not None and (one.is_long() or other.is_long()) and one.reduced != other.reduced:
+            return one
+        one.reduced = reduced
+        one.roles.update(other.roles)
+        one.levels.update(other.levels)
+        one.sources |= other.sources
+        one.before |= other.before
+        one.first, one.last = min(one.first, other.first), max(one.last, other.last)
+        for member in other.roles:
+            self.unit[member] = one
+        for unit in set(self.unit.values()):
+            if other in unit.before:
+                unit.before.remove(other)
+                unit.before.add(one)
+        self._open[other.space].remove(other)
+        return one
+
+    def _depends(self, unit: Unit, on: Unit) -> bool:
+        """Is there a way from `on` to `unit`?"""
+        stack, seen = [unit], {unit}
+        while stack:
+            for earlier in stack.pop().before:
+                if earlier is on:
+                    return True
+                if earlier not in seen and earlier.last >= on.first:
+                    seen.add(earlier)
+                    stack.append(earlier)
+        return False
+
+    # -- what comes out ---------------------------------------------------------------------------
+
+    def _store(self) -> None:
+        """Which members need memory: those that others read."""
+        for base in map(base_of, self.region.outputs):
+            self._materialise(base, len(self.region.nodes))
+            self.stored.add(base)
+        for unit in set(self.unit.values()):
+            if isinstance(unit, Cluster):
+                for node, role in unit.roles.items():
+                    if role == "scatter":
+                        self.stored.add(node)
+                self.stored |= {n for n in unit.sources | unit.targets if self.unit.get(n) is not unit}
+            elif isinstance(unit, Step):
+                self.stored.update(memory_of(unit.node))
+
+    def _ordered(self) -> list[Unit]:
+        done: dict[Unit, None] = {}
+        for unit in sorted(set(self.unit.values()), key=lambda u: (u.first, u.last)):
+            stack = [(unit, iter(sorted(unit.before, key=lambda u: u.first)))]
+            while stack:
+                current, rest = stack[-1]
+                if current in done:
+                    stack.pop()
+                    continue
+                for earlier in rest:
+                    if earlier not in done:
+                        stack.append((earlier, iter(sorted(earlier.before, key=lambda u: u.first))))
+                        break
+                else:
+                    done[current] = None
+                    stack.pop()
+        return list(done)
+
+
+def _squeezed_axes(node: Reduce) -> tuple[int, ...]:
+    shape = node.operand.shape
+    position = {axis: i for i, axis in enumerate(i for i, n in enumerate(shape) if n != 1)}
+    return tuple(position[a] for a in node.axes)
+
+
+def _reads_own_element(operand: Node, base: Node, role: str, cluster: Cluster) -> bool:
+    """Does a member with this role read a value inside its cluster only at its own element or row?"""
+    inner = cluster.roles[base]
+    if inner == "scatter" or isinstance(operand, View) and operand.offset:
+        return False
+    strides = squeezed_strides(operand)
+    if inner == "full":
+        return role != "row" and strides == contiguous_strides(cluster.space)
+    rows = contiguous_strides(cluster.rows)
+    if role == "row":
+        return strides == rows
+    kept = iter(rows)
+    return strides == tuple(0 if i in (cluster.reduced or ()) else next(kept) for i in range(len(cluster.space)))
+
+
+def results_of(unit: Unit) -> list[Node]:
+    """The nodes that a unit defines."""
+    if isinstance(unit, Cluster):
+        return list(unit.roles)
+    assert isinstance(unit, Step)
+    return list(unit.node.results) if isinstance(unit.node, Opaque) else [unit.node]
+
+
+__all__ = ["Cluster", "Result", "Schedule", "Step", "Unit", "captured", "results_of", "squeezed_strides"]

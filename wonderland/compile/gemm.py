@@ -1,0 +1,795 @@
+"""The generator of matrix products: an element type comes in, LLVM IR (or the address of compiled code) goes out.
+
+    void wl_gemm_f32(i64 m, i64 n, i64 k, ptr A, i64 rsa, i64 csa, ptr B, i64 rsb, i64 csb,
+                     ptr C, i64 ldc, i64 accumulate, ptr scratch)
+
+    C[i*ldc + j] = (accumulate ? C[i*ldc + j] : 0) + sum_p A[i*rsa + p*csa] * B[p*rsb + j*csb]
+
+Strides count elements and may have any sign or be zero. `scratch` belongs to the call: `scratch_bytes(m, n, k, dtype)`
+bytes, in any alignment. So the code allocates nothing, and any number of threads may be inside it.
+
+The way of the data (Goto and van de Geijn 2008; Van Zee and van de Geijn 2015): the product is cut into blocks whose
+operands fit the caches, each block is packed into panels as wide as the register tile, and the tile kernel runs over
+the panels. Packing and tiles are tasks of the pool. Where packing doesn't pay, the kernel reads the operand where it
+lies. Vectors (m = 1 or n = 1) have their own loops, which read the matrix once in the order of memory. The cut along k
+depends on nothing but the sizes and strides: results are the same to the bit for any number of threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+from . import llvm, pool
+
+Value = str | int
+
+PANEL_BYTES = 24 << 10  # of a panel of B (KC x tile columns), which stays in L1 while panels of A pass
+BLOCK_ROWS = 2048  # of A packed at a time; bounds the scratch
+BLOCK_COLUMNS = 2048
+CHUNK_BYTES = 224 << 10  # of A in one task (MC x KC), which stays in L2
+CHUNK_COLUMNS = 512
+CHUNK_WORK = 1 << 17  # multiply-adds that are worth a task
+MOST_CHUNKS = 64
+PARALLEL_WORK = 1 << 20  # multiply-adds from which a product is shared between threads
+PARALLEL_VECTOR = 1 << 17  # the same for matrix times vector, in matrix elements
+SMALL_BYTES = 1 << 16  # of an operand that needn't be packed
+UNROLL = 4  # steps of k in one turn of the kernel's loop
+AHEAD = 16  # steps of k between a prefetch and its use
+DOT_ROWS = 4  # rows of a matrix that share the loads of the vector
+AXPY_BYTES = 1 << 14  # of a result that is summed at a time, in L1
+VECTOR_CHUNK = 1 << 15  # matrix elements that are worth a task
+VECTOR_CHUNKS = 16  # most cuts of matrix times vector along k
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Shape of the register tile: `rows` broadcasts of A times `vectors` vectors of B, all sums in registers."""
+
+    dtype: str
+    scalar: str
+    bytes: int
+    lanes: int
+    rows: int
+    vectors: int
+
+    @property
+    def columns(self) -> int:
+        return self.lanes * self.vectors
+
+    @property
+    def vector(self) -> str:
+        return f"<{self.lanes} x {self.scalar}>"
+
+    @property
+    def suffix(self) -> str:
+        return f"v{self.lanes}{self.dtype}"
+
+    @property
+    def depth(self) -> int:
+        """Steps of k that are packed at a time (KC)."""
+        return max(192, PANEL_BYTES // (self.columns * self.bytes))
+
+    @property
+    def chunk_rows(self) -> int:
+        """Most rows of A in one task (MC)."""
+        return max(1, CHUNK_BYTES // (self.depth * self.bytes * self.rows)) * self.rows
+
+
+@cache
+def tile(dtype: str) -> Tile:
+    """The register tile of this machine for "f32" or "f64"."""
+    if dtype not in ("f32", "f64"):
+        raise ValueError(f'the GEMM generator makes "f32" and "f64", got {dtype!r}')
+    scalar, size = ("float", 4) if dtype == "f32" else ("double", 8)
+    width = llvm.vector_bytes()
+    x86 = llvm.target_machine().triple.startswith(("x86_64", "i386", "i686"))
+    # 16 registers: 12 sums, 2 vectors of B, a broadcast. 32 registers: 24 sums, 3 vectors of B, broadcasts.
+    rows, vectors = (6, 2) if x86 and width < 64 else (8, 3)
+    return Tile(dtype, scalar, size, width // size, rows, vectors)
+
+
+def scratch_bytes(m: int, n: int, k: int, dtype: str) -> int:
+    """Bytes of scratch that a product of these sizes needs, whatever the strides."""
+    t = tile(dtype)
+    if m <= 0 or n <= 0 or k <= 0:
+        return 0
+    depth = min(k, t.depth)
+    rows = -(-min(m, BLOCK_ROWS) // t.rows) * t.rows
+    columns = -(-min(n, BLOCK_COLUMNS) // t.columns) * t.columns
+    vector = 0
+    if m == 1 or n == 1:
+        vector = k + max(m, n) * max(1, min(VECTOR_CHUNKS, m * n * k // VECTOR_CHUNK))
+    return max((rows + columns) * depth, vector) * t.bytes + 128
+
+
+@cache
+def address(dtype: str) -> int:
+    """Address of the compiled function; compiled once per process."""
+    with llvm.lock:
+        return _library(dtype).address(f"wl_gemm_{dtype}")
+
+
+@cache
+def _library(dtype: str) -> llvm.Library:
+    library = llvm.compile_library(definition(dtype), [f"wl_gemm_{dtype}"], {"wl_parallel": pool.address()})
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # its address is handed out for good
+    return library
+
+
+@cache
+def definition(dtype: str) -> str:
+    """IR of `wl_gemm_f32` or `wl_gemm_f64`; the linker must be given `wl_parallel`."""
+    t = tile(dtype)
+    functions = [
+        _kernel(t, packed=True),
+        _kernel(t, packed=False),
+        _store_edge(t),
+        _pack_rows(t),
+        _pack_columns(t),
+        _pack_task(t),
+        _tile_task(t),
+        _dot_task(t),
+        _axpy_task(t),
+        _run(t),
+        _matrix_vector(t),
+        _gemm(t),
+    ]
+    lane_mask = f"<{t.lanes} x i1>"
+    declarations = f"""
+declare void @wl_parallel(ptr, ptr, i64)
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
+declare {t.vector} @llvm.fmuladd.{t.suffix}({t.vector}, {t.vector}, {t.vector})
+declare {t.scalar} @llvm.fmuladd.{t.dtype}({t.scalar}, {t.scalar}, {t.scalar})
+declare {t.scalar} @llvm.vector.reduce.fadd.{t.suffix}({t.scalar}, {t.vector})
+declare {t.vector} @llvm.masked.load.{t.suffix}.p0(ptr, i32, {lane_mask}, {t.vector})
+declare void @llvm.masked.store.{t.suffix}.p0({t.vector}, ptr, i32, {lane_mask})
+"""
+    # Loops are written the way they should run; LLVM's own unrolling and vectorising of the rest costs compile time.
+    metadata = ['!0 = !{!"llvm.loop.vectorize.enable", i1 false}', '!1 = !{!"llvm.loop.unroll.disable"}']
+    text = declarations + "\n".join(function.text() for function in functions)
+    loops = text.count("!llvm.loop !LOOP")
+    for number in range(2, loops + 2):
+        text = text.replace("!llvm.loop !LOOP", f"!llvm.loop !{number}", 1)
+        metadata.append(f"!{number} = distinct !{{!{number}, !0, !1}}")
+    return text + "\n" + "\n".join(metadata) + "\n"
+
+
+class Function:
+    """One IR function being written. Variables live in `alloca`s, which LLVM turns into registers."""
+
+    def __init__(self, t: Tile, name: str, parameters: str, attributes: str = "", linkage: str = "internal "):
+        self.tile = t
+        self._head = f"define {linkage}void @{name}({parameters}) {attributes} {{\nentry:"
+        self._variables: list[str] = []
+        self._lines: list[str] = []
+        self._count = 0
+
+    def text(self) -> str:
+        return "\n".join([self._head, *self._variables, *self._lines, "  ret void", "}", ""])
+
+    def emit(self, line: str) -> None:
+        self._lines.append("  " + line)
+
+    def let(self, expression: str) -> str:
+        self._count += 1
+        self.emit(f"%t{self._count} = {expression}")
+        return f"%t{self._count}"
+
+    def variable(self, kind: str, value: Value, align: int = 8) -> str:
+        pointer = self.space(kind, align)
+        self.emit(f"store {kind} {value}, ptr {pointer}, align {align}")
+        return pointer
+
+    def space(self, kind: str, align: int) -> str:
+        self._count += 1
+        self._variables.append(f"  %t{self._count} = alloca {kind}, align {align}")
+        return f"%t{self._count}"
+
+    def add(self, a: Value, b: Value) -> str:
+        return self.let(f"add i64 {a}, {b}")
+
+    def sub(self, a: Value, b: Value) -> str:
+        return self.let(f"sub i64 {a}, {b}")
+
+    def mul(self, a: Value, b: Value) -> str:
+        return self.let(f"mul i64 {a}, {b}")
+
+    def div(self, a: Value, b: Value) -> str:
+        return self.let(f"udiv i64 {a}, {b}")
+
+    def ceil_div(self, a: Value, b: Value) -> str:
+        return self.div(self.add(a, self.sub(b, 1)), b)
+
+    def round_up(self, a: Value, b: Value) -> str:
+        return self.mul(self.ceil_div(a, b), b)
+
+    def min(self, a: Value, b: Value) -> str:
+        return self.let(f"call i64 @llvm.smin.i64(i64 {a}, i64 {b})")
+
+    def max(self, a: Value, b: Value) -> str:
+        return self.let(f"call i64 @llvm.smax.i64(i64 {a}, i64 {b})")
+
+    def compare(self, how: str, a: Value, b: Value) -> str:
+        return self.let(f"icmp {how} i64 {a}, {b}")
+
+    def both(self, a: str, b: str) -> str:
+        return self.let(f"and i1 {a}, {b}")
+
+    def either(self, a: str, b: str) -> str:
+        return self.let(f"or i1 {a}, {b}")
+
+    def choose(self, condition: str, a: Value, b: Value, kind: str = "i64") -> str:
+        return self.let(f"select i1 {condition}, {kind} {a}, {kind} {b}")
+
+    def at(self, base: str, index: Value) -> str:
+        """Address of an element."""
+        return self.let(f"getelementptr {self.tile.scalar}, ptr {base}, i64 {index}")
+
+    def load(self, pointer: str, kind: str | None = None, align: int | None = None) -> str:
+        return self.let(f"load {kind or self.tile.scalar}, ptr {pointer}, align {align or self.tile.bytes}")
+
+    def store(self, value: Value, pointer: str, kind: str | None = None, align: int | None = None) -> None:
+        self.emit(f"store {kind or self.tile.scalar} {value}, ptr {pointer}, align {align or self.tile.bytes}")
+
+    def broadcast(self, scalar: str) -> str:
+        t = self.tile
+        one = self.let(f"insertelement {t.vector} poison, {t.scalar} {scalar}, i64 0")
+        return self.let(f"shufflevector {t.vector} {one}, {t.vector} poison, <{t.lanes} x i32> zeroinitializer")
+
+    def fma(self, a: str, b: str, c: str) -> str:
+        v, name = self.tile.vector, f"@llvm.fmuladd.{self.tile.suffix}"
+        return self.let(f"call {v} {name}({v} {a}, {v} {b}, {v} {c})")
+
+    def fma_scalar(self, a: str, b: str, c: str) -> str:
+        s, name = self.tile.scalar, f"@llvm.fmuladd.{self.tile.dtype}"
+        return self.let(f"call {s} {name}({s} {a}, {s} {b}, {s} {c})")
+
+    def lanes_below(self, limit: Value, first: int) -> str:
+        """Mask of the lanes first, first + 1, ... that are below the limit."""
+        kind = f"<{self.tile.lanes} x i64>"
+        one = self.let(f"insertelement {kind} poison, i64 {limit}, i64 0")
+        all_limits = self.let(f"shufflevector {kind} {one}, {kind} poison, <{self.tile.lanes} x i32> zeroinitializer")
+        lanes = ", ".join(f"i64 {first + lane}" for lane in range(self.tile.lanes))
+        return self.let(f"icmp slt {kind} <{lanes}>, {all_limits}")
+
+    def load_lanes(self, pointer: str, mask: str) -> str:
+        t = self.tile
+        call = f"@llvm.masked.load.{t.suffix}.p0(ptr {pointer}, i32 {t.bytes}, <{t.lanes} x i1> {mask}"
+        return self.let(f"call {t.vector} {call}, {t.vector} zeroinitializer)")
+
+    def store_lanes(self, value: str, pointer: str, mask: str) -> None:
+        t = self.tile
+        call = f"@llvm.masked.store.{t.suffix}.p0({t.vector} {value}, ptr {pointer}, i32 {t.bytes}"
+        self.emit(f"call void {call}, <{t.lanes} x i1> {mask})")
+
+    def transpose(self, vectors: list[str]) -> list[str]:
+        """Square block of lanes x lanes, by swapping off-diagonal blocks of 1, 2, 4, ... elements."""
+        t, rows, block = self.tile, list(vectors), 1
+        while block < t.lanes:
+            for i in (i for i in range(t.lanes) if not i & block):
+                upper, lower = rows[i], rows[i + block]
+                first = [lane if not lane & block else t.lanes + lane - block for lane in range(t.lanes)]
+                second = [lane + block if not lane & block else t.lanes + lane for lane in range(t.lanes)]
+                for row, order in ((i, first), (i + block, second)):
+                    indices = ", ".join(f"i32 {lane}" for lane in order)
+                    operands = f"{t.vector} {upper}, {t.vector} {lower}"
+                    rows[row] = self.let(f"shufflevector {operands}, <{t.lanes} x i32> <{indices}>")
+            block *= 2
+        return rows
+
+    @contextmanager
+    def loop(self, start: Value, stop: Value, step: Value = 1) -> Iterator[str]:
+        """for (i = start; i < stop; i += step)"""
+        counter = self.variable("i64", start)
+        self._count += 1
+        name = f"loop{self._count}"
+        self.emit(f"br label %{name}")
+        self._lines.append(f"{name}:")
+        index = self.load(counter, "i64", 8)
+        more = self.compare("slt", index, stop)
+        self.emit(f"br i1 {more}, label %{name}.body, label %{name}.exit")
+        self._lines.append(f"{name}.body:")
+        yield index
+        self.store(self.add(index, step), counter, "i64", 8)
+        self.emit(f"br label %{name}, !llvm.loop !LOOP")
+        self._lines.append(f"{name}.exit:")
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        self._count += 1
+        name = f"when{self._count}"
+        self.emit(f"br i1 {condition}, label %{name}, label %{name}.exit")
+        self._lines.append(f"{name}:")
+        yield
+        self.emit(f"br label %{name}.exit")
+        self._lines.append(f"{name}.exit:")
+
+    def unless(self, condition: str):
+        return self.when(self.let(f"xor i1 {condition}, true"))
+
+    def return_when(self, condition: str) -> None:
+        self._count += 1
+        name = f"return{self._count}"
+        self.emit(f"br i1 {condition}, label %{name}, label %{name}.exit")
+        self._lines += [f"{name}:", "  ret void", f"{name}.exit:"]
+
+
+class Fields:
+    """A task's context: named 8-byte words behind a pointer."""
+
+    def __init__(self, function: Function, pointer: str, names: list[str]):
+        self._function, self._pointer, self._names = function, pointer, names
+
+    def _slot(self, name: str) -> tuple[str, str]:
+        slot = self._function.let(f"getelementptr i64, ptr {self._pointer}, i64 {self._names.index(name)}")
+        return slot, "ptr" if name.startswith("ptr_") else "i64"
+
+    def get(self, name: str) -> str:
+        slot, kind = self._slot(name)
+        return self._function.load(slot, kind, 8)
+
+    def put(self, **values: Value) -> None:
+        for name, value in values.items():
+            slot, kind = self._slot(name)
+            self._function.store(value, slot, kind, 8)
+
+
+# One block of a product. Columns of B from `packed_from` on are packed; A is packed if `pack_a`.
+BLOCK = [
+    "m", "n", "k", "ptr_a", "rsa", "csa", "ptr_b", "rsb", "csb", "ptr_c", "ldc", "accumulate",
+    "ptr_rows", "ptr_columns", "pack_a", "packed_from", "row_groups", "chunk_rows", "chunk_columns", "column_chunks",
+]  # fmt: skip
+# M x in chunks of height x depth; those of the same columns of M write the same vector of partial sums.
+VECTOR = ["m", "k", "ptr_matrix", "rs", "cs", "ptr_x", "incx", "ptr_partial", "height", "depth"]
+
+
+def _kernel(t: Tile, packed: bool) -> Function:
+    """One register tile: rows x columns of C from k steps. Packed A has its strides built in and is padded with zeros;
+    otherwise rows beyond the last repeat it, so that nothing outside A is read, and their sums are dropped."""
+    f = Function(
+        t,
+        "kernel_packed" if packed else "kernel_direct",
+        "i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %b, i64 %rsb, ptr %c, i64 %ldc, i64 %rows, i64 %columns, "
+        "i64 %accumulate",
+        "noinline",
+    )
+    zero = "zeroinitializer"
+    sums = [[f.variable(t.vector, zero, 64) for _ in range(t.vectors)] for _ in range(t.rows)]
+    a_rows = ["%a"] * t.rows
+    if not packed:
+        last = f.sub("%rows", 1)
+        a_rows = [f.at("%a", f.mul(f.min(r, last), "%rsa")) for r in range(t.rows)]
+    for r in range(t.rows):
+        f.emit(f"call void @llvm.prefetch.p0(ptr {f.at('%c', f.mul(r, '%ldc'))}, i32 1, i32 3, i32 1)")
+    a_offset, b_offset = f.variable("i64", 0), f.variable("i64", 0)
+    distance = f.mul("%rsb", AHEAD)
+
+    def steps(count: int) -> None:
+        a_at, b_at = f.load(a_offset, "i64", 8), f.load(b_offset, "i64", 8)
+        totals = [[f.load(cell, t.vector, 64) for cell in row] for row in sums]
+        for step in range(count):
+            row = f.at("%b", b_at)
+            columns = [f.load(f.at(row, v * t.lanes), t.vector) for v in range(t.vectors)]
+            if not packed:  # rows of B may lie pages apart, which the hardware doesn't foresee
+                ahead = f.at("%b", f.add(b_at, distance))
+                f.emit(f"call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)")
+            for r in range(t.rows):
+                place = f.at(f.at(a_rows[r], a_at), step * t.rows + r) if packed else f.at(a_rows[r], a_at)
+                value = f.broadcast(f.load(place))
+                totals[r] = [f.fma(value, columns[v], totals[r][v]) for v in range(t.vectors)]
+            b_at = f.add(b_at, "%rsb")
+            if not packed:
+                a_at = f.add(a_at, "%csa")
+        for row, values in zip(sums, totals, strict=True):
+            for cell, value in zip(row, values, strict=True):
+                f.store(value, cell, t.vector, 64)
+        f.store(f.add(a_at, count * t.rows) if packed else a_at, a_offset, "i64", 8)
+        f.store(b_at, b_offset, "i64", 8)
+
+    # Unrolled with strides unknown to it, LLVM would keep an address for every row and step, and spill the sums.
+    unroll = UNROLL if packed else 1
+    whole = f.let(f"and i64 %k, {-unroll}")
+    with f.loop(0, whole, unroll):
+        steps(unroll)
+    if packed:
+        with f.loop(whole, "%k"):
+            steps(1)
+
+    full = f.both(f.compare("eq", "%rows", t.rows), f.compare("eq", "%columns", t.columns))
+    adding = f.compare("ne", "%accumulate", 0)
+    with f.when(full):
+        with f.when(adding):
+            for r in range(t.rows):
+                row = f.at("%c", f.mul(r, "%ldc"))
+                for v in range(t.vectors):
+                    old = f.load(f.at(row, v * t.lanes), t.vector)
+                    total = f.let(f"fadd {t.vector} {old}, {f.load(sums[r][v], t.vector, 64)}")
+                    f.store(total, f.at(row, v * t.lanes), t.vector)
+        with f.unless(adding):
+            for r in range(t.rows):
+                row = f.at("%c", f.mul(r, "%ldc"))
+                for v in range(t.vectors):
+                    f.store(f.load(sums[r][v], t.vector, 64), f.at(row, v * t.lanes), t.vector)
+    with f.unless(full):
+        spilled = f.space(f"[{t.rows * t.columns} x {t.scalar}]", 64)
+        for r in range(t.rows):
+            for v in range(t.vectors):
+                place = f.at(spilled, r * t.columns + v * t.lanes)
+                f.store(f.load(sums[r][v], t.vector, 64), place, t.vector)
+        f.emit(
+            f"call void @store_edge(ptr {spilled}, ptr %c, i64 %ldc, i64 %rows, i64 %columns, i64 %accumulate)"
+        )
+    return f
+
+
+def _store_edge(t: Tile) -> Function:
+    """The part of a tile that lies inside C."""
+    f = Function(
+        t, "store_edge", "ptr %sums, ptr %c, i64 %ldc, i64 %rows, i64 %columns, i64 %accumulate", "noinline"
+    )
+    old_columns = f.choose(f.compare("ne", "%accumulate", 0), "%columns", 0)
+    for v in range(t.vectors):
+        mask, old_mask = f.lanes_below("%columns", v * t.lanes), f.lanes_below(old_columns, v * t.lanes)
+        with f.loop(0, "%rows") as r:
+            place = f.at(f.at("%c", f.mul(r, "%ldc")), v * t.lanes)
+            value = f.load(f.at(f.at("%sums", f.mul(r, t.columns)), v * t.lanes), t.vector)
+            f.store_lanes(f.let(f"fadd {t.vector} {f.load_lanes(place, old_mask)}, {value}"), place, mask)
+    return f
+
+
+def _pack_rows(t: Tile) -> Function:
+    """A panel of A: out[p*R + r] = a[r*rsa + p*csa] for the R rows of a tile, zero beyond the last."""
+    f = Function(t, "pack_rows", "i64 %k, ptr %a, i64 %rsa, i64 %csa, i64 %rows, ptr %out", "noinline")
+    full = f.compare("eq", "%rows", t.rows)
+    done = f.variable("i64", 0)
+    with f.when(f.both(full, f.compare("eq", "%rsa", 1))):
+        kind = f"<{t.rows} x {t.scalar}>"
+        with f.loop(0, "%k") as p:
+            f.store(f.load(f.at("%a", f.mul(p, "%csa")), kind), f.at("%out", f.mul(p, t.rows)), kind)
+        f.store("%k", done, "i64", 8)
+    with f.when(f.both(full, f.compare("eq", "%csa", 1))):
+        # Whole vectors are stored, so each step spills over into the next, which is written later: the last step of
+        # the panel must not be one of these.
+        steps = f.mul(f.div(f.sub("%k", 1), t.lanes), t.lanes)
+        sources = [f.at("%a", f.mul(r, "%rsa")) for r in range(t.rows)]
+        with f.loop(0, steps, t.lanes) as p:
+            groups = []
+            for first in range(0, t.rows, t.lanes):
+                rows = [f.load(f.at(source, p), t.vector) for source in sources[first : first + t.lanes]]
+                groups.append(f.transpose(rows + ["poison"] * (t.lanes - len(rows))))
+            place = f.at("%out", f.mul(p, t.rows))
+            for lane in range(t.lanes):
+                for number, group in enumerate(groups):
+                    f.store(group[lane], f.at(place, lane * t.rows + number * t.lanes), t.vector)
+        f.store(steps, done, "i64", 8)
+    last = f.sub("%rows", 1)
+    sources = [f.at("%a", f.mul(f.min(r, last), "%rsa")) for r in range(t.rows)]
+    inside = [f.compare("slt", r, "%rows") for r in range(t.rows)]
+    with f.loop(f.load(done, "i64", 8), "%k") as p:
+        offset, place = f.mul(p, "%csa"), f.at("%out", f.mul(p, t.rows))
+        for r in range(t.rows):
+            value = f.choose(inside[r], f.load(f.at(sources[r], offset)), "0.0", t.scalar)
+            f.store(value, f.at(place, r))
+    return f
+
+
+def _pack_columns(t: Tile) -> Function:
+    """A panel of B: out[p*N + j] = b[p*rsb + j*csb] for the N columns of a tile, zero beyond the last."""
+    f = Function(t, "pack_columns", "i64 %k, ptr %b, i64 %rsb, i64 %csb, i64 %columns, ptr %out", "noinline")
+    full = f.compare("eq", "%columns", t.columns)
+    done = f.variable("i64", 0)
+    with f.when(f.compare("eq", "%csb", 1)):
+        with f.when(full):
+            with f.loop(0, "%k") as p:
+                source, place = f.at("%b", f.mul(p, "%rsb")), f.at("%out", f.mul(p, t.columns))
+                for v in range(t.vectors):
+                    f.store(f.load(f.at(source, v * t.lanes), t.vector), f.at(place, v * t.lanes), t.vector)
+        with f.unless(full):
+            masks = [f.lanes_below("%columns", v * t.lanes) for v in range(t.vectors)]
+            with f.loop(0, "%k") as p:
+                source, place = f.at("%b", f.mul(p, "%rsb")), f.at("%out", f.mul(p, t.columns))
+                for v in range(t.vectors):
+                    f.store(f.load_lanes(f.at(source, v * t.lanes), masks[v]), f.at(place, v * t.lanes), t.vector)
+        f.store("%k", done, "i64", 8)
+    with f.when(f.both(full, f.compare("eq", "%rsb", 1))):
+        start = f.load(done, "i64", 8)  # everything is done already if both strides are 1
+        steps = f.max(start, f.mul(f.div("%k", t.lanes), t.lanes))
+        with f.loop(0, t.columns, t.lanes) as j:
+            sources = [f.at("%b", f.mul(f.add(j, lane), "%csb")) for lane in range(t.lanes)]
+            with f.loop(start, steps, t.lanes) as p:
+                rows = f.transpose([f.load(f.at(source, p), t.vector) for source in sources])
+                place = f.at("%out", f.add(f.mul(p, t.columns), j))
+                for lane, row in enumerate(rows):
+                    f.store(row, f.at(place, lane * t.columns), t.vector)
+        f.store(steps, done, "i64", 8)
+    last = f.sub("%columns", 1)
+    with f.loop(f.load(done, "i64", 8), "%k") as p:
+        source, place = f.at("%b", f.mul(p, "%rsb")), f.at("%out", f.mul(p, t.columns))
+        with f.loop(0, t.columns) as j:
+            value = f.load(f.at(source, f.mul(f.min(j, last), "%csb")))
+            f.store(f.choose(f.compare("slt", j, "%columns"), value, "0.0", t.scalar), f.at(place, j))
+    return f
+
+
+PACKED_PANELS = 4  # panels that one packing task packs
+
+
+def _pack_task(t: Tile) -> Function:
+    """Chunks 0..row_groups-1 pack panels of A, the later ones panels of B."""
+    f = Function(t, "pack_task", "ptr %context, i64 %chunk", "noinline")
+    block = Fields(f, "%context", BLOCK)
+    k, groups = block.get("k"), block.get("row_groups")
+    of_a = f.compare("slt", "%chunk", groups)
+    with f.when(of_a):
+        m, a, rsa, csa, out = (block.get(name) for name in ("m", "ptr_a", "rsa", "csa", "ptr_rows"))
+        start = f.mul("%chunk", PACKED_PANELS * t.rows)
+        with f.loop(start, f.min(m, f.add(start, PACKED_PANELS * t.rows)), t.rows) as i:
+            source, place = f.at(a, f.mul(i, rsa)), f.at(out, f.mul(i, k))
+            rows = f.min(t.rows, f.sub(m, i))
+            f.emit(f"call void @pack_rows(i64 {k}, ptr {source}, i64 {rsa}, i64 {csa}, i64 {rows}, ptr {place})")
+    with f.unless(of_a):
+        n, b, rsb, csb, out = (block.get(name) for name in ("n", "ptr_b", "rsb", "csb", "ptr_columns"))
+        first = block.get("packed_from")
+        start = f.add(first, f.mul(f.sub("%chunk", groups), PACKED_PANELS * t.columns))
+        with f.loop(start, f.min(n, f.add(start, PACKED_PANELS * t.columns)), t.columns) as j:
+            source, place = f.at(b, f.mul(j, csb)), f.at(out, f.mul(f.sub(j, first), k))
+            columns = f.min(t.columns, f.sub(n, j))
+            f.emit(f"call void @pack_columns(i64 {k}, ptr {source}, i64 {rsb}, i64 {csb}, i64 {columns}, ptr {place})")
+    return f
+
+
+def _tile_task(t: Tile) -> Function:
+    """The tiles of a chunk of C: a panel of B stays in L1 while the panels of A pass."""
+    f = Function(t, "tile_task", "ptr %context, i64 %chunk", "noinline")
+    block = Fields(f, "%context", BLOCK)
+    m, n, k, a, rsa, csa, b, rsb, _, c, ldc, accumulate = (block.get(name) for name in BLOCK[:12])
+    rows, columns, pack_a, first, _, height, width, across = (block.get(name) for name in BLOCK[12:])
+    packed = f.compare("ne", pack_a, 0)
+    down = f.div("%chunk", across)
+    top = f.mul(down, height)
+    bottom = f.min(m, f.add(top, height))
+    left = f.mul(f.sub("%chunk", f.mul(down, across)), width)
+    with f.loop(left, f.min(n, f.add(left, width)), t.columns) as j:
+        in_panel = f.compare("sge", j, first)
+        panel = f.choose(in_panel, f.at(columns, f.mul(f.sub(j, first), k)), f.at(b, j), "ptr")
+        stride = f.choose(in_panel, t.columns, rsb)
+        wide = f.min(t.columns, f.sub(n, j))
+        with f.loop(top, bottom, t.rows) as i:
+            high = f.min(t.rows, f.sub(m, i))
+            place = f.at(f.at(c, f.mul(i, ldc)), j)
+            rest = f"ptr {panel}, i64 {stride}, ptr {place}, i64 {ldc}, i64 {high}, i64 {wide}, i64 {accumulate}"
+            with f.when(packed):
+                f.emit(f"call void @kernel_packed(i64 {k}, ptr {f.at(rows, f.mul(i, k))}, i64 0, i64 0, {rest})")
+            with f.unless(packed):
+                source = f.at(a, f.mul(i, rsa))
+                f.emit(f"call void @kernel_direct(i64 {k}, ptr {source}, i64 {rsa}, i64 {csa}, {rest})")
+    return f
+
+
+def _run(t: Tile) -> Function:
+    """All chunks of a task, on the pool or here."""
+    f = Function(t, "run", "ptr %task, ptr %context, i64 %chunks, i1 %shared", "noinline")
+    with f.when("%shared"):
+        f.emit("call void @wl_parallel(ptr %task, ptr %context, i64 %chunks)")
+    with f.unless("%shared"), f.loop(0, "%chunks") as chunk:
+        f.emit(f"call void %task(ptr %context, i64 {chunk})")
+    return f
+
+
+def _vector_chunk(f: Function, fields: Fields) -> tuple[str, str, str, str, str]:
+    """Rows top..bottom and columns start..stop of a chunk, and where its sums go."""
+    m, k, height, depth = (fields.get(name) for name in ("m", "k", "height", "depth"))
+    across = f.ceil_div(m, height)
+    part = f.div("%chunk", across)
+    top = f.mul(f.sub("%chunk", f.mul(part, across)), height)
+    start = f.mul(part, depth)
+    bottom, stop = f.min(m, f.add(top, height)), f.min(k, f.add(start, depth))
+    return top, bottom, start, stop, f.at(fields.get("ptr_partial"), f.mul(part, m))
+
+
+def _dot_task(t: Tile) -> Function:
+    """partial_i = sum_p M_ip x_p with M contiguous along p, as is x: four rows share the loads of x."""
+    f = Function(t, "dot_task", "ptr %context, i64 %chunk", "noinline")
+    fields = Fields(f, "%context", VECTOR)
+    top, bottom, start, stop, partial = _vector_chunk(f, fields)
+    matrix, rs, x = (fields.get(name) for name in ("ptr_matrix", "rs", "ptr_x"))
+
+    def dots(i: str, count: int, parts: int) -> None:
+        """Rows i, ..., i + count - 1, each summed in `parts` vectors."""
+        rows = [f.at(matrix, f.mul(f.add(i, r), rs)) for r in range(count)]
+        sums = [[f.variable(t.vector, "zeroinitializer", 64) for _ in range(parts)] for _ in rows]
+        size = f.sub(stop, start)
+        whole = f.add(start, f.sub(size, f.let(f"urem i64 {size}, {parts * t.lanes}")))
+        with f.loop(start, whole, parts * t.lanes) as p:
+            for part in range(parts):
+                factor = f.load(f.at(f.at(x, p), part * t.lanes), t.vector)
+                for row, cells in zip(rows, sums, strict=True):
+                    value = f.load(f.at(f.at(row, p), part * t.lanes), t.vector)
+                    f.store(f.fma(value, factor, f.load(cells[part], t.vector, 64)), cells[part], t.vector, 64)
+        totals = []
+        for cells in sums:
+            values = [f.load(cell, t.vector, 64) for cell in cells]
+            while len(values) > 1:
+                pairs = zip(values[::2], values[1::2], strict=True)
+                values = [f.let(f"fadd {t.vector} {left}, {right}") for left, right in pairs]
+            call = f"@llvm.vector.reduce.fadd.{t.suffix}({t.scalar} -0.0, {t.vector} {values[0]})"
+            totals.append(f.variable(t.scalar, f.let(f"call reassoc {t.scalar} {call}")))
+        with f.loop(whole, stop) as p:
+            factor = f.load(f.at(x, p))
+            for row, total in zip(rows, totals, strict=True):
+                f.store(f.fma_scalar(f.load(f.at(row, p)), factor, f.load(total, align=8)), total, align=8)
+        for r, total in enumerate(totals):
+            f.store(f.load(total, align=8), f.at(partial, f.add(i, r)))
+
+    fours = f.add(top, f.let(f"and i64 {f.sub(bottom, top)}, {-DOT_ROWS}"))
+    with f.loop(top, fours, DOT_ROWS) as i:
+        dots(i, DOT_ROWS, 2)
+    with f.loop(fours, bottom) as i:
+        dots(i, 1, 8)
+    return f
+
+
+def _axpy_task(t: Tile) -> Function:
+    """partial = sum_p M_:p x_p with M contiguous along its rows' index: four columns at a time, the sums in L1."""
+    f = Function(t, "axpy_task", "ptr %context, i64 %chunk", "noinline")
+    fields = Fields(f, "%context", VECTOR)
+    top, bottom, start, stop, partial = _vector_chunk(f, fields)
+    matrix, cs, x, incx = (fields.get(name) for name in ("ptr_matrix", "cs", "ptr_x", "incx"))
+    whole = f.add(top, f.let(f"and i64 {f.sub(bottom, top)}, {-t.lanes}"))
+    with f.loop(top, bottom) as i:
+        f.store("0.0", f.at(partial, i))
+
+    def columns(p: str, count: int) -> None:
+        factors = [f.load(f.at(x, f.mul(f.add(p, q), incx))) for q in range(count)]
+        spread = [f.broadcast(factor) for factor in factors]
+        sources = [f.at(matrix, f.mul(f.add(p, q), cs)) for q in range(count)]
+        with f.loop(top, whole, t.lanes) as i:
+            total = f.load(f.at(partial, i), t.vector)
+            for source, factor in zip(sources, spread, strict=True):
+                total = f.fma(f.load(f.at(source, i), t.vector), factor, total)
+            f.store(total, f.at(partial, i), t.vector)
+        with f.loop(whole, bottom) as i:
+            total = f.load(f.at(partial, i))
+            for source, factor in zip(sources, factors, strict=True):
+                total = f.fma_scalar(f.load(f.at(source, i)), factor, total)
+            f.store(total, f.at(partial, i))
+
+    fours = f.add(start, f.let(f"and i64 {f.sub(stop, start)}, -4"))
+    with f.loop(start, fours, 4) as p:
+        columns(p, 4)
+    with f.loop(fours, stop) as p:
+        columns(p, 1)
+    return f
+
+
+def _matrix_vector(t: Tile) -> Function:
+    """y_i = (y_i) + sum_p M[i*rs + p*cs] x[p*incx] where rs or cs is 1."""
+    f = Function(
+        t,
+        "matrix_vector",
+        "i64 %m, i64 %k, ptr %matrix, i64 %rs, i64 %cs, ptr %x, i64 %incx, ptr %y, i64 %incy, i64 %accumulate, "
+        "ptr %scratch",
+        "noinline",
+    )
+    context = f.space(f"[{len(VECTOR)} x i64]", 8)
+    fields = Fields(f, context, VECTOR)
+    partial = f.at("%scratch", "%k")
+    fields.put(m="%m", k="%k", ptr_matrix="%matrix", rs="%rs", cs="%cs", ptr_x="%x", incx="%incx")
+    fields.put(ptr_partial=partial)
+    by_rows = f.compare("eq", "%cs", 1)
+    with f.when(f.both(by_rows, f.compare("ne", "%incx", 1))):
+        with f.loop(0, "%k") as p:
+            f.store(f.load(f.at("%x", f.mul(p, "%incx"))), f.at("%scratch", p))
+        fields.put(ptr_x="%scratch")
+
+    # Chunks of about equal work; along k only as far as the rows alone don't make enough of them.
+    work = f.mul("%m", "%k")
+    shared = f.compare("sge", work, PARALLEL_VECTOR)
+    most_rows = f.choose(by_rows, f.round_up(f.add(f.div(VECTOR_CHUNK, "%k"), 1), DOT_ROWS), AXPY_BYTES // t.bytes)
+    height = f.round_up(f.ceil_div("%m", f.ceil_div("%m", most_rows)), DOT_ROWS)
+    down = f.ceil_div("%m", height)
+    chunks = f.min(VECTOR_CHUNKS, f.div(work, VECTOR_CHUNK))
+    depth = f.round_up(f.ceil_div("%k", f.max(1, f.div(chunks, down))), 64)
+    parts = f.ceil_div("%k", depth)
+    fields.put(height=height, depth=depth)
+    task = f.choose(by_rows, "@dot_task", "@axpy_task", "ptr")
+    f.emit(f"call void @run(ptr {task}, ptr {context}, i64 {f.mul(down, parts)}, i1 {shared})")
+
+    width = f.let(f"and i64 %m, {-t.lanes}")
+    with f.loop(1, parts) as part:
+        source = f.at(partial, f.mul(part, "%m"))
+        for start, stop, step, kind in ((0, width, t.lanes, t.vector), (width, "%m", 1, t.scalar)):
+            with f.loop(start, stop, step) as i:
+                old, new = f.load(f.at(partial, i), kind), f.load(f.at(source, i), kind)
+                f.store(f.let(f"fadd {kind} {old}, {new}"), f.at(partial, i), kind)
+    adding = f.compare("ne", "%accumulate", 0)
+    with f.loop(0, "%m") as i:
+        place, value = f.at("%y", f.mul(i, "%incy")), f.variable(t.scalar, f.load(f.at(partial, i)))
+        with f.when(adding):
+            f.store(f.let(f"fadd {t.scalar} {f.load(place)}, {f.load(value, align=8)}"), value, align=8)
+        f.store(f.load(value, align=8), place)
+    return f
+
+
+def _gemm(t: Tile) -> Function:
+    f = Function(
+        t,
+        f"wl_gemm_{t.dtype}",
+        "i64 %m, i64 %n, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %b, i64 %rsb, i64 %csb, ptr %c, i64 %ldc, "
+        "i64 %accumulate, ptr %scratch0",
+        linkage="",
+    )
+    f.return_when(f.either(f.compare("sle", "%m", 0), f.compare("sle", "%n", 0)))
+    with f.when(f.compare("sle", "%k", 0)):
+        with f.when(f.compare("eq", "%accumulate", 0)), f.loop(0, "%m") as i, f.loop(0, "%n") as j:
+            f.store("0.0", f.at(f.at("%c", f.mul(i, "%ldc")), j))
+    f.return_when(f.compare("sle", "%k", 0))
+    number = f.let("ptrtoint ptr %scratch0 to i64")
+    aligned = f.let(f"and i64 {f.add(number, 63)}, -64")
+    scratch = f.let(f"getelementptr i8, ptr %scratch0, i64 {f.sub(aligned, number)}")
+
+    # A row times a matrix is the transposed matrix times a column.
+    column = f.compare("eq", "%n", 1)
+    a_unit = f.either(f.compare("eq", "%rsa", 1), f.compare("eq", "%csa", 1))
+    by_column = f.both(column, a_unit)
+    with f.when(by_column):
+        f.emit(
+            "call void @matrix_vector(i64 %m, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %b, i64 %rsb, ptr %c, i64 %ldc, "
+            f"i64 %accumulate, ptr {scratch})"
+        )
+    f.return_when(by_column)
+    b_unit = f.either(f.compare("eq", "%rsb", 1), f.compare("eq", "%csb", 1))
+    by_row = f.both(f.compare("eq", "%m", 1), b_unit)
+    with f.when(by_row):
+        f.emit(
+            "call void @matrix_vector(i64 %n, i64 %k, ptr %b, i64 %csb, i64 %rsb, ptr %a, i64 %csa, ptr %c, i64 1, "
+            f"i64 %accumulate, ptr {scratch})"
+        )
+    f.return_when(by_row)
+
+    # Packing pays when the panels are used often enough, unless the operand sits in the nearest caches anyway.
+    context = f.space(f"[{len(BLOCK)} x i64]", 8)
+    block = Fields(f, context, BLOCK)
+    a_is_small = f.compare("sle", f.mul("%m", "%k"), SMALL_BYTES // t.bytes)
+    b_is_small = f.compare("sle", f.mul("%k", "%n"), SMALL_BYTES // t.bytes)
+    few_columns, few_rows = f.compare("sle", "%n", 256 // t.bytes), f.compare("sle", "%m", 4 * t.rows)
+    direct_a = f.either(a_is_small, few_columns)
+    direct_b = f.both(f.compare("eq", "%csb", 1), f.either(b_is_small, few_rows))
+    pack_a = f.let(f"xor i1 {direct_a}, true")
+    depth = f.round_up(f.ceil_div("%k", f.ceil_div("%k", t.depth)), UNROLL)
+    height = f.round_up(f.ceil_div("%m", f.ceil_div("%m", BLOCK_ROWS)), t.rows)
+    width = f.round_up(f.ceil_div("%n", f.ceil_div("%n", BLOCK_COLUMNS)), t.columns)
+    block.put(rsa="%rsa", csa="%csa", rsb="%rsb", csb="%csb", ldc="%ldc", pack_a=f.choose(pack_a, 1, 0))
+    with f.loop(0, "%n", width) as j0, f.loop(0, "%m", height) as i0, f.loop(0, "%k", depth) as p0:
+        m, n, k = f.min(height, f.sub("%m", i0)), f.min(width, f.sub("%n", j0)), f.min(depth, f.sub("%k", p0))
+        a = f.at("%a", f.add(f.mul(i0, "%rsa"), f.mul(p0, "%csa")))
+        b = f.at("%b", f.add(f.mul(p0, "%rsb"), f.mul(j0, "%csb")))
+        c = f.at("%c", f.add(f.mul(i0, "%ldc"), j0))
+        block.put(m=m, n=n, k=k, ptr_a=a, ptr_b=b, ptr_c=c)
+        block.put(accumulate=f.choose(f.compare("eq", p0, 0), "%accumulate", 1))
+        packed_from = f.choose(direct_b, f.mul(f.div(n, t.columns), t.columns), 0)
+        row_groups = f.choose(pack_a, f.ceil_div(m, PACKED_PANELS * t.rows), 0)
+        column_groups = f.ceil_div(f.sub(n, packed_from), PACKED_PANELS * t.columns)
+        columns = f.at(scratch, f.choose(pack_a, f.mul(f.round_up(m, t.rows), k), 0))
+        block.put(ptr_rows=scratch, ptr_columns=columns, packed_from=packed_from, row_groups=row_groups)
+
+        work = f.mul(f.mul(m, n), k)
+        shared = f.compare("sge", work, PARALLEL_WORK)
+        chunks = f.min(MOST_CHUNKS, f.max(1, f.div(work, CHUNK_WORK)))
+        down = f.ceil_div(m, t.chunk_rows)
+        across = f.max(f.ceil_div(n, CHUNK_COLUMNS), f.min(f.ceil_div(chunks, down), f.ceil_div(n, t.columns)))
+        down = f.max(down, f.min(f.ceil_div(chunks, across), f.ceil_div(m, t.rows)))
+        chunk_rows = f.round_up(f.ceil_div(m, down), t.rows)
+        chunk_columns = f.round_up(f.ceil_div(n, across), t.columns)
+        down, across = f.ceil_div(m, chunk_rows), f.ceil_div(n, chunk_columns)
+        block.put(chunk_rows=chunk_rows, chunk_columns=chunk_columns, column_chunks=across)
+        packs = f.add(row_groups, column_groups)
+        f.emit(f"call void @run(ptr @pack_task, ptr {context}, i64 {packs}, i1 {shared})")
+        f.emit(f"call void @run(ptr @tile_task, ptr {context}, i64 {f.mul(down, across)}, i1 {shared})")
+    return f

@@ -1,0 +1,636 @@
+"""The loop-level graph: a Program's equations come in, nodes go out.
+
+`Builder` is what the `lower` rules of `ops/` call. A node is a value with a type; views (broadcast, transpose, slice,
+most reshapes) are strided layouts on another node, as in NumPy, and cost nothing. A `Region` is a list of nodes in
+order: the Program itself, and each body of a loop or branch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wonderland.compile.emitter import Unsupported, is_native, probe
+from wonderland.core.program import Equation, Literal, Program, Var
+from wonderland.core.types import ArrayType, contiguous_strides, promote
+
+Shape = tuple[int, ...]
+
+
+class Node:
+    """A value. `type` is its shape and dtype."""
+
+    __slots__ = ("region", "type")
+
+    def __init__(self, type: ArrayType):
+        self.type = type
+        self.region: Region | None = None
+
+    @property
+    def shape(self) -> Shape:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.type.dtype
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.type.shape) * self.type.dtype.itemsize
+
+
+class Leaf(Node):
+    """Memory that is there before the region runs: an argument, a constant, a carried value, a slice of xs."""
+
+    __slots__ = ("name", "source")
+
+    def __init__(self, type: ArrayType, name: str, source: Any = None):
+        super().__init__(type)
+        self.name = name
+        self.source = source  # a constant's array, or what a slice is taken from
+
+
+class Number(Node):
+    """One number, seen in any shape."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, type: ArrayType, value: Any):
+        super().__init__(type)
+        self.value = value
+
+
+class View(Node):
+    """A strided layout on the memory of `base`, which is neither a view nor a number. Strides count elements."""
+
+    __slots__ = ("base", "offset", "strides")
+
+    def __init__(self, type: ArrayType, base: Node, offset: int, strides: Shape):
+        super().__init__(type)
+        self.base = base
+        self.offset = offset
+        self.strides = strides
+
+
+class Map(Node):
+    """An elementwise function; every operand has the shape of the result (views broadcast)."""
+
+    __slots__ = ("cost", "emit", "operands")
+
+    def __init__(self, type: ArrayType, emit: Callable, operands: Sequence[Node], cost: int):
+        super().__init__(type)
+        self.emit = emit
+        self.operands = tuple(operands)
+        self.cost = cost
+
+
+class Reduce(Node):
+    """A sum or maximum over axes of the operand."""
+
+    __slots__ = ("axes", "op", "operand")
+
+    def __init__(self, type: ArrayType, operand: Node, axes: Shape, op: str):
+        super().__init__(type)
+        self.operand = operand
+        self.axes = axes
+        self.op = op
+
+
+class Gather(Node):
+    """Reads `source` at computed places: an elementwise node over its shape, with one more, indexed, operand.
+
+    `layout` is the offset and strides of the result's own dimensions in the source; each of `indices`, broadcast to
+    the result's shape, moves along one axis of the source: `places` has its (stride, extent, axis).
+    """
+
+    __slots__ = ("indices", "layout", "places", "source")
+
+    def __init__(self, type: ArrayType, source: Node, layout: tuple, indices: Sequence[Node], places: list):
+        super().__init__(type)
+        self.source = source
+        self.layout = layout
+        self.indices = tuple(indices)
+        self.places = places
+
+
+class Scatter(Node):
+    """`target` with `update` set or added at places given like a `Gather`'s, over the shape of the update."""
+
+    __slots__ = ("indices", "layout", "mode", "places", "target", "update")
+
+    def __init__(
+        self, target: Node, update: Node, layout: tuple, indices: Sequence[Node], places: list, mode: str
+    ):
+        super().__init__(ArrayType(target.shape, target.dtype))
+        self.target = target
+        self.update = update
+        self.layout = layout
+        self.indices = tuple(indices)
+        self.places = places
+        self.mode = mode
+
+
+class Contract(Node):
+    """A matrix product by GEMM for each batch entry: extents (batch..., m, n, k), strides of x and y along them."""
+
+    __slots__ = ("batch", "k", "m", "n", "x", "x_strides", "y", "y_strides")
+
+    def __init__(self, type: ArrayType, x: Node, y: Node, sizes: tuple, x_strides: tuple, y_strides: tuple):
+        super().__init__(type)
+        self.x, self.y = x, y
+        self.batch, self.m, self.n, self.k = sizes
+        self.x_strides, self.y_strides = x_strides, y_strides  # ((offset, batch strides..., two matrix strides))
+
+
+class Opaque(Node):
+    """A step with several results: a loop, a branch, or a call of NumPy. Its own type means nothing."""
+
+    __slots__ = ("results",)
+
+    def __init__(self) -> None:
+        super().__init__(ArrayType((), np.bool_))
+        self.results: tuple[Result, ...] = ()
+
+
+class Result(Node):
+    """One result of an opaque step; memory that the step fills."""
+
+    __slots__ = ("index", "of")
+
+    def __init__(self, type: ArrayType, of: Opaque, index: int):
+        super().__init__(type)
+        self.of = of
+        self.index = index
+
+
+class Call(Opaque):
+    """An equation that NumPy evaluates."""
+
+    __slots__ = ("evaluate", "multiple", "name", "operands")
+
+    def __init__(self, name: str, evaluate: Callable, multiple: bool, operands: Sequence[Node]):
+        super().__init__()
+        self.name, self.evaluate, self.multiple = name, evaluate, multiple
+        self.operands = tuple(operands)
+
+
+class Branch(Opaque):
+    """One of several regions, chosen by an integer (clamped)."""
+
+    __slots__ = ("index", "regions")
+
+    def __init__(self, index: Node, regions: list[Region]):
+        super().__init__()
+        self.index = index
+        self.regions = regions
+
+
+class Loop(Opaque):
+    """A region run many times; see `wonderland.control` for the three forms."""
+
+    __slots__ = ("body", "carry", "condition", "initial", "length", "reverse", "slices", "xs", "ys")
+
+    def __init__(self, initial: Sequence[Node], xs: Sequence[Node], length: int | Node | None, reverse: bool):
+        super().__init__()
+        self.initial, self.xs, self.length, self.reverse = tuple(initial), tuple(xs), length, reverse
+        self.carry: tuple[Leaf, ...] = ()
+        self.slices: tuple[Leaf, ...] = ()
+        self.body: Region = Region(None)
+        self.condition: Region | None = None
+        self.ys: tuple[ArrayType, ...] = ()
+
+
+class Region:
+    """Nodes in order, and the results."""
+
+    def __init__(self, parent: Region | None):
+        self.parent = parent
+        self.nodes: list[Node] = []
+        self.outputs: list[Node] = []
+
+
+def base_of(node: Node) -> Node:
+    """The node whose memory a node reads."""
+    return node.base if isinstance(node, View) else node
+
+
+def layout_of(node: Node) -> tuple[int, Shape]:
+    """Offset and strides of a node in its base's memory."""
+    if isinstance(node, View):
+        return node.offset, node.strides
+    return 0, normal(node.shape, contiguous_strides(node.shape))
+
+
+def normal(shape: Shape, strides: Shape) -> Shape:
+    """Strides with 0 along axes of extent 1, where they don't matter."""
+    return tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
+
+
+def is_whole(node: Node) -> bool:
+    """Does a node show all of its base's memory in order?"""
+    if not isinstance(node, View):
+        return True
+    whole = normal(node.shape, contiguous_strides(node.shape))
+    return node.offset == 0 and node.strides == whole and node.type.size == node.base.type.size
+
+
+def _identity(e: Any, x: Any) -> Any:
+    return x
+
+
+def _multiply(e: Any, x: Any, y: Any) -> Any:
+    return e.mul(x, y)
+
+
+class _Conversion:
+    """The scalar code of a conversion; one object per dtype, so that costs are looked up."""
+
+    made: dict[np.dtype, _Conversion] = {}
+
+    def __init__(self, dtype: np.dtype):
+        self.dtype = dtype
+        self.made[dtype] = self
+
+    def __call__(self, e: Any, x: Any) -> Any:
+        return e.convert(x, self.dtype)
+
+
+class Builder:
+    """Lowers equations into the nodes of one region."""
+
+    def __init__(self, region: Region):
+        self.region = region
+
+    def keep(self, node: Node) -> Any:
+        node.region = self.region
+        self.region.nodes.append(node)
+        return node
+
+    # -- elementwise ------------------------------------------------------------------------------
+
+    def map(self, emit: Callable, nodes: Sequence[Node], out_dtype: np.dtype) -> Node:
+        """An elementwise function over the broadcast shape."""
+        shape = np.broadcast_shapes(*(n.shape for n in nodes))
+        cost = probe(emit, tuple(n.dtype for n in nodes), out_dtype)
+        out = ArrayType(shape, out_dtype)
+        if 0 in shape:
+            return Number(out, 0)
+        return self.keep(Map(out, emit, [self.broadcast(n, shape) for n in nodes], cost))
+
+    def convert(self, node: Node, dtype: np.dtype) -> Node:
+        """`astype`."""
+        if node.dtype == dtype:
+            return node
+        if isinstance(node, Number):
+            return Number(ArrayType(node.shape, dtype), np.asarray(node.value).astype(dtype)[()])
+        return self.map(_Conversion.made.get(dtype) or _Conversion(dtype), [node], dtype)
+
+    def copy(self, node: Node) -> Node:
+        """The same values in memory of their own."""
+        if not is_native(node.dtype) or None in node.shape:
+            return self.call("copy", lambda x: np.array(x), (node,), (ArrayType(node.shape, node.dtype),), False)[0]
+        if node.type.size == 0:
+            return self.keep(Map(ArrayType(node.shape, node.dtype), _identity, [], 0))
+        cost = probe(_identity, (node.dtype,), node.dtype)
+        return self.keep(Map(ArrayType(node.shape, node.dtype), _identity, [node], cost))
+
+    # -- views ------------------------------------------------------------------------------------
+
+    def view(self, node: Node, shape: Sequence[int], offset: int, strides: Sequence[int]) -> Node:
+        """A layout in the memory of a node's base; the base itself if it is the identity."""
+        base = base_of(node)
+        shape = tuple(shape)
+        strides = normal(shape, tuple(strides))
+        if (offset, strides) == layout_of(base) and shape == base.shape:
+            return base
+        return View(ArrayType(shape, node.dtype), base, offset, strides)
+
+    def broadcast(self, x: Node, shape: Sequence[int]) -> Node:
+        """Repeat along new and size-1 axes."""
+        shape = tuple(shape)
+        if shape == x.shape:
+            return x
+        if isinstance(x, Number) or 0 in shape:
+            return Number(ArrayType(shape, x.dtype), x.value if isinstance(x, Number) else 0)
+        offset, strides = layout_of(x)
+        extra = len(shape) - len(x.shape)
+        spread = [0 if x.shape[i] != n else strides[i] for i, n in enumerate(shape[extra:])]
+        return self.view(x, shape, offset, [0] * extra + spread)
+
+    def transpose(self, x: Node, permutation: Sequence[int]) -> Node:
+        """Permute the axes."""
+        shape = tuple(x.shape[p] for p in permutation)
+        if isinstance(x, Number):
+            return Number(ArrayType(shape, x.dtype), x.value)
+        offset, strides = layout_of(x)
+        return self.view(x, shape, offset, [strides[p] for p in permutation])
+
+    def slice(self, x: Node, index: Sequence[Any]) -> Node:
+        """A part: one int or slice for each axis."""
+        offset, strides = layout_of(x) if not isinstance(x, Number) else (0, (0,) * len(x.shape))
+        shape, steps = [], []
+        for i, stride in zip(index, strides, strict=True):
+            if isinstance(i, (int, np.integer)):
+                offset += int(i) * stride
+            else:
+                count = len(range(i.start, -1 if i.stop is None else i.stop, i.step))
+                offset += i.start * stride if count else 0
+                shape.append(count)
+                steps.append(i.step * stride)
+        if isinstance(x, Number) or 0 in shape:
+            return Number(ArrayType(tuple(shape), x.dtype), x.value if isinstance(x, Number) else 0)
+        return self.view(x, shape, offset, steps)
+
+    def reshape(self, x: Node, shape: Sequence[int]) -> Node:
+        """A view where the strides allow it, otherwise of a copy."""
+        shape = tuple(shape)
+        if shape == x.shape:
+            return x
+        if isinstance(x, Number):
+            return Number(ArrayType(shape, x.dtype), x.value)
+        offset, strides = layout_of(x)
+        new = _reshaped_strides(x.shape, strides, shape)
+        if new is None:
+            x = self.copy(x)
+            offset, new = 0, contiguous_strides(shape)
+        return self.view(x, shape, offset, new)
+
+    # -- reductions and products ------------------------------------------------------------------
+
+    def reduce(self, x: Node, axes: Sequence[int], op: str) -> Node:
+        """Sum ("add") or maximum ("max") over axes."""
+        axes = tuple(axes)
+        kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+        if x.type.size == 0:
+            return Number(ArrayType(kept, x.dtype), np.zeros((), x.dtype)[()])
+        axes = tuple(a for a in axes if x.shape[a] != 1)
+        if not axes:
+            return self.reshape(x, kept)
+        if isinstance(x, Number) and op == "max":
+            return Number(ArrayType(kept, x.dtype), x.value)
+        return self.keep(Reduce(ArrayType(kept, x.dtype), x, axes, op))
+
+    def dot(self, x: Node, y: Node, contract: tuple, batch: tuple) -> Node:
+        """A contraction of two arrays; small ones become a product and a sum, others a call of GEMM."""
+        dtype = promote(x.type, y.type)[0]
+        x, y = self.convert(x, dtype), self.convert(y, dtype)
+        free = [
+            tuple(i for i in range(len(n.shape)) if i not in contract[side] and i not in batch[side])
+            for side, n in enumerate((x, y))
+        ]
+        outer, inner = [x.shape[i] for i in batch[0]], [x.shape[i] for i in contract[0]]
+        rows, columns = [x.shape[i] for i in free[0]], [y.shape[i] for i in free[1]]
+        shape = (*outer, *rows, *columns)
+        k = math.prod(inner)
+        if 0 in shape or k == 0 or isinstance(x, Number) and x.value == 0 or isinstance(y, Number) and y.value == 0:
+            if 0 in shape or k == 0:
+                return Number(ArrayType(shape, dtype), np.zeros((), dtype)[()])
+        x = self.transpose(x, (*batch[0], *free[0], *contract[0]))
+        y = self.transpose(y, (*batch[1], *free[1], *contract[1]))
+        m, n = math.prod(rows), math.prod(columns)
+        if dtype.kind == "f" and not _is_small(math.prod(outer), m, n, k):
+            return self._gemm(x, y, outer, (m, n, k), ArrayType(shape, dtype))
+        b, r, c = len(outer), len(rows), len(columns)
+        by_rows = self._inner_is_contracted(y, b, c)
+        x_shape = (*outer, *rows, *([1] * c), *inner)
+        y_shape = (*outer, *([1] * r), *columns, *inner)
+        x, y = self.reshape(x, x_shape), self.reshape(y, y_shape)
+        if not by_rows:  # sum over the axes before the columns: the loop over columns is the inner one
+            order = (*range(b + r), *range(b + r + c, b + r + c + len(inner)), *range(b + r, b + r + c))
+            x, y = self.transpose(x, order), self.transpose(y, order)
+        start = b + r + c if by_rows else b + r
+        product = self.map(_multiply, [x, y], dtype)
+        return self.reduce(product, tuple(range(start, start + len(inner))), "add") if inner else product
+
+    def _inner_is_contracted(self, y: Node, b: int, c: int) -> bool:
+        """Should the loop over the contracted axes be innermost? When the columns of y aren't contiguous in memory."""
+        if c == 0 or isinstance(y, Number):
+            return True
+        columns, inner = y.shape[b : b + c], y.shape[b + c :]
+        if math.prod(columns) == 1:
+            return True
+        if math.prod(inner) == 1:
+            return False
+        strides = layout_of(y)[1]
+        return not (columns[-1] != 1 and abs(strides[b + c - 1]) <= 1)
+
+    def _gemm(self, x: Node, y: Node, outer: list, sizes: tuple, type: ArrayType) -> Node:
+        m, n, k = sizes
+        x, y = self.solid(x), self.solid(y)
+        x = self.reshape(x, (*outer, m, k))
+        y = self.reshape(y, (*outer, n, k))
+        layouts = [(offset, *strides) for offset, strides in (layout_of(x), layout_of(y))]
+        return self.keep(Contract(type, base_of(x), base_of(y), (tuple(outer), m, n, k), layouts[0], layouts[1]))
+
+    def solid(self, x: Node) -> Node:
+        """A number spread over a shape becomes memory; others as they are."""
+        return self.copy(x) if isinstance(x, Number) else x
+
+    # -- indexing ---------------------------------------------------------------------------------
+
+    def gather(self, x: Node, indices: Sequence[Node], axes: Sequence[int]) -> Node:
+        """`x` at integer arrays along axes: the index's shape first, then the axes that are kept."""
+        kept = [i for i in range(len(x.shape)) if i not in axes]
+        lead = np.broadcast_shapes(*(i.shape for i in indices))
+        shape = (*lead, *(x.shape[i] for i in kept))
+        type = ArrayType(shape, x.dtype)
+        if 0 in shape:
+            return Number(type, 0)
+        x, layout, indices, places = self._places(x, indices, axes, kept, lead, shape)
+        return self.keep(Gather(type, base_of(x), layout, indices, places))
+
+    def _places(self, x: Node, indices: Sequence[Node], axes: Sequence[int], kept: list, lead: tuple, shape: tuple):
+        if any(x.shape[a] == 0 for a in axes):
+            raise Unsupported("an index into an axis of size 0 always raises")
+        x = self.solid(x)
+        offset, strides = layout_of(x)
+        layout = (offset, normal(shape, (0,) * len(lead) + tuple(strides[i] for i in kept)))
+        spread = []
+        for index in indices:
+            index = self.reshape(index, (*index.shape, *([1] * len(kept))))
+            spread.append(self.broadcast(self.convert(index, np.dtype(np.int64)), shape))
+        places = [(strides[a], x.shape[a], a) for a in axes]
+        return x, layout, spread, places
+
+    def scatter_slice(self, x: Node, u: Node, index: Sequence[Any], mode: str) -> Node:
+        """`x` with a static part set to, or increased by, `u`."""
+        if u.type.size == 0:
+            return x
+        target = self._target(x)
+        part = self.slice(target, index)
+        offset, strides = layout_of(part)
+        return self.keep(Scatter(target, self.convert(u, x.dtype), (offset, strides), (), [], mode))
+
+    def scatter(self, x: Node, indices: Sequence[Node], u: Node, axes: Sequence[int], mode: str) -> Node:
+        """`x` with the elements that `gather` would read set to, or increased by, `u`, in order."""
+        if u.type.size == 0:
+            return x
+        target = self._target(x)
+        kept = [i for i in range(len(x.shape)) if i not in axes]
+        lead = np.broadcast_shapes(*(i.shape for i in indices))
+        target, layout, indices, places = self._places(target, indices, axes, kept, lead, u.shape)
+        return self.keep(Scatter(target, self.convert(u, x.dtype), layout, indices, places, mode))
+
+    def _target(self, x: Node) -> Node:
+        """What an update starts from: whole memory, not a view."""
+        return self.copy(x) if isinstance(x, (Number, View)) else x
+
+    # -- opaque steps -----------------------------------------------------------------------------
+
+    def _results(self, step: Opaque, types: Sequence[ArrayType]) -> tuple[Node, ...]:
+        self.keep(step)
+        step.results = tuple(Result(ArrayType(t.shape, t.dtype), step, i) for i, t in enumerate(types))
+        for result in step.results:
+            result.region = self.region
+        return tuple(Number(r.type, 0) if 0 in r.shape else r for r in step.results)
+
+    def call(
+        self, name: str, evaluate: Callable, operands: Sequence[Node], types: Sequence[ArrayType], multiple: bool
+    ) -> tuple[Node, ...]:
+        """NumPy evaluates."""
+        return self._results(Call(name, evaluate, multiple, operands), types)
+
+    def branch(self, index: Node, branches: Sequence[Program], operands: Sequence[Node]) -> tuple[Node, ...]:
+        """`branches[index](*operands)`."""
+        index = self.memory(self.convert(index, np.dtype(np.int64)))
+        operands = [self.outside(n) for n in operands]
+        regions = [self.inside(program, operands) for program in branches]
+        return self._results(Branch(index, regions), branches[0].output_types)
+
+    def loop(
+        self, operands: Sequence[Node], body: Program, condition: Program | None, n_consts: int, n_carry: int,
+        length: int | None, reverse: bool,
+    ) -> tuple[Node, ...]:  # fmt: skip
+        """The three forms of `scan`."""
+        operands = list(operands)
+        count: int | Node | None = length
+        if condition is None and length is None:
+            count = self.memory(self.convert(operands.pop(0), np.dtype(np.int64)))
+        consts = [self.outside(n) for n in operands[:n_consts]]
+        initial = [self.memory(n) for n in operands[n_consts : n_consts + n_carry]]
+        xs = [self.outside(self.solid(n)) for n in operands[n_consts + n_carry :]]
+        step = Loop(initial, xs, count, reverse)
+        step.carry = tuple(Leaf(ArrayType(n.shape, n.dtype), "carry") for n in initial)
+        slices, inputs = [], []
+        for x in xs:
+            leaf = Leaf(ArrayType(x.shape[1:], x.dtype), "slice", x)
+            slices.append(leaf)
+            strides = layout_of(x)[1][1:] if None not in x.shape else contiguous_strides(x.shape[1:])
+            part = Number(leaf.type, 0) if 0 in x.shape else self.view(leaf, leaf.shape, 0, strides)
+            inputs.append(part)
+        step.slices = tuple(slices)
+        carry = [Number(leaf.type, 0) if 0 in leaf.shape else leaf for leaf in step.carry]
+        step.body = self.inside(body, [*consts, *carry, *inputs])
+        if condition is not None:
+            step.condition = self.inside(condition, [*consts, *carry])
+        carried, ys = body.output_types[:n_carry], body.output_types[n_carry:]
+        step.ys = tuple(ys)
+        if any(None in t.shape for t in (*ys, *carried)):
+            raise Unsupported("residuals of dynamic length inside a loop")
+        lead = length if isinstance(count, int) else None
+        stacked = [ArrayType((lead, *t.shape), t.dtype) for t in ys]
+        counter = [ArrayType((), np.int64)] if condition is not None else []
+        return self._results(step, [*carried, *counter, *stacked])
+
+    def memory(self, node: Node) -> Node:
+        """A node with contiguous memory of its own."""
+        return self.copy(node) if isinstance(node, (Number, View)) else node
+
+    def outside(self, node: Node) -> Node:
+        """An operand of an inner region, which reads it where it lies."""
+        return node
+
+    def inside(self, program: Program, operands: Sequence[Node]) -> Region:
+        """The region of an inner Program."""
+        return lower(program, operands, Region(self.region))
+
+
+def lower(program: Program, operands: Sequence[Node], region: Region) -> Region:
+    """Lower a Program without constants whose inputs are the given nodes."""
+    builder = Builder(region)
+    env: dict[Var, Node] = {
+        v: _typed(n, v.type) for v, n in zip(program.inputs, operands, strict=True)
+    }
+
+    def node(atom: Any) -> Node:
+        return env[atom] if isinstance(atom, Var) else _literal(atom)
+
+    for equation in program.equations:
+        nodes = [node(a) for a in equation.inputs]
+        outs = _lower_equation(builder, equation, nodes)
+        for v, out in zip(equation.outputs, outs, strict=True):
+            env[v] = _typed(out, v.type)
+    region.outputs = [node(a) for a in program.outputs]
+    return region
+
+
+def _typed(node: Node, type: ArrayType) -> Node:
+    """Weakness decides promotion: a node carries that of its variable."""
+    if node.type.weak == type.weak:
+        return node
+    if isinstance(node, Number):
+        return Number(ArrayType(node.shape, node.dtype, type.weak), node.value)
+    return View(ArrayType(node.shape, node.dtype, type.weak), base_of(node), *layout_of(node))
+
+
+def _literal(atom: Literal) -> Node:
+    return Number(atom.type, np.asarray(atom.value, atom.type.dtype)[()])
+
+
+def _lower_equation(builder: Builder, equation: Equation, nodes: list[Node]) -> Sequence[Node]:
+    primitive, types = equation.primitive, [v.type for v in equation.outputs]
+    dynamic = any(None in t.shape for t in (*types, *(n.type for n in nodes)))
+    native = all(is_native(t.dtype) for t in (*types, *(n.type for n in nodes)))
+    if primitive.lower is not None and native and (not dynamic or primitive.name == "scan"):
+        mark = len(builder.region.nodes)
+        try:
+            out = primitive.lower(builder, *nodes, **equation.params)
+            return tuple(out) if primitive.multiple else (out,)
+        except Unsupported:
+            del builder.region.nodes[mark:]
+    params, evaluate = equation.params, primitive.evaluate
+    return builder.call(
+        primitive.name, lambda *arrays: evaluate(*arrays, **params), nodes, types, primitive.multiple
+    )
+
+
+def _is_small(batch: int, m: int, n: int, k: int) -> bool:
+    """Is a product done before GEMM would have packed its operands?"""
+    return m * n * k <= SMALL_PRODUCT or m == 1 and n == 1
+
+
+SMALL_PRODUCT = 8 * 1024
+
+
+def _reshaped_strides(shape: Shape, strides: Shape, new: Shape) -> list[int] | None:
+    """Strides of a reshaped layout, or None if it needs a copy (NumPy's rule)."""
+    old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
+    out: list[int] = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        # The smallest groups of old and new axes that have the same number of elements.
+        extents, count, total = [old[i]], new[j], old[i][0]
+        first = j
+        i, j = i + 1, j + 1
+        while total != count:
+            if count < total:
+                count *= new[j]
+                j += 1
+            else:
+                total *= old[i][0]
+                extents.append(old[i])
+                i += 1
+        for (_, outer), (n, inner) in zip(extents, extents[1:], strict=False):
+            if outer != inner * n:
+                return None
+        step = extents[-1][1]
+        group = []
+        for n in reversed(new[first:j]):
+            group.append(step)
+            step *= n
+        out += reversed(group)
+    out += [0] * (len(new) - len(out))
+    return out

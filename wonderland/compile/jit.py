@@ -1,0 +1,289 @@
+"""`wl.jit`: a function becomes one native call, specialised to the types of its arguments.
+
+The first call with given types records the function (without values), compiles the Program and keeps it; later calls go
+straight to the native entry. Inside other transformations a jitted function is one equation, and its derivative,
+batched and transposed forms are jits of the transformed Programs.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wonderland.compile.access import leaf_reader
+from wonderland.compile.entry import MISS
+from wonderland.compile.native import Compiled, compile_program
+from wonderland.core import tree
+from wonderland.core.errors import ArgumentError
+from wonderland.core.functions import Call
+from wonderland.core.level import Traced
+from wonderland.core.primitive import Linear, Primitive
+from wonderland.core.program import Program, Record, hoist
+from wonderland.core.types import ArrayType
+from wonderland.ops.pattern import program_pattern
+from wonderland.transform.programs import (
+    batch_program,
+    jvp_program,
+    linearize_program,
+    pick,
+    scatter_flags,
+    transpose_program,
+)
+
+_lock = threading.RLock()
+RECOMPILATIONS_BEFORE_WARNING = 5
+
+
+def native(program: Program) -> Compiled:
+    """The compiled form of a closed Program, made once."""
+    compiled = program.cache.get("native")
+    if compiled is None:
+        with _lock:
+            compiled = program.cache.get("native")
+            if compiled is None:
+                compiled = program.cache["native"] = compile_program(program)
+    return compiled
+
+
+def _jvp(primals: tuple, tangents: tuple, program: Program, name: str) -> tuple[Sequence, list]:
+    nonzero = tuple(t is not None for t in tangents)
+    count = len(program.outputs)
+    form, flags = jvp_program(program, nonzero, (False,) * count)
+    outs = jit_p(*primals, *pick(tangents, nonzero), program=form, name=name)
+    return outs[:count], scatter_flags(outs[count:], flags)
+
+
+def _linearize(primals: tuple, tangents: tuple, program: Program, name: str) -> tuple[Sequence, list]:
+    nonzero = tuple(t is not None for t in tangents)
+    count = len(program.outputs)
+    forward, linear, flags, _ = linearize_program(program, nonzero, (False,) * count)
+    outs = jit_p(*primals, program=forward, name=name)
+    tangents_out = jit_p(*outs[count:], *pick(tangents, nonzero), program=linear, name=f"{name} (linear)")
+    return outs[:count], scatter_flags(tangents_out, flags)
+
+
+def _transpose(cts: Sequence[Any], *operands: Any, program: Program, name: str) -> list:
+    linear = tuple(isinstance(o, Linear) for o in operands)
+    nonzero = tuple(ct is not None for ct in cts)
+    form, flags = transpose_program(program, linear, nonzero, False)
+    known = [o for o in operands if not isinstance(o, Linear)]
+    outs = jit_p(*known, *pick(cts, nonzero), program=form, name=f"{name} (transposed)")
+    return scatter_flags(scatter_flags(outs, flags), linear)
+
+
+def _batch(size: int, args: tuple, batched: tuple, program: Program, name: str) -> tuple[Sequence, Sequence]:
+    form, flags = batch_program(program, size, tuple(batched), (False,) * len(program.outputs))
+    return jit_p(*args, program=form, name=name), flags
+
+
+def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+    return [[None if m is None else m.nonzero() for m in row] for row in program_pattern(params["program"])]
+
+
+jit_p = Primitive(
+    "jit",
+    lambda *args, program, name: native(program)(*args),
+    lambda *types, program, name: program.output_types,
+    jvp=_jvp,
+    linearize=_linearize,
+    transpose=_transpose,
+    batch=_batch,
+    pattern=_pattern,
+    multiple=True,
+    impossible={"lower": "compiled code contains its Program"},
+)
+jit_p.inline = lambda params: params["program"]  # type: ignore[attr-defined]
+
+
+class Specialization:
+    """A function recorded for arguments of given structure, types and static values."""
+
+    def __init__(self, call: Call, name: str):
+        level = Record(f"the jitted function {name}")
+        with level:
+            inputs = [level.variable(t) for t in call.types]
+            program = level.finish(inputs, call.run(inputs))
+        self.closes_over_tracers = any(isinstance(value, Traced) for _, value in program.constants)
+        self.program, self.captured = hoist(program) if self.closes_over_tracers else (program, [])
+        self.name = name
+        self.out_structure = call.out_structure
+        self.written = list(call.written)
+        self.types = list(call.types)
+        self._compiled: Compiled | None = None
+
+    @property
+    def compiled(self) -> Compiled:
+        """Native code whose written leaves go straight into the caller's arrays."""
+        if self._compiled is None:
+            with _lock:
+                if self._compiled is None:
+                    first = len(self.program.outputs) - len(self.written)
+                    written = {first + k: i for k, i in enumerate(self.written)}
+                    self._compiled = compile_program(self.program, written)
+        return self._compiled
+
+    def call(self, call: Call) -> Any:
+        """Run for a call of matching types: natively, or as one equation of the enclosing level."""
+        call.out_structure, call.written = self.out_structure, self.written
+        if any(isinstance(v, Traced) for v in (*self.captured, *call.values)):
+            outs = jit_p(*self.captured, *call.values, program=self.program, name=self.name)
+            results, new = call.split(outs)
+            outs = None
+            call.write_back(new)
+            return call.result(results)
+        call.require_writable()
+        results = self.compiled(*call.plain_owners())
+        assert self.out_structure is not None
+        return self.out_structure.unflatten(self._weakened(results))
+
+    def _weakened(self, results: Sequence[Any]) -> list:
+        """Python scalars where eager code gives Python scalars."""
+        types = self.program.output_types
+        return [r.item() if t.weak else r for r, t in zip(results, types, strict=False)]
+
+    def fast_finish(self) -> Callable | None:
+        """How to turn what the native entry returns into the result; None if it is that already."""
+        structure, count = self.out_structure, len(self.program.outputs) - len(self.written)
+        assert structure is not None
+        if count == 1:
+            build = structure.unflatten
+            return None if structure.kind is None else lambda out: build([out])
+        if structure.kind is tree.flatten(())[1].kind and all(c.kind is None for c in structure.children):
+            return None
+        return structure.unflatten
+
+
+class Jitted:
+    """What `wl.jit` returns: call it like the function; `inspect` shows what it was compiled to."""
+
+    def __init__(self, f: Callable, static_argnums: tuple[int, ...], static_argnames: tuple[str, ...]):
+        self.f = f
+        self.__name__ = getattr(f, "__name__", type(f).__name__)
+        self.__doc__ = getattr(f, "__doc__", None)
+        self.__wrapped__ = f
+        names = getattr(getattr(f, "__code__", None), "co_varnames", ())
+        by_name = {names.index(n) for n in static_argnames if n in names}
+        self._static_numbers = tuple(sorted({*static_argnums, *by_name}))
+        positional = {names[i] for i in static_argnums if 0 <= i < len(names)}
+        self._static_names = frozenset({*static_argnames, *positional})
+        self._specializations: dict[Any, Specialization] = {}
+        self._fast: Callable | None = None
+        self._read: Callable | None = None
+        self._finish: Callable | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        fast = self._fast
+        if fast is not None and not kwargs:
+            if self._read is None:
+                out = fast(*args)
+            else:
+                leaves = self._read(args)
+                out = MISS if leaves is None else fast(*leaves)
+            if out is not MISS:
+                return out if self._finish is None else self._finish(out)
+        return self._slow(args, kwargs)
+
+    def _slow(self, args: tuple, kwargs: dict) -> Any:
+        call, key = self._prepare(args, kwargs)
+        spec = self._specialization(call, key)
+        result = spec.call(call)
+        if not kwargs and not self._static_numbers and not spec.closes_over_tracers:
+            self._remember(spec, call, args)
+        return result
+
+    def _prepare(self, args: tuple, kwargs: dict) -> tuple[Call, Any]:
+        count = len(args)
+        static = {i % count: args[i] for i in self._static_numbers if -count <= i < count}
+        static_kw = {k: v for k, v in kwargs.items() if k in self._static_names}
+        f = self.f
+        if static or static_kw:
+            f = _with_static(f, count, static, static_kw)
+            args = tuple(a for i, a in enumerate(args) if i not in static)
+            kwargs = {k: v for k, v in kwargs.items() if k not in static_kw}
+        call = Call(f, args, kwargs)
+        key = (call.structure, tuple(call.types), tuple(static.items()), tuple(sorted(static_kw.items())))
+        try:
+            hash(key)
+        except TypeError as e:
+            raise ArgumentError(
+                f"static arguments of {self.__name__} must be hashable ({e}): they are part of what is compiled. "
+                "Pass a tuple instead of a list, or make the argument dynamic."
+            ) from None
+        return call, key
+
+    def _specialization(self, call: Call, key: Any) -> Specialization:
+        spec = self._specializations.get(key)
+        if spec is None:
+            spec = Specialization(call, self.__name__)
+            if spec.closes_over_tracers:
+                return spec  # valid for this call only
+            self._warn_if_often(key)
+            self._specializations[key] = spec
+        return spec
+
+    def _warn_if_often(self, key: Any) -> None:
+        if len(self._specializations) != RECOMPILATIONS_BEFORE_WARNING:
+            return
+        last = next(reversed(self._specializations))
+        changes = [
+            f"argument leaf {i} was {old}, now {new}"
+            for i, (old, new) in enumerate(zip(last[1], key[1], strict=False))
+            if old != new
+        ] or ["the structure or a static value changed"]
+        warnings.warn(
+            f"{self.__name__} is compiled for the {RECOMPILATIONS_BEFORE_WARNING + 1}th time: "
+            f"{'; '.join(changes[:3])}. Pad arguments to a few fixed shapes to avoid this.",
+            stacklevel=5,
+        )
+
+    def _remember(self, spec: Specialization, call: Call, args: tuple) -> None:
+        """Make the next call with these types take the native path."""
+        if any(t.weak for t in spec.program.output_types):
+            self._fast = None
+            return
+        positional = call.structure.children[0]
+        flat = all(child.kind is None for child in positional.children)
+        read = None if flat else leaf_reader(positional, args)
+        if not flat and read is None:
+            self._fast = None
+            return
+        self._fast = None
+        self._finish, self._read = spec.fast_finish(), read
+        self._fast = spec.compiled.entry.call
+
+    def inspect(self, *args: Any, **kwargs: Any) -> Compiled:
+        """What this function compiles to for such arguments: Program, kernels, memory plan, IR, assembly."""
+        call, key = self._prepare(args, kwargs)
+        return self._specialization(call, key).compiled
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        import functools
+
+        return functools.partial(self, instance)
+
+
+def _with_static(f: Callable, count: int, static: dict[int, Any], static_kw: dict[str, Any]) -> Callable:
+    def g(*args: Any, **kwargs: Any) -> Any:
+        rest = iter(args)
+        full = [static[i] if i in static else next(rest) for i in range(count)]
+        return f(*full, **kwargs, **static_kw)
+
+    return g
+
+
+def jit(f: Callable, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()) -> Jitted:
+    """Compile `f` to native code, once per types of its arguments.
+
+    Arguments may be arrays, scalars, trees of them and mutable objects (which are updated in place). Static arguments
+    are compared by value and may be used in Python control flow.
+    """
+    if not callable(f):
+        raise ArgumentError(f"jit takes a function, got {type(f).__name__}")
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    return Jitted(f, numbers, names)
+

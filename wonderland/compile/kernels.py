@@ -1,0 +1,756 @@
+"""Loop nests: a cluster and the memory of its values come in, the text of an LLVM function goes out.
+
+The order of the loops is [kept axes] [reduced axes] [inner kept axis]. Without an inner kept axis (the innermost axis
+of memory is reduced) sums are registers: row mode. With one, a block of it has its sums in a small array on the stack:
+column mode. A row is swept once per level of dependence: a softmax takes its maximum in the first sweep, the sum of
+exponentials in the second, and divides in the third.
+
+Every value is computed in the outermost loop that it allows. Extents and strides up to 16 are written into the code,
+others are read from a table at run time, so that another batch size gives the same text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wonderland.compile.emitter import CALL_COST, Emitter, Scalar, constant_text, lowest, memory_kind
+from wonderland.compile.fuse import Cluster, Schedule, operands_of, squeezed_strides
+from wonderland.compile.graph import Gather, Map, Node, Number, Reduce, Scatter, base_of, layout_of
+from wonderland.core.types import contiguous_strides
+
+BAKED = 16  # numbers up to this are part of the code
+COLUMN_BLOCK = 512  # columns summed at a time
+SUM_BLOCK = 512  # elements summed in one go, for the sake of rounding errors
+LONGEST_KEPT_ROW = 1 << 16  # bytes of a row kept between sweeps
+PARALLEL_NANOSECONDS, CHUNK_NANOSECONDS, MOST_CHUNKS = 30_000, 12_000, 64
+MOST_PIECES = 32  # of a long row
+I64 = np.dtype(np.int64)
+
+
+class Access:
+    """A strided way through memory: strides along the loops, in elements."""
+
+    __slots__ = ("dtype", "param", "strides")
+
+    def __init__(self, param: int, dtype: np.dtype, strides: tuple[int, ...]):
+        self.param, self.dtype, self.strides = param, dtype, strides
+
+
+class Kernel:
+    """The text of a function with `@NAME` for its name, and what to call it with."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.params: list[tuple[Any, int]] = []  # (buffer, offset in bytes)
+        self.table: list[int] = []
+        self.needed: set[tuple[str, str]] = set()
+        self.declared: set[str] = set()
+        self.checks = False  # takes the address of the error word
+        self.parallel = False
+        self.description = ""
+
+
+class Scope:
+    """The inside of one loop: lines so far, and what is known there."""
+
+    def __init__(self, parent: Scope | None, dims: frozenset[int], label: str):
+        self.parent = parent
+        self.dims = dims
+        self.label = label
+        self.head = label
+        self.lines: list[str] = []
+        self.memo: dict[Any, Scalar] = {}
+        self.pointers: dict[Any, str] = {}
+        self.index = ""
+        self.dim = -1
+        self.shift = ""  # a block of columns starts here
+        self.bounds: tuple[str, str] = ("0", "0")
+        self.chain: list[Scope] = [*(parent.chain if parent else []), self]
+
+
+class Nest:
+    """Generates one kernel."""
+
+    def __init__(self, cluster: Cluster, schedule: Schedule, memory: dict[Node, Any], sites: Any, split: bool = False):
+        self.cluster, self.schedule, self.memory, self.sites = cluster, schedule, memory, sites
+        self.split = split
+        self.e = Emitter()
+        self.kernel = Kernel()
+        self.written: set[Any] = set()
+        self.params: dict[tuple, int] = {}
+        self.accesses: dict[tuple, Access] = {}
+        self.stores: dict[Node, Access] = {}
+        self.symbols: list[str] = []
+        self.cells: dict[tuple, str] = {}
+        self.labels = 0
+        self.deps: dict[Node, frozenset[int]] = {}
+        self.slots: dict[Node, str] = {}  # arrays on the stack: sums of columns, row values, kept rows
+        self.allocas: list[str] = []
+        self.kept: dict[Node, int] = {}
+        self.available: set[Node] = set()
+        self.partial_params: set[int] = set()
+        self._collect()
+        self._arrange()
+
+    # -- what is read and written -----------------------------------------------------------------
+
+    def _operands(self, node: Node) -> tuple[Node, ...]:
+        override = self.cluster.override.get(node)
+        return (override,) if override is not None else operands_of(node)
+
+    def _inlined(self, base: Node) -> bool:
+        return base not in self.cluster.roles and base in self.schedule.costs
+
+    def _expand(self, strides: Sequence[int], row: bool) -> tuple[int, ...]:
+        """Strides along the kept axes become strides along all axes."""
+        space, reduced = self.cluster.space, self.cluster.reduced or ()
+        if not strides:
+            return (0,) * len(space)
+        if not row:
+            return tuple(strides)
+        rest = iter(strides)
+        return tuple(0 if i in reduced else next(rest) for i in range(len(space)))
+
+    def _access(self, base: Node, offset: int, strides: tuple[int, ...], dtype: np.dtype) -> Access:
+        buffer = self.memory[base]
+        key = (buffer, offset * dtype.itemsize)
+        param = self.params.setdefault(key, len(self.params))
+        return self.accesses.setdefault((param, strides, dtype), Access(param, dtype, strides))
+
+    def _read(self, operand: Node, row: bool) -> Access:
+        return self._access(
+            base_of(operand), layout_of(operand)[0], self._expand(squeezed_strides(operand), row), operand.dtype
+        )
+
+    def _indexed(self, node: Gather | Scatter, base: Node, row: bool) -> Access:
+        shape = node.update.shape if isinstance(node, Scatter) else node.shape
+        offset, strides = node.layout
+        squeezed = tuple(s for n, s in zip(shape, strides, strict=True) if n != 1)
+        return self._access(base, offset, self._expand(squeezed, row), node.dtype)
+
+    def _collect(self) -> None:
+        cluster = self.cluster
+        self.reads: dict[tuple[Node, bool], Access] = {}
+        self.places: dict[Node, Access] = {}
+
+        def visit(node: Node, row: bool) -> None:
+            for operand in self._operands(node):
+                base = base_of(operand)
+                if isinstance(operand, Number) or base in cluster.roles:
+                    continue
+                if self._inlined(base):
+                    visit(base, False)
+                else:
+                    self.reads[operand, row] = self._read(operand, row)
+            if isinstance(node, Gather):
+                self.places[node] = self._indexed(node, node.source, row)
+
+        for node, role in cluster.roles.items():
+            visit(node, role == "row")
+        for node, role in cluster.roles.items():
+            if role == "scatter":
+                self.places[node] = self._indexed(node, node, False)  # type: ignore[arg-type]
+                self.written.add(self.memory[node])
+            elif self.split and role == "reduce":
+                base = cluster.partials[node]
+                strides = self._expand(contiguous_strides(cluster.rows), True)
+                self.stores[node] = self._access(base, 0, strides, node.dtype)
+                self.partial_params.add(self.stores[node].param)
+                self.written.add(self.memory[base])
+            elif node in self.schedule.stored:
+                row = role != "full"
+                shape = cluster.rows if row else cluster.space
+                self.stores[node] = self._access(node, 0, self._expand(contiguous_strides(shape), row), node.dtype)
+                self.written.add(self.memory[node])
+        self.kernel.params = list(self.params)
+
+    # -- order of the loops -----------------------------------------------------------------------
+
+    def _arrange(self) -> None:
+        cluster, rank = self.cluster, len(self.cluster.space)
+        reduced = set(cluster.reduced or ())
+        ordered = any(isinstance(n, Scatter) and n.indices for n in cluster.roles)
+        inner = rank - 1
+        if not ordered and rank > 1:
+            stored = set(self.stores.values())
+
+            def score(i: int) -> tuple[float, int]:
+                total = 0.0
+                for access in self.accesses.values():
+                    weight = 1.5 if access in stored else 1.0
+                    total += weight if access.strides[i] in (1, -1) else 0.25 * weight * (access.strides[i] == 0)
+                return total * (0.3 if cluster.space[i] < 4 else 1.0), i
+
+            inner = max(range(rank), key=score)
+        kept = [i for i in range(rank) if i not in reduced and i != inner]
+        sums = [i for i in range(rank) if i in reduced and i != inner]
+        if not reduced:
+            groups = [[*kept, inner] if rank else [], [], []]
+        elif inner in reduced:
+            groups = [kept, [*sums, inner], []]
+        else:
+            tail = [inner]
+            while inner == rank - 1 and tail[0] - 1 in kept:
+                tail.insert(0, tail[0] - 1)
+            groups = [[i for i in kept if i not in tail], sums, tail]
+            if len(self._collapse(tail)) > 1:
+                groups = [[*groups[0], *tail[:-1]], sums, tail[-1:]]
+        collapsed = [self._collapse(group) for group in groups]
+        self.extents: list[int] = [n for group in collapsed for n, _ in group]
+        positions = [last for group in collapsed for _, last in group]
+        self.outer = len(collapsed[0])
+        self.sums = len(collapsed[1])
+        self.column = bool(collapsed[2])
+        for access in self.accesses.values():
+            access.strides = tuple(access.strides[i] for i in positions)
+        self.sum_dims = frozenset(range(self.outer, self.outer + self.sums))
+        self.kept_dims = frozenset(range(len(self.extents))) - self.sum_dims
+
+    def _collapse(self, group: list[int]) -> list[tuple[int, int]]:
+        """Adjacent axes that every access walks as one become one: (extent, the innermost of them)."""
+        space, out = self.cluster.space, []
+        for i in group:
+            if out and all(a.strides[out[-1][1]] == a.strides[i] * space[i] for a in self.accesses.values()):
+                out[-1] = (out[-1][0] * space[i], i)
+            else:
+                out.append((space[i], i))
+        return out
+
+    # -- text -------------------------------------------------------------------------------------
+
+    def cell(self, key: tuple, value: int) -> str:
+        """A number that the code reads: a literal if small, otherwise from the table."""
+        if -BAKED <= value <= BAKED:
+            return str(value)
+        if key not in self.cells:
+            at = len(self.kernel.table)
+            self.kernel.table.append(value)
+            name = f"%n{at}"
+            self.symbols += [f"  %n{at}.at = getelementptr inbounds i64, ptr %t, i64 {at}",
+                             f"  {name} = load i64, ptr %n{at}.at, align 8, !invariant.load !0"]  # fmt: skip
+            self.cells[key] = name
+        return self.cells[key]
+
+    def fresh(self, prefix: str) -> str:
+        self.labels += 1
+        return f"{prefix}{self.labels}"
+
+    def extent(self, dim: int) -> str:
+        return self.cell(("extent", dim), self.extents[dim])
+
+    def open(self, parent: Scope, dim: int, start: str, stop: str) -> Scope:
+        """A loop inside another; nothing of it is text until it is closed."""
+        scope = Scope(parent, parent.dims | {dim} if dim >= 0 else parent.dims, self.fresh("L"))
+        scope.index = f"%{scope.head}.i"
+        scope.dim = dim
+        scope.bounds = (start, stop)
+        return scope
+
+    def close(self, scope: Scope, sums: Sequence[tuple[str, str, str, str]] = ()) -> None:
+        """Put a loop into its parent; `sums` are (name, kind, start, next) of what is carried around it."""
+        parent = scope.parent
+        assert parent is not None
+        head, (start, stop) = scope.head, scope.bounds
+        exit = f"{head}.exit"
+        lines = [f"  br label %{head}", f"{head}:"]
+        lines.append(f"  {scope.index} = phi i64 [ {start}, %{parent.label} ], [ {scope.index}.next, %{scope.label} ]")
+        for name, kind, first, following in sums:
+            lines.append(f"  {name} = phi {kind} [ {first}, %{parent.label} ], [ {following}, %{scope.label} ]")
+        lines += scope.lines
+        lines += [
+            f"  {scope.index}.next = add nuw nsw i64 {scope.index}, 1",
+            f"  {scope.index}.more = icmp ult i64 {scope.index}.next, {stop}",
+            f"  br i1 {scope.index}.more, label %{head}, label %{exit}",
+            f"{exit}:",
+        ]
+        parent.lines += lines
+        parent.label = exit
+
+    def at(self, scope: Scope) -> Emitter:
+        self.e.lines = scope.lines
+        return self.e
+
+    def pointer(self, access: Access, scope: Scope) -> str:
+        """The address of an access's current element, computed loop by loop."""
+        known = scope.pointers.get(access)
+        if known is not None:
+            return known
+        if scope.parent is None:
+            text = f"%p{access.param}"
+            if access.param in self.partial_params:
+                e = self.at(scope)
+                grain = e.load(e.let("getelementptr i64, ptr %t, i64 1", I64).text, I64)
+                chunk = e.let(f"udiv i64 %begin, {grain.text}", I64)
+                rows = math.prod(self.cluster.rows)
+                text = self.advance(text, access, chunk.text, rows, scope)
+        else:
+            text = self.pointer(access, scope.parent)
+            stride = access.strides[scope.dim] if scope.dim >= 0 or scope.shift else 0
+            if stride:
+                text = self.advance(text, access, scope.shift or scope.index, stride, scope)
+        scope.pointers[access] = text
+        return text
+
+    def advance(self, pointer: str, access: Access, index: str, stride: int, scope: Scope) -> str:
+        e = self.at(scope)
+        if stride != 1:
+            key = (access.param, access.strides, stride)
+            index = e.let(f"mul nsw i64 {index}, {self.cell(('stride', *key), stride)}", I64).text
+        return e.let(f"getelementptr inbounds {memory_kind(access.dtype)}, ptr {pointer}, i64 {index}", I64).text
+
+    # -- values -----------------------------------------------------------------------------------
+
+    def dependence(self, node: Node) -> frozenset[int]:
+        """The loops that a member (or inlined scalar) varies with."""
+        if node not in self.deps:
+            role = self.cluster.roles.get(node)
+            if role == "reduce":
+                self.deps[node] = self.kept_dims
+            else:
+                row = role == "row"
+                found = frozenset().union(*(self._operand_dependence(o, row) for o in self._operands(node)))
+                if isinstance(node, Gather):
+                    found |= _varies(self.places[node])
+                if self.column and role == "row":
+                    found |= self.kept_dims
+                self.deps[node] = found
+        return self.deps[node]
+
+    def _operand_dependence(self, operand: Node, row: bool) -> frozenset[int]:
+        base = base_of(operand)
+        if isinstance(operand, Number):
+            return frozenset()
+        if base in self.cluster.roles or self._inlined(base):
+            return self.dependence(base)
+        return _varies(self.reads[operand, row])
+
+    def operand(self, operand: Node, row: bool, scope: Scope) -> Scalar:
+        base = base_of(operand)
+        if isinstance(operand, Number):
+            return Scalar(constant_text(operand.value, operand.dtype), operand.dtype)
+        if base in self.cluster.roles or self._inlined(base):
+            return self.member(base, scope)
+        access = self.reads[operand, row]
+        return self.load(access, self.home(_varies(access), scope), access)
+
+    def home(self, dims: frozenset[int], scope: Scope) -> Scope:
+        """The outermost loop around which a value with this dependence may be computed."""
+        return next(s for s in scope.chain if dims <= s.dims)
+
+    def load(self, access: Access, scope: Scope, key: Any) -> Scalar:
+        if key not in scope.memo:
+            pointer = self.pointer(access, scope)
+            scope.memo[key] = self.at(scope).load(pointer, access.dtype)
+        return scope.memo[key]
+
+    def member(self, node: Node, scope: Scope) -> Scalar:
+        for s in scope.chain:
+            if node in s.memo:
+                return s.memo[node]
+        home = self.home(self.dependence(node), scope)
+        if node in self.slots and (self.column or node in self.available):
+            value = self._from_stack(node, scope)
+            scope.memo[node] = value
+            return value
+        if node in self.available:
+            return self.load(self.stores[node], self.home(_varies(self.stores[node]), scope), node)
+        if isinstance(node, Gather):
+            value = self._gather(node, home)
+        else:
+            assert isinstance(node, Map)
+            row = self.cluster.roles.get(node) == "row"
+            scalars = [self.operand(o, row, home) for o in node.operands]
+            value = node.emit(self.at(home), *scalars)
+        home.memo[node] = value
+        return value
+
+    def _stack_pointer(self, node: Node, scope: Scope) -> str:
+        """The place of a column's or a kept row's value in its array on the stack."""
+        inner = scope.chain[-1]
+        kind = memory_kind(node.dtype)
+        return self.at(scope).let(f"getelementptr inbounds {kind}, ptr {self.slots[node]}, i64 {inner.index}", I64).text
+
+    def _from_stack(self, node: Node, scope: Scope) -> Scalar:
+        pointer = self._stack_pointer(node, scope)
+        return self.at(scope).load(pointer, node.dtype)
+
+    def _displacement(self, node: Gather | Scatter, scope: Scope) -> Scalar | None:
+        """How far the indices lead, in elements; an index that is out of range is reported and becomes 0."""
+        if not node.indices:
+            return None
+        key = ("displacement", node)
+        row = self.cluster.roles[node] == "row"
+        dims = frozenset().union(*(self._operand_dependence(i, row) for i in node.indices))
+        home = self.home(dims, scope)
+        if key in home.memo:
+            return home.memo[key]
+        self.kernel.checks = True
+        total: Scalar | None = None
+        for number, (index, (stride, extent, axis)) in enumerate(zip(node.indices, node.places, strict=True)):
+            given = self.operand(index, row, home)
+            e = self.at(home)
+            size = Scalar(self.cell(("size", node, number), extent), I64)
+            wrapped = e.select(e.compare("lt", given, e.constant(0, I64)), e.add(given, size), given)
+            fine = e.let(f"icmp ult {wrapped.typed}, {size.text}", np.dtype(bool))
+            bad, on = self.fresh("bad"), self.fresh("on")
+            site = self.kernel.table
+            at = len(site)
+            site.append(self.sites.index(axis, extent))
+            home.lines += [
+                f"  br i1 {fine.text}, label %{on}, label %{bad}", f"{bad}:",
+                f"  %{bad}.at = getelementptr inbounds i64, ptr %t, i64 {at}",
+                f"  %{bad}.site = load i64, ptr %{bad}.at, align 8",
+                f"  call void @wl_fail(ptr %err, i64 %{bad}.site, i64 {given.text})", f"  br label %{on}", f"{on}:",
+            ]  # fmt: skip
+            home.label = on
+            safe = e.select(fine, wrapped, e.constant(0, I64))
+            moved = e.mul(safe, Scalar(self.cell(("place", node, number), stride), I64))
+            total = moved if total is None else e.add(total, moved)
+        assert total is not None
+        home.memo[key] = total
+        return total
+
+    def _indexed_pointer(self, node: Gather | Scatter, scope: Scope) -> str:
+        displacement = self._displacement(node, scope)
+        access = self.places[node]
+        pointer = self.pointer(access, scope)
+        if displacement is None:
+            return pointer
+        kind = memory_kind(access.dtype)
+        return self.at(scope).let(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {displacement.text}", I64).text
+
+    def _gather(self, node: Gather, home: Scope) -> Scalar:
+        pointer = self._indexed_pointer(node, home)
+        return self.at(home).load(pointer, node.dtype)
+
+    # -- the nest ---------------------------------------------------------------------------------
+
+    def generate(self) -> Kernel:
+        """The whole function."""
+        self._decide_parallel()
+        entry = Scope(None, frozenset(), "entry")
+        scopes = [entry]
+        for dim in range(self.outer):
+            first = dim == 0 and self.kernel.parallel and not self.split
+            start, stop = ("%begin", "%end") if first else ("0", self.extent(dim))
+            scopes.append(self.open(scopes[-1], dim, start, stop))
+        self.width = ""
+        if self.column:
+            last = len(self.extents) - 1
+            n = self.extents[last]
+            if n > COLUMN_BLOCK:
+                blocks = -(-n // COLUMN_BLOCK)
+                first = self.outer == 0 and self.kernel.parallel and not self.split
+                bounds = ("%begin", "%end") if first else ("0", self.cell(("blocks",), blocks))
+                block = self.open(scopes[-1], -1, *bounds)
+                scopes.append(block)
+                e = self.at(block)
+                block.shift = e.let(f"mul nuw nsw i64 {block.index}, {COLUMN_BLOCK}", I64).text
+                left = e.let(f"sub nuw nsw i64 {self.extent(last)}, {block.shift}", I64)
+                self.width = e.intrinsic("umin", left, Scalar(str(COLUMN_BLOCK), I64)).text
+            else:
+                self.width = self.extent(last)
+        row = scopes[-1]
+        self._plan_kept()
+        self._sweeps(row)
+        for scope in reversed(scopes[1:]):
+            self.close(scope)
+        return self._finish(entry)
+
+    def _decide_parallel(self) -> None:
+        k = self.kernel
+        elements = math.prod(self.extents)
+        work = self.work = elements * (0.1 * len(self.accesses) + 0.05 * self._cost())
+        k.parallel = (elements >= 4096 or work > PARALLEL_NANOSECONDS / 4) and bool(self.extents)
+        if any(isinstance(n, Scatter) and n.indices for n in self.cluster.roles):
+            k.parallel = False
+        n = self.extents[self.outer if self.split else 0] if self.extents else 1
+        if self.outer == 0 and self.column and not self.split:
+            n = -(-self.extents[-1] // COLUMN_BLOCK)
+            if n == 1:
+                k.parallel = False
+        elif self.outer == 0 and not self.split and self.sums:
+            k.parallel = False
+        if self.split:
+            k.parallel = True
+            grain = -(-n // MOST_PIECES)
+            self.pieces = -(-n // grain)
+            k.table += [self.pieces, grain, n]
+        elif k.parallel:
+            wanted = 1 if work < PARALLEL_NANOSECONDS else min(MOST_CHUNKS, max(2, int(work / CHUNK_NANOSECONDS)))
+            grain = -(-n // min(n, wanted))
+            if len(self.extents) == 1 and wanted > 1:
+                grain = -(-grain // 64) * 64
+            k.table += [-(-n // grain), grain, n]
+
+    def _cost(self) -> int:
+        return sum(n.cost if isinstance(n, Map) else 2 for n in self.cluster.roles)
+
+    def _phase_roots(self, phase: int) -> list[Node]:
+        levels, roots = self.cluster.levels, []
+        for node, role in self.cluster.roles.items():
+            if role == "reduce" and levels[node] == phase + 1:
+                roots.append(node)
+            elif levels[node] == phase and (role == "scatter" or role == "full" and node in self.stores):
+                roots.append(node)
+            elif self.kept.get(node) == phase:
+                roots.append(node)
+        return roots
+
+    @property
+    def phases(self) -> int:
+        return max(self.cluster.levels.values(), default=0) + 1
+
+    def _plan_kept(self) -> None:
+        """Costly values that several sweeps need are kept in a row on the stack, if it is short."""
+        if self.sums != 1 or self.column or self.extents[-1] * 8 > LONGEST_KEPT_ROW:
+            return
+        roles = self.cluster.roles
+        while True:
+            first_seen: dict[Node, int] = {}
+            again: Node | None = None
+            for phase in range(self.phases):
+                stack = [o for root in self._phase_roots(phase) for o in (
+                    [root] if roles[root] == "full" else map(base_of, self._operands(root)))]  # fmt: skip
+                while stack:
+                    node = base_of(stack.pop())
+                    if roles.get(node) != "full" or not isinstance(node, (Map, Gather)):
+                        continue
+                    if node in self.stores and self.cluster.levels[node] < phase:
+                        continue
+                    if node in self.kept and self.kept[node] < phase:
+                        continue
+                    seen = first_seen.setdefault(node, phase)
+                    if seen < phase and isinstance(node, Map) and node.cost >= CALL_COST:
+                        again = node
+                        self.kept[node] = seen
+                        break
+                    stack += self._operands(node)
+                if again is not None:
+                    break
+            if again is None:
+                return
+
+    def _stack_array(self, node: Node, count: str) -> None:
+        name = f"%{self.fresh('s')}"
+        self.allocas.append(f"  {name} = alloca {memory_kind(node.dtype)}, i64 {count}, align 64")
+        self.slots[node] = name
+
+    def _sweeps(self, row: Scope) -> None:
+        cluster = self.cluster
+        for node in self.kept:
+            self._stack_array(node, self.extent(self.outer))
+        if self.column:
+            for node, role in cluster.roles.items():
+                if role in ("reduce", "row"):
+                    self._stack_array(node, str(min(self.extents[-1], COLUMN_BLOCK)))
+        for phase in range(self.phases):
+            roots = self._phase_roots(phase)
+            if roots:
+                self._sweep(row, roots)
+                self.available |= {n for n in roots if cluster.roles[n] == "full"}
+            if self.column:
+                self._column_rows(row, phase + 1)
+        if not self.column:
+            for node, access in self.stores.items():
+                if cluster.roles[node] != "full":
+                    self._store(self.member(node, row), access, row)
+
+    def _store(self, value: Scalar, access: Access, scope: Scope) -> None:
+        pointer = self.pointer(access, scope)
+        self.at(scope).store(value, pointer)
+
+    def _inner(self, parent: Scope) -> Scope:
+        """The loop over the block of columns."""
+        return self.open(parent, len(self.extents) - 1, "0", self.width)
+
+    def _sweep(self, row: Scope, roots: list[Node]) -> None:
+        reductions = [n for n in roots if self.cluster.roles[n] == "reduce"]
+        if self.column and reductions:
+            init = self._inner(row)
+            for node in reductions:
+                e = self.at(init)
+                start = _neutral(node)
+                e.store(Scalar(start, node.dtype), self._stack_pointer(node, init))
+            self.close(init)
+        scopes = [row]
+        for dim in range(self.outer, self.outer + self.sums):
+            bounds = ("%begin", "%end") if self.split and dim == self.outer else ("0", self.extent(dim))
+            n = self.extents[dim]
+            last = dim == self.outer + self.sums - 1
+            if last and not self.column and n > 2 * SUM_BLOCK and reductions:
+                scopes.append(self._blocked(scopes[-1], dim, bounds))
+                block = scopes[-1]
+                e = self.at(block)
+                start = e.let(f"mul nuw nsw i64 {block.index}, {SUM_BLOCK}", I64)
+                if bounds[0] != "0":
+                    start = e.let(f"add nuw nsw i64 {start.text}, {bounds[0]}", I64)
+                stop = e.let(f"add nuw nsw i64 {start.text}, {SUM_BLOCK}", I64)
+                stop = e.intrinsic("umin", stop, Scalar(bounds[1], I64))
+                bounds = (start.text, stop.text)
+            scopes.append(self.open(scopes[-1], dim, *bounds))
+        if self.column:
+            scopes.append(self._inner(scopes[-1]))
+        body = scopes[-1]
+        values = {n: self._root_value(n, body) for n in roots}
+        for node in roots:
+            self._finish_root(node, values[node], body)
+        sums = {} if self.column else {n: values[n] for n in reductions}
+        for scope in reversed(scopes[1:]):
+            carried = []
+            for node, value in sums.items():
+                assert isinstance(node, Reduce)
+                name = f"%{self.fresh('a')}"
+                total = _combine(self.at(scope), node.op, Scalar(name, node.dtype), value)
+                carried.append((name, value.kind, _neutral(node), total.text))
+                sums[node] = total
+            self.close(scope, carried)
+        row.memo.update(sums)
+
+    def _blocked(self, parent: Scope, dim: int, bounds: tuple[str, str]) -> Scope:
+        """A loop over blocks of a long sum."""
+        e = self.at(parent)
+        length = bounds[1] if bounds[0] == "0" else e.let(f"sub nuw nsw i64 {bounds[1]}, {bounds[0]}", I64).text
+        up = e.let(f"add nuw nsw i64 {length}, {SUM_BLOCK - 1}", I64)
+        count = e.let(f"udiv i64 {up.text}, {SUM_BLOCK}", I64)
+        return self.open(parent, -1, "0", count.text)
+
+    def _root_value(self, node: Node, body: Scope) -> Scalar:
+        role = self.cluster.roles[node]
+        if role == "reduce":
+            return self.operand(self._operands(node)[0], False, body)
+        if role == "scatter":
+            assert isinstance(node, Scatter)
+            self._displacement(node, body)
+            return self.operand(node.update, False, body)
+        return self.member(node, body)
+
+    def _finish_root(self, node: Node, value: Scalar, body: Scope) -> None:
+        role = self.cluster.roles[node]
+        if role == "reduce":
+            if self.column:
+                assert isinstance(node, Reduce)
+                pointer = self._stack_pointer(node, body)
+                e = self.at(body)
+                e.store(_combine(e, node.op, e.load(pointer, node.dtype), value), pointer)
+            return
+        if role == "scatter":
+            assert isinstance(node, Scatter)
+            pointer = self._indexed_pointer(node, body)
+            e = self.at(body)
+            if node.mode == "add":
+                value = e.add(e.load(pointer, node.dtype), value)
+            e.store(value, pointer)
+            return
+        if node in self.stores:
+            self._store(value, self.stores[node], body)
+        if node in self.kept:
+            self.at(body).store(value, self._stack_pointer(node, body))
+
+    def _column_rows(self, row: Scope, level: int) -> None:
+        """After a sweep: what follows from the sums, one column after the other."""
+        roles, levels = self.cluster.roles, self.cluster.levels
+        nodes = [n for n, role in roles.items() if role in ("row", "reduce") and levels[n] == level]
+        later = [n for n in nodes if roles[n] == "row" or n in self.stores]
+        if not later:
+            return
+        scope = self._inner(row)
+        pending = []
+        for node in later:
+            if roles[node] == "row":
+                assert isinstance(node, (Map, Gather))
+                slot = self.slots.pop(node)
+                value = self.member(node, scope)
+                self.slots[node] = slot
+                pending.append((node, value))
+        for node, value in pending:
+            self.at(scope).store(value, self._stack_pointer(node, scope))
+        for node in later:
+            if node in self.stores:
+                value = self.member(node, scope)
+                self._store(value, self.stores[node], scope)
+        self.close(scope)
+
+    def _finish(self, entry: Scope) -> Kernel:
+        k = self.kernel
+        pointers = {}
+        for i, (buffer, _) in enumerate(k.params):
+            pointers.setdefault(buffer, []).append(i)
+        shared = {i for buffer, found in pointers.items() if buffer in self.written and len(found) > 1 for i in found}
+        arguments = [f"ptr {'' if i in shared else 'noalias '}%p{i}" for i in range(len(k.params))]
+        arguments += ["ptr noalias readonly %t"] + (["ptr %err"] if k.checks else [])
+        names = [a.split()[-1] for a in arguments]
+        extra = ["i64 %begin", "i64 %end"] if k.parallel else []
+        suffix = ".range" if k.parallel else ""
+        inline = " noinline" if self.extents else ""
+        text = [f"define internal void @NAME{suffix}({', '.join([*arguments, *extra])}){inline} {{", "entry:"]
+        text += [*self.symbols, *self.allocas, *entry.lines, "  ret void", "}"]
+        if k.parallel:
+            text += _launcher(arguments, names, self.split)
+        k.text = "\n".join(text)
+        k.description = describe(self)
+        return k
+
+
+def _launcher(arguments: list[str], names: list[str], split: bool) -> list[str]:
+    """`@NAME`: the whole range at once, or in chunks on the pool."""
+    n = len(names)
+    untyped = [a.replace("noalias ", "").replace("readonly ", "") for a in arguments]
+    task = [f"define internal void @NAME.task(ptr %c, i64 %chunk) {{"]
+    for i, name in enumerate(names):
+        task += [f"  %c{i} = getelementptr ptr, ptr %c, i64 {i}", f"  {name} = load ptr, ptr %c{i}"]
+    task += [
+        "  %g.at = getelementptr i64, ptr %t, i64 1", "  %g = load i64, ptr %g.at",
+        "  %n.at = getelementptr i64, ptr %t, i64 2", "  %n = load i64, ptr %n.at",
+        "  %begin = mul i64 %chunk, %g", "  %stop = add i64 %begin, %g",
+        "  %end = call i64 @llvm.umin.i64(i64 %stop, i64 %n)",
+        f"  call void @NAME.range({', '.join([*untyped, 'i64 %begin', 'i64 %end'])})", "  ret void", "}",
+    ]  # fmt: skip
+    run = [
+        f"define internal void @NAME({', '.join(untyped)}) noinline {{",
+        "  %chunks = load i64, ptr %t", "  %one = icmp eq i64 %chunks, 1",
+        "  br i1 %one, label %direct, label %shared", "direct:",
+        "  %n.at = getelementptr i64, ptr %t, i64 2", "  %n = load i64, ptr %n.at",
+        f"  call void @NAME.range({', '.join([*untyped, 'i64 0', 'i64 %n'])})", "  ret void", "shared:",
+        f"  %c = alloca [{n} x ptr]",
+    ]  # fmt: skip
+    for i, name in enumerate(names):
+        run += [f"  %c{i} = getelementptr ptr, ptr %c, i64 {i}", f"  store ptr {name}, ptr %c{i}"]
+    run += ["  call void @wl_parallel(ptr @NAME.task, ptr %c, i64 %chunks)", "  ret void", "}"]
+    return task + run
+
+
+def _varies(access: Access) -> frozenset[int]:
+    return frozenset(i for i, s in enumerate(access.strides) if s)
+
+
+def _neutral(node: Node) -> str:
+    assert isinstance(node, Reduce)
+    return constant_text(0 if node.op == "add" else lowest(node.dtype), node.dtype)
+
+
+def _combine(e: Emitter, op: str, x: Scalar, y: Scalar) -> Scalar:
+    """One step of a reduction: the only place where the order of operations is free."""
+    if op == "max":
+        return e.intrinsic("maximum", x, y) if x.dtype.kind == "f" else e.maximum(x, y)
+    if x.dtype.kind == "f":
+        return e.let(f"fadd reassoc contract {x.typed}, {y.text}", x.dtype)
+    return e.add(x, y)
+
+
+def describe(nest: Nest) -> str:
+    """A cluster for a person to read."""
+    cluster = nest.cluster
+    head = f"over {list(cluster.space)}" + (f", reducing axes {list(cluster.reduced)}" if cluster.reduced else "")
+    mode = "column mode" if nest.column else "row mode" if nest.sums else "elementwise"
+    lines = [f"{head}: {mode}, loops {nest.extents}{', parallel' if nest.kernel.parallel else ''}"]
+    counts: dict[str, int] = {}
+    for node, role in cluster.roles.items():
+        name = f"{role} {type(node).__name__.lower()}"
+        counts[name] = counts.get(name, 0) + 1
+    lines.append("  " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    return "\n".join(lines)

@@ -1,0 +1,528 @@
+"""The memory plan: a region comes in, steps and the buffer of every stored value go out.
+
+Results are written where they are wanted (output arrays, slices of ys, the carried value itself) when nobody reads the
+old contents any more; elementwise kernels overwrite an operand that dies; updates happen in place. What is left shares
+an arena by lifetime.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wonderland.compile import gemm
+from wonderland.compile.fuse import Cluster, Schedule, Step, Unit, memory_of, operands_of, results_of, squeezed_strides
+from wonderland.compile.graph import (
+    Branch,
+    Builder,
+    Call,
+    Contract,
+    Gather,
+    Leaf,
+    Loop,
+    Map,
+    Node,
+    Number,
+    Opaque,
+    Reduce,
+    Region,
+    Result,
+    Scatter,
+    base_of,
+    is_whole,
+    layout_of,
+)
+from wonderland.compile.kernels import MOST_PIECES, Kernel, Nest
+from wonderland.core.types import ArrayType, contiguous_strides
+
+ALIGNMENT = 64
+END = 1 << 60
+
+
+class Buffer:
+    """Memory: where it is (`kind`, `data`), how large, and from when to when it is in use."""
+
+    __slots__ = ("bytes", "data", "first", "kind", "last", "offset")
+
+    def __init__(self, kind: str, size: int = 0, data: Any = None):
+        self.kind = kind  # slot, constant, arena, slice, heap
+        self.data = data
+        self.bytes = size
+        self.first, self.last = END, -1
+        self.offset = 0
+
+    def touch(self, position: int) -> None:
+        self.first, self.last = min(self.first, position), max(self.last, position)
+
+
+class Target:
+    """Where an output of a region should be; `old` is the leaf whose value is there before."""
+
+    def __init__(self, buffer: Buffer, old: Node | None = None, guarded: bool = False):
+        self.buffer = buffer
+        self.old = old
+        self.guarded = guarded  # must not be touched by a run that fails
+
+
+class RunKernel:
+    """Call a kernel."""
+
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+
+
+class RunGemm:
+    """Matrix products."""
+
+    def __init__(self, node: Contract, x: Buffer, y: Buffer, out: Buffer, scratch: Buffer):
+        self.node, self.x, self.y, self.out, self.scratch = node, x, y, out, scratch
+
+
+class Copy:
+    """Copy whole buffers."""
+
+    def __init__(self, to: Buffer, source: Buffer, size: int):
+        self.to, self.source, self.size = to, source, size
+
+
+class RunCall:
+    """Let NumPy do it: pointers to operands and results."""
+
+    def __init__(self, node: Call, operands: list, results: list[Buffer]):
+        self.node, self.operands, self.results = node, operands, results
+
+
+class RunBranch:
+    """One of several lists of steps."""
+
+    def __init__(self, index: Buffer, bodies: list[list]):
+        self.index, self.bodies = index, bodies
+
+
+class RunLoop:
+    """Steps again and again."""
+
+    def __init__(self) -> None:
+        self.counter = self.trip = 0  # cells
+        self.static: int | None = None
+        self.length: Buffer | None = None
+        self.reverse = False
+        self.condition: list | None = None
+        self.predicate: Buffer | None = None
+        self.count: Buffer | None = None
+        self.heaps: list[tuple[Buffer, int]] = []  # growing results and the bytes of a row
+        self.body: list = []
+
+
+class Plan:
+    """Plans a Program; afterwards `steps`, `buffers` and `cells` are what the driver needs."""
+
+    def __init__(self, sites: Any):
+        self.sites = sites
+        self.memory: dict[Node, Buffer] = {}
+        self.buffers: list[Buffer] = []
+        self.cells = 8  # 64-bit words at the head of the arena; the first is the error word
+        self.heaps: list[Buffer] = []
+        self.position = 0
+        self.kernels: list[Kernel] = []
+        self.final: list[Copy] = []
+        self.work = 0.0
+
+    def arena(self, size: int) -> Buffer:
+        buffer = Buffer("arena", size)
+        self.buffers.append(buffer)
+        return buffer
+
+    def cell(self, count: int = 1) -> int:
+        self.cells += count
+        return self.cells - count
+
+    def heap(self) -> Buffer:
+        """Memory of a length that only the run knows: cells for pointer, length, capacity."""
+        buffer = Buffer("heap", 0, self.cell(3))
+        self.heaps.append(buffer)
+        return buffer
+
+    def finish(self) -> int:
+        """Give every arena buffer its offset; returns the bytes of the arena."""
+        free: list[tuple[int, int]] = []  # (offset, bytes)
+        active: list[Buffer] = []
+        top = -(-self.cells * 8 // ALIGNMENT) * ALIGNMENT
+        for buffer in sorted((b for b in self.buffers if b.last >= 0), key=lambda b: b.first):
+            size = -(-max(buffer.bytes, 1) // ALIGNMENT) * ALIGNMENT
+            for dead in [b for b in active if b.last < buffer.first]:
+                active.remove(dead)
+                free = _release(free, dead.offset, -(-max(dead.bytes, 1) // ALIGNMENT) * ALIGNMENT)
+            fits = [hole for hole in free if hole[1] >= size]
+            if fits:
+                offset, room = min(fits, key=lambda hole: hole[1])
+                free.remove((offset, room))
+                if room > size:
+                    free.append((offset + size, room - size))
+                buffer.offset = offset
+            elif free and (last := max(free))[0] + last[1] == top:  # grow the hole at the end
+                free.remove(last)
+                buffer.offset = last[0]
+                top = last[0] + size
+            else:
+                buffer.offset = top
+                top += size
+            active.append(buffer)
+        return top
+
+
+def _release(free: list[tuple[int, int]], offset: int, size: int) -> list[tuple[int, int]]:
+    merged = []
+    for start, room in free:
+        if start + room == offset:
+            offset, size = start, size + room
+        elif offset + size == start:
+            size += room
+        else:
+            merged.append((start, room))
+    return [*merged, (offset, size)]
+
+
+class RegionPlan:
+    """Plans one region: `steps` in order. `targets` says where its outputs should be."""
+
+    def __init__(self, plan: Plan, region: Region, targets: Sequence[Target | None]):
+        self.plan, self.region, self.memory = plan, region, plan.memory
+        self.targets = list(targets)
+        self._own_outputs()
+        self.schedule = Schedule(region)
+        self.units = self.schedule.units
+        self.at = {unit: i for i, unit in enumerate(self.units)}
+        self.starts = [0] * len(self.units)
+        self.uses: dict[Node, list[int]] = {}
+        self._find_uses()
+        self.late: list[Copy] = []
+        self._place_outputs()
+        self.steps: list = []
+        for unit in self.units:
+            plan.position += 1
+            self.starts[self.at[unit]] = plan.position
+            for base in self._reads(unit):
+                self._touch(base)
+            self._run(unit)
+            plan.position += 1
+            for base in (*self._reads(unit), *results_of(unit)):
+                self._touch(base)
+        plan.position += 1
+        for copy in self.late:
+            copy.source.touch(plan.position)
+            copy.to.touch(plan.position)
+        for target in self.targets:
+            if target is not None:
+                target.buffer.touch(plan.position)
+        self.steps += self.late
+
+    # -- outputs ----------------------------------------------------------------------------------
+
+    def _own_outputs(self) -> None:
+        """Make every output a value of this region that is nobody else's output."""
+        region, builder, taken = self.region, Builder(self.region), set()
+        for i, (node, target) in enumerate(zip(region.outputs, self.targets, strict=True)):
+            base = base_of(node)
+            if target is not None and target.old is base and is_whole(node):
+                self.targets[i] = None  # stays as it is
+                continue
+            if (
+                base.region is not region or isinstance(base, (Number, Leaf)) or not is_whole(node) or base in taken
+            ) and target is not None:
+                region.outputs[i] = base = builder.copy(node)
+            taken.add(base_of(region.outputs[i]))
+
+    def _place_outputs(self) -> None:
+        for node, target in zip(self.region.outputs, self.targets, strict=True):
+            base = base_of(node)
+            if target is None or None in base.shape:
+                continue
+            if not self._place(base, target):
+                if base not in self.memory:
+                    self.memory[base] = self.plan.arena(base.bytes)
+                copy = Copy(target.buffer, self.memory[base], base.bytes)
+                (self.plan.final if target.guarded else self.late).append(copy)
+
+    def _place(self, node: Node, target: Target) -> bool:
+        """Let a node be computed where it is wanted, if the old value isn't needed by then."""
+        if node in self.memory or node not in self.schedule.unit:
+            return False
+        unit = self.schedule.unit[node]
+        position = self.at[unit]
+        if target.guarded and any(self._can_fail(u) for u in self.units[position:]):
+            return False
+        if target.old is not None:
+            uses = self.uses.get(target.old, [])
+            if any(j > position for j in uses):
+                return False
+            if position in uses and not self._overwrites(unit, node, target.old):
+                return False
+        self.memory[node] = target.buffer
+        # What is updated in place starts in the same memory, if it has no other use.
+        start = self._starts_from(unit, node)
+        if start is not None and self.uses.get(start, []) == [position] and start is not target.old:
+            if self._count(unit, start) == 1 and start.bytes == node.bytes:
+                self._place(start, target)
+        return True
+
+    @staticmethod
+    def _starts_from(unit: Unit, node: Node) -> Node | None:
+        if isinstance(node, Scatter):
+            return node.target
+        if isinstance(node, Result) and isinstance(node.of, Loop) and node.index < len(node.of.initial):
+            return base_of(node.of.initial[node.index])
+        return None
+
+    def _overwrites(self, unit: Unit, node: Node, old: Node) -> bool:
+        """May a unit write `node` over `old`, which it reads?"""
+        if self._starts_from(unit, node) is old:
+            return self._count(unit, old) == 1
+        return isinstance(unit, Cluster) and self._same_element(unit, node, old)
+
+    def _same_element(self, cluster: Cluster, node: Node, old: Node) -> bool:
+        """Does a kernel read `old` only at the element where it writes `node`, and not after it has?"""
+        if cluster.roles[node] != "full" or old.bytes != node.bytes or old.dtype.itemsize != node.dtype.itemsize:
+            return False
+        if cluster.levels[node] != max(cluster.levels.values()) or cluster.is_long():
+            return False
+        if old in cluster.targets:
+            return False
+        identity = contiguous_strides(cluster.space)
+        members = list(cluster.roles)
+        seen = set(members)
+        while members:
+            member = members.pop()
+            if isinstance(member, Gather) and member.source is old:
+                return False
+            row = cluster.roles.get(member) == "row"
+            for operand in operands_of(member):
+                base = base_of(operand)
+                if base is old and (row or layout_of(operand)[0] or squeezed_strides(operand) != identity):
+                    return False
+                if base in self.schedule.costs and base not in seen:
+                    seen.add(base)
+                    members.append(base)
+        return True
+
+    def _count(self, unit: Unit, base: Node) -> int:
+        if isinstance(unit, Step):
+            return sum(n is base for n in memory_of(unit.node))
+        assert isinstance(unit, Cluster)
+        return 1 if base not in unit.sources else 2
+
+    # -- uses -------------------------------------------------------------------------------------
+
+    def _reads(self, unit: Unit) -> list[Node]:
+        if isinstance(unit, Cluster):
+            return [*unit.sources, *unit.targets]
+        assert isinstance(unit, Step)
+        return list(memory_of(unit.node))
+
+    def _find_uses(self) -> None:
+        for i, unit in enumerate(self.units):
+            for base in self._reads(unit):
+                found = self.uses.setdefault(base, [])
+                if not found or found[-1] != i:
+                    found.append(i)
+        for node, target in zip(self.region.outputs, self.targets, strict=True):
+            base = base_of(node)
+            if target is None or base.region is self.region:
+                self.uses.setdefault(base, []).append(END)
+
+    def _touch(self, base: Node) -> None:
+        buffer = self.memory.get(base)
+        while buffer is not None:
+            buffer.touch(self.plan.position)
+            buffer = buffer.data[0] if buffer.kind == "slice" else None
+
+    def _can_fail(self, unit: Unit) -> bool:
+        if isinstance(unit, Cluster):
+            return any(isinstance(n, (Gather, Scatter)) and n.indices for n in unit.roles)
+        assert isinstance(unit, Step)
+        return isinstance(unit.node, Opaque) and node_can_fail(unit.node)
+
+    def _dies(self, base: Node, position: int) -> bool:
+        """Is `base` memory of our own that nobody reads after this unit?"""
+        buffer = self.memory.get(base)
+        return (
+            base.region is self.region and buffer is not None and buffer.kind == "arena"
+            and self.uses.get(base, [position])[-1] <= position
+        )  # fmt: skip
+
+    # -- units ------------------------------------------------------------------------------------
+
+    def _run(self, unit: Unit) -> None:
+        if isinstance(unit, Cluster):
+            self._cluster(unit)
+            return
+        assert isinstance(unit, Step)
+        node = unit.node
+        if isinstance(node, Contract):
+            out = self._own(node)
+            size = gemm.scratch_bytes(node.m, node.n, node.k, "f32" if node.dtype.itemsize == 4 else "f64")
+            scratch = self._scratch(size)
+            self.steps.append(RunGemm(node, self.memory[node.x], self.memory[node.y], out, scratch))
+            self.plan.work += 0.02 * math.prod(node.batch) * node.m * node.n * node.k
+        elif isinstance(node, Call):
+            operands = [n if isinstance(n, Number) else (n, self.memory[base_of(n)]) for n in node.operands]
+            self.steps.append(RunCall(node, operands, [self._own(r) for r in node.results]))
+        elif isinstance(node, Branch):
+            self._branch(node)
+        elif isinstance(node, Loop):
+            self._loop(node, self.at[unit])
+
+    def _scratch(self, size: int) -> Buffer:
+        buffer = self.plan.arena(size)
+        buffer.touch(self.plan.position)
+        return buffer
+
+    def _own(self, node: Node) -> Buffer:
+        if node not in self.memory:
+            self.memory[node] = self.plan.heap() if None in node.shape else self.plan.arena(node.bytes)
+        self._touch(node)
+        return self.memory[node]
+
+    def _cluster(self, cluster: Cluster) -> None:
+        if 0 in cluster.space:
+            for node in cluster.roles:
+                self._own(node)
+            return
+        position = self.at[cluster]
+        reused: set[Buffer] = {self.memory[n] for n in cluster.roles if n in self.memory}
+        for node, role in cluster.roles.items():
+            if node not in self.schedule.stored:
+                continue
+            if isinstance(node, Scatter):
+                self._prepare_update(cluster, node, position)
+                reused.add(self.memory[node])
+            elif node not in self.memory and role == "full":
+                for old in cluster.sources:
+                    if (
+                        self._dies(old, position) and self.memory[old] not in reused
+                        and self._same_element(cluster, node, old)
+                    ):  # fmt: skip
+                        self.memory[node] = self.memory[old]
+                        reused.add(self.memory[old])
+                        break
+            self._own(node)
+        if cluster.is_long() and max(cluster.levels.values()) == 1:
+            self._long(cluster)
+        else:
+            self._kernel(Nest(cluster, self.schedule, self.memory, self.plan.sites))
+
+    def _kernel(self, nest: Nest) -> None:
+        kernel = nest.generate()
+        kernel.needed, kernel.declared = nest.e.needed, nest.e.declared
+        self.plan.kernels.append(kernel)
+        self.steps.append(RunKernel(kernel))
+        self.plan.work += nest.work
+
+    def _prepare_update(self, cluster: Cluster, node: Scatter, position: int) -> None:
+        """An update in place, or after a copy of what it starts from."""
+        start = node.target
+        if node not in self.memory and self._dies(start, position) and start not in cluster.sources:
+            self.memory[node] = self.memory[start]
+        buffer = self._own(node)
+        if self.memory[start] is not buffer:
+            self.steps.append(Copy(buffer, self.memory[start], node.bytes))
+
+    def _long(self, cluster: Cluster) -> None:
+        """Few and long rows: pieces, then a kernel that combines them."""
+        pieces, rest = Cluster(cluster.space, 0), None
+        pieces.reduced = cluster.reduced
+        reductions = [n for n, role in cluster.roles.items() if role == "reduce"]
+        rows = math.prod(cluster.rows)
+        for node, role in cluster.roles.items():
+            if role in ("full", "reduce"):
+                pieces.roles[node], pieces.levels[node] = role, cluster.levels[node]
+        for node in reductions:
+            leaf = Leaf(ArrayType((MOST_PIECES, *cluster.rows), node.dtype), "partial sums")
+            self.memory[leaf] = self._scratch(MOST_PIECES * rows * node.dtype.itemsize)
+            pieces.partials[node] = leaf
+        nest = Nest(pieces, self.schedule, self.memory, self.plan.sites, split=True)
+        self._kernel(nest)
+        rest = Cluster((nest.pieces, *cluster.rows), 0)
+        rest.reduced = (0,)
+        for node, role in cluster.roles.items():
+            if role in ("row", "reduce"):
+                rest.roles[node], rest.levels[node] = role, cluster.levels[node]
+        for node in reductions:
+            leaf = Leaf(ArrayType((nest.pieces, *cluster.rows), node.dtype), "partial sums")
+            self.memory[leaf] = self.memory[pieces.partials[node]]
+            rest.override[node] = leaf
+        self._kernel(Nest(rest, self.schedule, self.memory, self.plan.sites))
+
+    def _branch(self, node: Branch) -> None:
+        buffers = [self._own(r) for r in node.results]
+        bodies = []
+        for region in node.regions:
+            targets = [Target(b) for b in buffers]
+            bodies.append(RegionPlan(self.plan, region, targets).steps)
+        self.steps.append(RunBranch(self.memory[node.index], bodies))
+
+    def _loop(self, node: Loop, position: int) -> None:
+        plan, run = self.plan, RunLoop()
+        n = len(node.carry)
+        for i, (leaf, initial) in enumerate(zip(node.carry, node.initial, strict=True)):
+            result, base = node.results[i], base_of(initial)
+            if result not in self.memory and self._dies(base, position) and self._count_in(node, base) == 1:
+                self.memory[result] = self.memory[base]
+            buffer = self._own(result)
+            self.memory[leaf] = buffer
+            if self.memory[base] is not buffer:
+                self.steps.append(Copy(buffer, self.memory[base], base.bytes))
+        run.counter, run.trip = plan.cell(), plan.cell()
+        run.reverse = node.reverse
+        if isinstance(node.length, int):
+            run.static = node.length
+        elif node.length is not None:
+            run.length = self.memory[node.length]
+        for leaf in node.slices:
+            x = leaf.source
+            offset, strides = layout_of(x) if None not in x.shape else (0, contiguous_strides((1, *x.shape[1:])))
+            size = x.dtype.itemsize
+            place = (self.memory[base_of(x)], run.counter, strides[0] * size, offset * size)
+            self.memory[leaf] = Buffer("slice", leaf.bytes, place)
+        results = list(node.results[n:])
+        targets: list[Target | None] = [
+            Target(self.memory[leaf], leaf) for leaf in node.carry
+        ]
+        if node.condition is not None:
+            run.count = self._own(results.pop(0))
+            predicate = plan.arena(1)
+            predicate.touch(plan.position)
+            run.predicate = predicate
+            run.condition = RegionPlan(plan, node.condition, [Target(predicate)]).steps
+        for result in results:
+            row = math.prod(result.shape[1:]) * result.dtype.itemsize
+            buffer = self._own(result)
+            if buffer.kind == "heap":
+                run.heaps.append((buffer, row))
+            targets.append(Target(Buffer("slice", row, (buffer, run.counter, row, 0))))
+        run.body = RegionPlan(plan, node.body, targets).steps
+        if run.predicate is not None:
+            run.predicate.touch(plan.position)
+        self.steps.append(run)
+        plan.work += 1e5
+
+    @staticmethod
+    def _count_in(node: Loop, base: Node) -> int:
+        return sum(n is base for n in memory_of(node))
+
+
+def node_can_fail(node: Node) -> bool:
+    """Can running this node set the error word?"""
+    if isinstance(node, Call):
+        return True
+    if isinstance(node, (Gather, Scatter)):
+        return bool(node.indices)
+    regions: list[Region] = []
+    if isinstance(node, Branch):
+        regions = node.regions
+    elif isinstance(node, Loop):
+        regions = [node.body] + ([node.condition] if node.condition else [])
+    return any(node_can_fail(n) for region in regions for n in region.nodes)

@@ -1,0 +1,251 @@
+"""Sine, cosine and tangent, right for the largest arguments.
+
+x = n pi/2 + r with |r| <= pi/4, then a polynomial in r chosen by n mod 4; coefficients are minimax fits as in
+`vecmath_exp`. Up to |x| = 2^40 three fma with the three doubles of pi/2 give r, branch-free (float computes
+it in double). Beyond, r needs up to 1200 bits of 2/pi. Doing that for every element, by gathers from a table,
+made the float sine twice as slow, and double needs four gathers where float needs two. So it is a function of
+its own, called once for every *vector* of elements: its vector variants, which the loop vectoriser finds by
+the call's attribute `vector-function-abi-variant`, return at once unless an element is large.
+"""
+
+from __future__ import annotations
+
+from wonderland.compile.vecmath_emit import (
+    FLOATS,
+    INTEGER,
+    Block,
+    Value,
+    fabs,
+    fast_two_sum,
+    float_constant,
+    fma,
+    funnel_shift,
+    leading_zeros,
+    polynomial,
+    power_of_two,
+    round_to_integer,
+    where,
+)
+
+LARGE = 2.0**40
+LANES = (2, 4, 8, 16)
+PURE = "noinline optsize nounwind willreturn speculatable memory(none)"
+TWO_OVER_PI = 0.6366197723675814
+# pi/2 as a sum of three doubles.
+HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+# 64 zeros, then the bits of 2/pi after the binary point.
+TWO_OVER_PI_BITS = (
+    0x0000000000000000,
+    0xA2F9836E4E441529,
+    0xFC2757D1F534DDC0,
+    0xDB6295993C439041,
+    0xFE5163ABDEBBC561,
+    0xB7246E3A424DD2E0,
+    0x06492EEA09D1921C,
+    0xFE1DEB1CB129A73E,
+    0xE88235F52EBB4484,
+    0xE99C7026B45F7E41,
+    0x3991D639835339F4,
+    0x9C845F8BBDF9283B,
+    0x1FF897FFDE05980F,
+    0xEF2F118B5A0A6D1F,
+    0x6D367ECF27CB09B7,
+    0x4F463F669E5FEA2D,
+    0x7527BAC7EBE5F17B,
+    0x3D0739F78A5292EA,
+    0x6BFB5FB11F8D5D08,
+    0x56033046FC7B6BAB,
+)
+# (sin(r) / r - 1) / r^2 as a polynomial in r^2: 2^-28.0 and 2^-58.0
+SIN = {
+    "float": (-0.16666655242443085, 0.008332191966474056, -0.0001951878803083673),
+    "double": (
+        -0.16666666666666632,
+        0.008333333333322488,
+        -0.00019841269829855578,
+        2.7557313706030284e-06,
+        -2.505076006450021e-08,
+        1.5896897757969657e-10,
+    ),
+}
+# (cos(r) - 1 + r^2/2) / r^4 as a polynomial in r^2: 2^-33.0 and 2^-63.9
+COS = {
+    "float": (0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-05),
+    "double": (
+        0.041666666666666595,
+        -0.001388888888887334,
+        2.480158728899982e-05,
+        -2.75573142161988e-07,
+        2.0875705262587268e-09,
+        -1.1358741540941877e-11,
+    ),
+}
+
+
+def reduce(x: Value) -> tuple[Value, Value]:
+    """n as i64, and r as a double, for |x| < LARGE."""
+    r = x.convert("double")
+    n, integer = round_to_integer(r * TWO_OVER_PI)
+    for part in HALF_PI[: 2 if x.kind == "float" else 3]:
+        r = fma(n, -part, r)
+    return integer, r
+
+
+def reduce_large(x: Value) -> tuple[Value, Value]:
+    """The same for a double with |x| >= LARGE, by integers (Payne and Hanek).
+
+    |x| = m 2^e with a 53-bit integer m. Of the bits of 2/pi those worth a multiple of 4 in x 2/pi are skipped
+    and the next 192 are taken: their product with m, modulo 2^192, is the fraction of a full turn. No double
+    is closer than 2^-61 to a multiple of pi/2, so the upper 128 bits are enough, and r isn't only in the
+    lower 64 of these.
+    """
+    bits = x.bits()
+    mantissa = (bits & (2**52 - 1)) | 2**52
+    exponent = ((bits >> 52) & 2047) - (1023 + 52)
+    skip = exponent + (64 - 2)
+    words = [((skip >> 6) + i).load("wl_two_over_pi", TWO_OVER_PI_BITS) for i in range(4)]
+    window = [funnel_shift(words[i], words[i + 1], skip).convert("i128") for i in range(3)]
+    m = mantissa.convert("i128")
+    turn = ((m * window[0]) << 64) + m * window[1] + ((m * window[2]) >> 64)
+    n = (turn + 2**125) >> 126
+    signed = turn - (n << 126)
+    size = where(signed < 0, -signed, signed)
+    upper = (size >> 64).convert("i64")
+    zeros = leading_zeros(upper)
+    top = funnel_shift(upper, size.convert("i64"), zeros)
+    # size = top 2^(64 - zeros), |r| = size 2^-126 pi/2; both parts of top become doubles exactly.
+    high, low = (top >> 11).convert("double") * 2.0**11, (top & 2047).convert("double")
+    r = fma(high, HALF_PI[0], fma(high, HALF_PI[1], low * HALF_PI[0]))
+    r = r * power_of_two((64 - 126) - zeros, "double")
+    # Infinity minus itself makes NaN of infinite arguments.
+    r = where(signed < 0, -r, r) + (x - x)
+    n = n.convert("i64")
+    return where(x < 0.0, -n, n), where(x < 0.0, -r, r)
+
+
+def sine_and_cosine(r: Value, precision: str) -> tuple[Value, Value, Value, Value]:
+    """sin(r) and cos(r) for |r| <= pi/4, each as a rounded value and what its last sum still lacks."""
+    square = r * r
+    sine, sine_low = fast_two_sum(r, square * r * polynomial(square, SIN[precision]))
+    half, half_low = fast_two_sum(r.like(1.0), square * -0.5)
+    cosine, cosine_low = fast_two_sum(half, square * square * polynomial(square, COS[precision]))
+    return sine, sine_low, cosine, cosine_low + half_low
+
+
+def sine_of_quadrant(n: Value, r: Value, kind: str) -> Value:
+    """sin(n pi/2 + r), in the given type."""
+    r, n = r.convert(kind), n.convert(INTEGER[kind])
+    square = r * r
+    sine = fma(square * r, polynomial(square, SIN[kind]), r)
+    cosine = fma(square * square, polynomial(square, COS[kind]), fma(square, -0.5, 1.0))
+    value = where((n & 1).equals(0), sine, cosine)
+    sign = (n & 2) << (30 if kind == "float" else 62)
+    return (value.bits() ^ sign).as_float()
+
+
+def cosine_of_quadrant(n: Value, r: Value, kind: str) -> Value:
+    """cos(n pi/2 + r)."""
+    return sine_of_quadrant(n + 1, r, kind)
+
+
+def tangent_of_quadrant(n: Value, r: Value, kind: str) -> Value:
+    """tan(n pi/2 + r) = sin / cos or -cos / sin, in double; for double corrected by the residual."""
+    sine, sine_low, cosine, cosine_low = sine_and_cosine(r, kind)
+    odd = (n & 1).equals(1)
+    numerator, denominator = where(odd, -cosine, sine), where(odd, sine, cosine)
+    if kind == "float":
+        return (numerator / denominator).convert("float")
+    reciprocal = 1.0 / denominator
+    quotient = numerator * reciprocal
+    missing = fma(-quotient, denominator, numerator) + where(odd, -cosine_low, sine_low)
+    return fma(fma(-quotient, where(odd, sine_low, cosine_low), missing), reciprocal, quotient)
+
+
+OF_QUADRANT = {"sin": sine_of_quadrant, "cos": cosine_of_quadrant, "tan": tangent_of_quadrant}
+
+
+def with_large(name: str, x: Value) -> Value:
+    """The function for all x: by the fast reduction for |x| < LARGE, otherwise by a call."""
+    small = OF_QUADRANT[name](*reduce(x), x.kind)
+    dtype = {kind: dtype for dtype, kind in FLOATS.items()}[x.kind]
+    function = f"wl_{name}_large_{dtype}"
+    text, needs = large_functions(name, dtype)
+    x.block.intrinsics |= needs.intrinsics
+    x.block.globals |= needs.globals | {function: text}
+    variants = ",".join(f"_ZGV_LLVM_N{lanes}v_{function}({function}_v{lanes})" for lanes in LANES)
+    attribute = f'"vector-function-abi-variant"="{variants}"'
+    large = x.block.emit(x.kind, f"call {x.kind} @{function}({x.kind} {x.text}) {attribute}")
+    return where(fabs(x) >= LARGE, large, small)
+
+
+def large_functions(name: str, dtype: str) -> tuple[str, Block]:
+    """The scalar function for |x| >= LARGE and its vector variants, which leave if no element is large.
+
+    They are external, or else they would be gone before the vectoriser looks for them.
+    """
+    kind = FLOATS[dtype]
+    block = Block()
+    n, r = reduce_large(Value(block, kind, "%x").convert("double"))
+    result = OF_QUADRANT[name](n, r, kind)
+    function = f"wl_{name}_large_{dtype}"
+    scalar = [
+        f"define hidden {kind} @{function}({kind} %x) {PURE} {{",
+        f"  %size = call {kind} @llvm.fabs.{dtype}({kind} %x)",
+        f"  %large = fcmp oge {kind} %size, {float_constant(LARGE, kind)}",
+        "  br i1 %large, label %work, label %done",
+        "work:",
+        *block.lines,
+        "  br label %done",
+        "done:",
+        f"  %result = phi {kind} [ %x, %0 ], [ {result.text}, %work ]",
+        f"  ret {kind} %result",
+        "}",
+    ]
+    block.intrinsics.add(f"declare {kind} @llvm.fabs.{dtype}({kind})")
+    texts = ["\n".join(scalar)]
+    for lanes in LANES:
+        texts.append(large_variant(function, dtype, lanes))
+        vector = f"<{lanes} x {kind}>"
+        block.intrinsics.add(f"declare {vector} @llvm.fabs.v{lanes}{dtype}({vector})")
+    return "\n\n".join(texts), block
+
+
+def large_variant(function: str, dtype: str, lanes: int) -> str:
+    """`function` of each element of a vector if one of them is large, otherwise anything (the vector)."""
+    kind = FLOATS[dtype]
+    vector = f"<{lanes} x {kind}>"
+    return f"""\
+define hidden {vector} @{function}_v{lanes}({vector} %x) {PURE} {{
+  %size = call {vector} @llvm.fabs.v{lanes}{dtype}({vector} %x)
+  %large = fcmp oge {vector} %size, splat ({kind} {float_constant(LARGE, kind)})
+  %mask = bitcast <{lanes} x i1> %large to i{lanes}
+  %any = icmp ne i{lanes} %mask, 0
+  br i1 %any, label %work, label %done
+work:
+  %i = phi i64 [ 0, %0 ], [ %next, %work ]
+  %so_far = phi {vector} [ %x, %0 ], [ %more, %work ]
+  %element = extractelement {vector} %x, i64 %i
+  %value = call {kind} @{function}({kind} %element)
+  %more = insertelement {vector} %so_far, {kind} %value, i64 %i
+  %next = add i64 %i, 1
+  %again = icmp ult i64 %next, {lanes}
+  br i1 %again, label %work, label %done
+done:
+  %result = phi {vector} [ %x, %0 ], [ %more, %work ]
+  ret {vector} %result
+}}"""
+
+
+def sin(x: Value) -> Value:
+    """The last fma of the reduction loses the sign of -0.0: zero is its own sine."""
+    return where(x.equals(0.0), x, with_large("sin", x))
+
+
+def cos(x: Value) -> Value:
+    """See `with_large`."""
+    return with_large("cos", x)
+
+
+def tan(x: Value) -> Value:
+    """Zero as in `sin`."""
+    return where(x.equals(0.0), x, with_large("tan", x))

@@ -1,0 +1,91 @@
+"""From the user's body functions to closed Programs: captured values become leading operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wonderland.core import tree
+from wonderland.core.errors import ArgumentError
+from wonderland.core.functions import MutationError
+from wonderland.core.program import Program, Record, Var, hoist
+from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.types import ArrayType, promote, type_of
+
+
+class Body:
+    """A recorded body: its Program (captured values first), those values, and the structure of its result."""
+
+    def __init__(self, f: Callable, structure: tree.Structure, types: Sequence[ArrayType], name: str):
+        level = Record(f"the body of {name}")
+        with level:
+            inputs = [level.variable(t) for t in types]
+            arguments = structure.unflatten([Tracer(v) for v in inputs])
+            held = _mutable_objects(f)
+            before = [tree.leaves(m) for m in held]
+            out = f(*arguments)
+            for m, leaves in zip(held, before, strict=True):
+                if any(a is not b for a, b in zip(leaves, tree.leaves(m), strict=False)):
+                    raise MutationError(
+                        f"the body of {name} wrote to a {type(m).__name__} that isn't carried by the loop. Carry the "
+                        "arrays that change as part of the loop's state, and write them back after it."
+                    )
+            leaves, self.structure = tree.flatten(out)
+            values = [unwrap(leaf) for leaf in leaves]
+            self.types = [type_of(v) for v in values]
+            self.program, self.captured = hoist(level.finish(inputs, values))
+
+
+def _mutable_objects(f: Callable) -> list:
+    """The registered mutable objects that a body closes over."""
+    cells = getattr(f, "__closure__", None) or ()
+    found = []
+    for cell in cells:
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            continue
+        kind = tree.kind_of(value)
+        if kind is not None and kind.mutable:
+            found.append(value)
+    return found
+
+
+def share_captured(programs: Sequence[Program], captured: Sequence[list]) -> tuple[list[Program], list]:
+    """Give several Programs the same leading operands: all that any of them captured."""
+    together = [value for values in captured for value in values]
+    out, start = [], 0
+    for program, values in zip(programs, captured, strict=True):
+        own = program.inputs[: len(values)]
+        head = [
+            own[i - start] if start <= i < start + len(values) else _unused(value) for i, value in enumerate(together)
+        ]
+        out.append(Program((*head, *program.inputs[len(values) :]), program.equations, program.outputs))
+        start += len(values)
+    return out, together
+
+
+def _unused(value: Any) -> Any:
+    return Var(None, type_of(value))
+
+
+def flat_operands(operands: Any, what: str) -> tuple[list, tree.Structure]:
+    """Flatten operands and check that each leaf is an array or number."""
+    leaves, structure = tree.flatten(operands)
+    values = [unwrap(leaf) for leaf in leaves]
+    for i, v in enumerate(values):
+        try:
+            type_of(v)
+        except TypeError as e:
+            raise ArgumentError(f"{what}: leaf {i}: {e}") from None
+    return values, structure
+
+
+def strong(t: ArrayType) -> ArrayType:
+    """The type without weakness: what a loop carries has a fixed dtype."""
+    return ArrayType(t.shape, t.dtype)
+
+
+def common_type(types: Sequence[ArrayType]) -> ArrayType:
+    """The dtype several branches' results are converted to."""
+    return ArrayType(types[0].shape, promote(*types)[0])

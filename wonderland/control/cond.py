@@ -1,0 +1,201 @@
+"""`cond` and `switch`: one of several Programs, chosen by a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wonderland.control.bodies import Body, common_type, flat_operands, share_captured
+from wonderland.core.errors import ArgumentError
+from wonderland.core.functions import handles
+from wonderland.core.primitive import Linear, Primitive
+from wonderland.core.program import Program, run
+from wonderland.core.tracer import unwrap
+from wonderland.core.types import ArrayType, shape_of, type_of
+from wonderland.ops.elementwise import invert, le, ne, where
+from wonderland.ops.shape import convert, reshape, zeros_like_type
+from wonderland.ops.pattern import program_pattern
+from wonderland.transform.programs import (
+    batch_program,
+    jvp_program,
+    linearize_program,
+    pick,
+    record,
+    scatter_flags,
+    transpose_program,
+)
+
+
+def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> Any:
+    """`true_fn(*operands)` if `pred` else `false_fn(*operands)`; both must return the same structure and shapes."""
+    kind = type_of(unwrap(pred))
+    if kind.shape != ():
+        raise ArgumentError(
+            f"cond: the predicate must be a scalar, got {kind}. For a decision per element use np.where."
+        )
+    pred = unwrap(pred)
+    if kind.dtype != bool:
+        pred = ne(pred, 0)
+    return _choose(pred, [false_fn, true_fn], operands, "cond")
+
+
+def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
+    """`branches[index](*operands)`, the index clamped to the branches there are."""
+    kind = type_of(unwrap(index))
+    if kind.shape != () or kind.dtype.kind not in "iu":
+        raise ArgumentError(f"switch: the index must be an integer scalar, got {kind}")
+    if not branches:
+        raise ArgumentError("switch: at least one branch is needed")
+    return _choose(unwrap(index), list(branches), operands, "switch")
+
+
+def _choose(index: Any, functions: list[Callable], operands: tuple, name: str) -> Any:
+    values, structure = flat_operands(operands, name)
+    bodies = [Body(f, structure, [type_of(v) for v in values], name) for f in functions]
+    first = bodies[0]
+    for body in bodies[1:]:
+        if body.structure != first.structure or [t.shape for t in body.types] != [t.shape for t in first.types]:
+            raise ArgumentError(
+                f"{name}: the branches must return the same structure and shapes, got {body.structure} of "
+                f"{body.types} and {first.structure} of {first.types}"
+            )
+    goals = [common_type(types) for types in zip(*(b.types for b in bodies), strict=True)]
+    programs = [_converted(b.program, goals) for b in bodies]
+    programs, captured = share_captured(programs, [b.captured for b in bodies])
+    outs = cond_p(index, *captured, *values, branches=tuple(programs))
+    return first.structure.unflatten(handles(list(outs)))
+
+
+def _converted(program: Program, goals: Sequence[ArrayType]) -> Program:
+    """The Program with its outputs converted to common dtypes."""
+    if all(t == g for t, g in zip(program.output_types, goals, strict=True)):
+        return program
+
+    def f(*args: Any) -> list:
+        return [convert(o, dtype=g.dtype) for o, g in zip(run(program, args), goals, strict=True)]
+
+    return record(f, program.input_types)
+
+
+def _clamped(index: Any, count: int) -> int:
+    return min(max(int(index), 0), count - 1)
+
+
+def _evaluate(index: Any, *operands: Any, branches: tuple[Program, ...]) -> tuple:
+    return run(branches[_clamped(index, len(branches))], operands)
+
+
+def _jvp(primals: tuple, tangents: tuple, branches: tuple[Program, ...]) -> tuple:
+    nonzero = tuple(t is not None for t in tangents[1:])
+    fill = _union(branches, lambda b, f: jvp_program(b, nonzero, f)[1])
+    forms = [jvp_program(b, nonzero, fill)[0] for b in branches]
+    outs = cond_p(*primals, *pick(tangents[1:], nonzero), branches=tuple(forms))
+    count = len(branches[0].outputs)
+    return outs[:count], scatter_flags(outs[count:], fill)
+
+
+def _union(branches: tuple[Program, ...], flags_of: Callable) -> tuple[bool, ...]:
+    """An output has a tangent if it has one in any branch."""
+    none = (False,) * len(branches[0].outputs)
+    return tuple(any(column) for column in zip(*(flags_of(b, none) for b in branches), strict=True))
+
+
+def _linearize(primals: tuple, tangents: tuple, branches: tuple[Program, ...]) -> tuple:
+    nonzero = tuple(t is not None for t in tangents[1:])
+    fill = _union(branches, lambda b, f: linearize_program(b, nonzero, f)[2])
+    forms = [linearize_program(b, nonzero, fill) for b in branches]
+    # Each branch has its own residuals; the others fill those places with zeros.
+    kinds = [[t for t in form[0].output_types[len(form[2]) :]] for form in forms]
+    forward = tuple(_padded(form[0], i, kinds) for i, form in enumerate(forms))
+    outs = cond_p(*primals, branches=forward)
+    count = len(branches[0].outputs)
+    residuals = outs[count:]
+    linear = tuple(_selecting(form[1], i, kinds) for i, form in enumerate(forms))
+    tangent_outs = cond_p(primals[0], *residuals, *pick(tangents[1:], nonzero), branches=linear)
+    return outs[:count], scatter_flags(tangent_outs, fill)
+
+
+def _padded(program: Program, number: int, kinds: list) -> Program:
+    count = len(program.outputs) - len(kinds[number])
+
+    def f(*args: Any) -> list:
+        outs = list(run(program, args))
+        residuals = [
+            outs[count:] if i == number else [zeros_like_type(t) for t in types] for i, types in enumerate(kinds)
+        ]
+        return outs[:count] + [r for group in residuals for r in group]
+
+    return record(f, program.input_types)
+
+
+def _selecting(program: Program, number: int, kinds: list) -> Program:
+    start = sum(len(types) for types in kinds[:number])
+    total = sum(len(types) for types in kinds)
+    own = len(kinds[number])
+
+    def f(*args: Any) -> list:
+        return list(run(program, (*args[start : start + own], *args[total:])))
+
+    tangents = program.input_types[own:]
+    return record(f, [*(t for types in kinds for t in types), *tangents])
+
+
+def _transpose(cts: Sequence[Any], index: Any, *operands: Any, branches: tuple[Program, ...]) -> tuple:
+    linear = tuple(isinstance(o, Linear) for o in operands)
+    nonzero = tuple(ct is not None for ct in cts)
+    forms = [transpose_program(b, linear, nonzero, True)[0] for b in branches]
+    known = [o for o in operands if not isinstance(o, Linear)]
+    outs = cond_p(index, *known, *pick(cts, nonzero), branches=tuple(forms))
+    return None, *scatter_flags(outs, linear)
+
+
+def _batch(size: int, args: tuple, batched: tuple, branches: tuple[Program, ...]) -> tuple:
+    count = len(branches[0].outputs)
+    index, *operands = args
+    if not batched[0]:
+        none = (False,) * count
+        flags = tuple(batched[1:])
+        fill = tuple(
+            any(column) for column in zip(*(batch_program(b, size, flags, none)[1] for b in branches), strict=True)
+        )
+        forms = tuple(batch_program(b, size, flags, fill)[0] for b in branches)
+        return cond_p(index, *operands, branches=forms), fill
+    # The choice differs along the batch: run all branches and select.
+    fill = (True,) * count
+    everything = [run(batch_program(b, size, tuple(batched[1:]), fill)[0], operands) for b in branches]
+    outs = list(everything[-1])
+    for i in range(len(branches) - 2, -1, -1):
+        for j in range(count):
+            mask = _matches(index, i, shape_of(outs[j]))
+            outs[j] = where(mask, everything[i][j], outs[j])
+    return outs, fill
+
+
+def _matches(index: Any, number: int, shape: tuple) -> Any:
+    chosen = invert(index) if type_of(index).dtype == bool else le(index, number)
+    return reshape(chosen, shape=(shape[0], *(1,) * (len(shape) - 1)))
+
+
+def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+    """Any branch may be taken: the union of their patterns."""
+    rows: list[list] = [[None] * len(types) for _ in params["branches"][0].outputs]
+    for branch in params["branches"]:
+        for row, found in zip(rows, program_pattern(branch), strict=True):
+            for i, matrix in enumerate(found, start=1):
+                if matrix is not None:
+                    row[i] = matrix if row[i] is None else row[i] + matrix
+    return [[None if m is None else m.nonzero() for m in row] for row in rows]
+
+
+cond_p = Primitive(
+    "cond",
+    _evaluate,
+    lambda index, *operands, branches: branches[0].output_types,
+    jvp=_jvp,
+    linearize=_linearize,
+    transpose=_transpose,
+    batch=_batch,
+    pattern=_pattern,
+    lower=lambda builder, index, *operands, branches: builder.branch(index, branches, operands),
+    multiple=True,
+)

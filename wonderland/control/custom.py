@@ -1,0 +1,277 @@
+"""Rules given by the user: `custom_jvp` and `custom_vjp`.
+
+A call of such a function is one equation that keeps the function and its rules. The Dual level uses the rule instead of
+looking inside; `custom_vjp` puts a linear primitive into the linear Program that can only be transposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wonderland.core import tree
+from wonderland.core.errors import ArgumentError
+from wonderland.core.functions import handles
+from wonderland.core.level import Traced
+from wonderland.core.primitive import Linear, Primitive
+from wonderland.core.program import Program
+from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.types import ArrayType, is_differentiable, type_of
+from wonderland.ops.shape import convert, zeros_like_type
+from wonderland.transform.batch import Batch, BatchedValue, materialize
+from wonderland.transform.programs import record
+
+Flat = Callable[..., list]
+
+
+class CustomCall:
+    """One call: flat functions of values. `forward(*args) -> (outs, residuals)`, `backward(residuals, cts) -> cts`."""
+
+    def __init__(self, name: str, function: Flat, jvp: Flat | None, forward: Flat | None, backward: Flat | None):
+        self.name, self.function, self.jvp, self.forward, self.backward = name, function, jvp, forward, backward
+        self._program: Program | None = None
+
+    def program(self, types: Sequence[ArrayType]) -> Program:
+        if self._program is None:
+            self._program = record(self.function, types)
+        return self._program
+
+    def batched(self, size: int, flags: tuple[bool, ...]) -> CustomCall:
+        """The call on a batch: every function runs at a Batch level."""
+
+        def over_batch(f: Flat | None, given: Callable[[tuple], list]) -> Flat | None:
+            def g(*args: Any) -> Any:
+                with Batch(size) as level:
+                    lifted = [BatchedValue(level, a) if b else a for a, b in zip(args, given(args), strict=True)]
+                    return _map(f(*lifted), lambda o: materialize(size, *level.split(o)))  # type: ignore[misc]
+
+            return f and g
+
+        return CustomCall(
+            self.name,
+            over_batch(self.function, lambda args: list(flags)),  # type: ignore[arg-type]
+            over_batch(self.jvp, lambda args: [*flags, *flags]),
+            over_batch(self.forward, lambda args: list(flags)),
+            over_batch(self.backward, lambda args: [True] * len(args)),
+        )
+
+
+def _map(out: Any, f: Callable) -> Any:
+    if isinstance(out, tuple):
+        return tuple([f(o) for o in group] for group in out)
+    return [f(o) for o in out]
+
+
+def _jvp(primals: tuple, tangents: tuple, call: CustomCall) -> tuple[list, list]:
+    if call.jvp is None:
+        raise TypeError(
+            f"{call.name} has a custom vjp only: forward mode (wl.jvp, jacobian in forward mode) needs a jvp rule. "
+            "Give one with .defjvp, or use reverse mode."
+        )
+    filled = [zeros_like_type(type_of(p)) if t is None else t for p, t in zip(primals, tangents, strict=True)]
+    return call.jvp(*primals, *filled)
+
+
+def _linearize(primals: tuple, tangents: tuple, call: CustomCall) -> tuple[list, list]:
+    if call.forward is None:
+        return _jvp(primals, tangents, call)
+    outs, residuals = call.forward(*primals)
+    used = tuple(t is not None for t in tangents)
+    tangents_out = custom_linear_p(
+        *residuals, *(t for t in tangents if t is not None), call=call, used=used, n_residuals=len(residuals),
+        types=tuple(type_of(o) for o in outs), in_types=tuple(type_of(p) for p in primals),
+    )  # fmt: skip
+    return outs, list(tangents_out)
+
+
+def _batch(size: int, args: tuple, batched: tuple, call: CustomCall) -> tuple[list, list]:
+    outs = custom_p(*args, call=call.batched(size, tuple(batched)))
+    return outs, [True] * len(outs)
+
+
+def _pattern(types: tuple, params: dict) -> list:
+    from wonderland.ops.pattern import program_pattern
+
+    rows = program_pattern(params["call"].program(types))
+    return [[None if m is None else m.nonzero() for m in row] for row in rows]
+
+
+custom_p = Primitive(
+    "custom",
+    lambda *args, call: call.function(*args),
+    lambda *types, call: call.program(types).output_types,
+    jvp=_jvp,
+    linearize=_linearize,
+    batch=_batch,
+    pattern=_pattern,
+    multiple=True,
+    impossible={"transpose": "it isn't linear", "lower": "compiled code contains its Program"},
+)
+custom_p.inline = lambda params: params["call"]._program  # type: ignore[attr-defined]
+
+
+def _only_reverse(*args: Any, call: CustomCall, **params: Any) -> Any:
+    raise TypeError(
+        f"{call.name} has a custom vjp only, so its linear part can be transposed (reverse mode) but not evaluated "
+        "(forward mode). Give a jvp rule with .defjvp."
+    )
+
+
+def _transpose(cts: Sequence[Any], *args: Any, call: CustomCall, used: tuple, **params: Any) -> list:
+    residuals, linear = args[: params["n_residuals"]], args[params["n_residuals"] :]
+    filled = [zeros_like_type(t) if ct is None else ct for ct, t in zip(cts, params["types"], strict=True)]
+    assert call.backward is not None
+    found = call.backward(*residuals, *filled)
+    wanted = [ct for ct, u in zip(found, used, strict=True) if u]
+    return [
+        *(None for _ in residuals),
+        *(c if isinstance(x, Linear) else None for c, x in zip(wanted, linear, strict=True)),
+    ]
+
+
+def _linear_batch(size: int, args: tuple, batched: tuple, call: CustomCall, **params: Any) -> tuple[list, list]:
+    full = [materialize(size, a, b) for a, b in zip(args, batched, strict=True)]
+    lead = {k: tuple(ArrayType((size, *t.shape), t.dtype) for t in params[k]) for k in ("types", "in_types")}
+    new = call.batched(size, (True,) * len(params["in_types"]))
+    outs = custom_linear_p(*full, call=new, **{**params, **lead})
+    return outs, [True] * len(outs)
+
+
+def _linear_jvp(primals: tuple, tangents: tuple, **params: Any) -> tuple:
+    return _only_reverse(**params)
+
+
+custom_linear_p = Primitive(
+    "custom_linear",
+    _only_reverse,
+    lambda *args, types, **params: types,
+    jvp=_linear_jvp,
+    transpose=_transpose,
+    batch=_linear_batch,
+    multiple=True,
+    impossible={"pattern": "it only occurs inside reverse mode", "lower": "it only occurs inside reverse mode"},
+)
+
+
+class _Custom:
+    """A function with rules; what `custom_jvp` and `custom_vjp` return."""
+
+    def __init__(self, f: Callable):
+        self.f = f
+        self.__name__ = getattr(f, "__name__", "function")
+        self.__doc__ = getattr(f, "__doc__", None)
+        self.jvp_rule: Callable | None = None
+        self.forward_rule: Callable | None = None
+        self.backward_rule: Callable | None = None
+
+    def defjvp(self, rule: Callable) -> Callable:
+        """`rule(primals, tangents) -> (out, tangent_out)`, both arguments tuples."""
+        self.jvp_rule = rule
+        return rule
+
+    def __call__(self, *args: Any) -> Any:
+        if self.jvp_rule is None and self.forward_rule is None:
+            raise ArgumentError(f"{self.__name__} has no rule yet: use .defjvp(rule) or .defvjp(forward, backward)")
+        leaves, structure = tree.flatten(args)
+        values = [unwrap(leaf) for leaf in leaves]
+        call = _FlatRules(self, structure).call()
+        if not any(isinstance(v, Traced) for v in values):
+            return self.f(*args)
+        outs = custom_p(*values, call=call)
+        return call.function.__self__.out.unflatten(handles(list(outs)))  # type: ignore[attr-defined]
+
+
+class _FlatRules:
+    """The user's function and rules as functions of flat values, with checks of what they return."""
+
+    def __init__(self, custom: _Custom, structure: tree.Structure):
+        self.custom, self.structure = custom, structure
+        self.out: tree.Structure = tree.LEAF
+        self.residual_structure: tree.Structure = tree.LEAF
+
+    def call(self) -> CustomCall:
+        c = self.custom
+        return CustomCall(
+            c.__name__,
+            self.function,
+            self.jvp if c.jvp_rule else None,
+            self.forward if c.forward_rule else None,
+            self.backward if c.forward_rule else None,
+        )
+
+    def _arguments(self, values: Sequence[Any]) -> tuple:
+        return self.structure.unflatten([Tracer(v) if isinstance(v, Traced) else v for v in values])
+
+    def function(self, *values: Any) -> list:
+        leaves, self.out = tree.flatten(self.custom.f(*self._arguments(values)))
+        return [unwrap(leaf) for leaf in leaves]
+
+    def jvp(self, *values: Any) -> tuple[list, list]:
+        n = len(values) // 2
+        result = self.custom.jvp_rule(self._arguments(values[:n]), self._arguments(values[n:]))  # type: ignore[misc]
+        if not (isinstance(result, tuple) and len(result) == 2):
+            raise ArgumentError(f"the jvp rule of {self.custom.__name__} must return (out, tangent_out)")
+        (outs, self.out), (tangents, structure) = (tree.flatten(r) for r in result)
+        outs, tangents = [unwrap(o) for o in outs], [unwrap(t) for t in tangents]
+        what = f"the tangent that the jvp rule of {self.custom.__name__} returned"
+        if structure != self.out:
+            raise ArgumentError(f"{what} has structure {structure}, its output {self.out}")
+        return outs, [_checked(t, type_of(o), what) for t, o in zip(tangents, outs, strict=True)]
+
+    def forward(self, *values: Any) -> tuple[list, list]:
+        result = self.custom.forward_rule(*self._arguments(values))  # type: ignore[misc]
+        if not (isinstance(result, tuple) and len(result) == 2):
+            raise ArgumentError(f"the forward rule of {self.custom.__name__} must return (out, residuals)")
+        (outs, self.out), (residuals, self.residual_structure) = (tree.flatten(r) for r in result)
+        self.in_types = [type_of(v) for v in values]
+        return [unwrap(o) for o in outs], [unwrap(r) for r in residuals]
+
+    def backward(self, *values: Any) -> list:
+        n = self.residual_structure.leaf_count
+        wrapped = [Tracer(v) if isinstance(v, Traced) else v for v in values]
+        residuals, ct = self.residual_structure.unflatten(wrapped[:n]), self.out.unflatten(wrapped[n:])
+        found = self.custom.backward_rule(residuals, ct)  # type: ignore[misc]
+        what = f"the cotangent that the backward rule of {self.custom.__name__} returned"
+        if not isinstance(found, tuple) or len(found) != len(self.structure.children):
+            raise ArgumentError(f"{what} must be a tuple with one entry per argument, {len(self.structure.children)}")
+        flat: list = []
+        for entry, structure in zip(found, self.structure.children, strict=True):
+            leaves, actual = tree.flatten(entry)
+            if entry is None:
+                leaves = [None] * structure.leaf_count
+            elif actual != structure:
+                raise ArgumentError(f"{what} has structure {actual}, the argument {structure}")
+            flat += [unwrap(leaf) for leaf in leaves]
+        return [_checked(ct, t, what) for ct, t in zip(flat, self.in_types, strict=True)]
+
+
+def _checked(value: Any, expected: ArrayType, what: str) -> Any:
+    if value is None or not is_differentiable(expected.dtype):
+        return None if not is_differentiable(expected.dtype) else zeros_like_type(expected)
+    actual = type_of(value)
+    if actual.shape != expected.shape:
+        raise ArgumentError(f"{what} has shape {actual.shape}, expected {expected.shape}")
+    if actual.dtype != expected.dtype:
+        if actual.dtype.kind != expected.dtype.kind and not actual.weak:
+            raise ArgumentError(f"{what} has dtype {actual.dtype}, expected {expected.dtype}")
+        value = convert(value, dtype=expected.dtype)
+    return value
+
+
+def custom_jvp(f: Callable) -> _Custom:
+    """Replace the derivative of `f` by a rule: `@f.defjvp` on `rule(primals, tangents) -> (out, tangent_out)`.
+
+    The rule must be linear in the tangents; reverse mode is derived from it.
+    """
+    return _Custom(f)
+
+
+class _CustomVJP(_Custom):
+    def defvjp(self, forward: Callable, backward: Callable) -> None:
+        """`forward(*args) -> (out, residuals)` and `backward(residuals, ct) -> one cotangent per argument`."""
+        self.forward_rule, self.backward_rule = forward, backward
+
+
+def custom_vjp(f: Callable) -> _CustomVJP:
+    """Replace reverse mode of `f` by a pair of rules: `f.defvjp(forward, backward)`; `f.defjvp` may be given too."""
+    return _CustomVJP(f)

@@ -1,0 +1,155 @@
+"""The loops people write: `scan`, `while_loop`, `fori_loop`, all of them one primitive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wonderland.control.bodies import Body, flat_operands, share_captured, strong
+from wonderland.control.scan import scan_p, split
+from wonderland.core import tree
+from wonderland.core.errors import ArgumentError
+from wonderland.core.functions import handles
+from wonderland.core.tracer import unwrap
+from wonderland.core.types import ArrayType, promote, type_of
+from wonderland.ops.elementwise import sub
+from wonderland.ops.shape import convert
+
+
+def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False) -> tuple[Any, Any]:
+    """Loop over the leading axis: `carry, y = f(carry, x)` for each slice x of `xs`; returns `(carry, ys)`.
+
+    `init` and `xs` are trees; with `xs=None` give `length`. `reverse` runs from the last slice to the first (ys keep
+    the order of xs).
+    """
+    x_values, x_structure = flat_operands(xs, "scan")
+    for i, x in enumerate(x_values):
+        kind = type_of(x)
+        if kind.ndim == 0:
+            raise ArgumentError(f"scan: leaf {i} of xs is a scalar; xs need a leading axis to loop over")
+        if length is None:
+            length = kind.shape[0]
+        if kind.shape[0] != length:
+            raise ArgumentError(f"scan: leaf {i} of xs has {kind.shape[0]} slices along axis 0, expected {length}")
+    if length is None:
+        raise ArgumentError("scan: give xs to loop over, or length=")
+    slices = [ArrayType(type_of(x).shape[1:], type_of(x).dtype) for x in x_values]
+    carry, structure = flat_operands(init, "scan")
+
+    def pair(carry: Any, x: Any) -> Any:
+        out = f(carry, x)
+        if not (isinstance(out, tuple) and len(out) == 2):
+            raise ArgumentError(f"scan: the body must return a pair (carry, y), got {type(out).__name__}")
+        return out
+
+    carry, body = _fitting(pair, carry, structure, slices, x_structure, "scan")
+    n = len(carry)
+    outs = scan_p(
+        *body.captured, *carry, *x_values, body=body.program, condition=None, n_consts=len(body.captured),
+        n_carry=n, length=int(length), reverse=bool(reverse),
+    )  # fmt: skip
+    final, ys = split(list(outs), n)
+    outs = None
+    y_structure = body.structure.children[1]
+    return structure.unflatten(handles(final)), y_structure.unflatten(handles(ys))
+
+
+def _fitting(
+    f: Callable, carry: list, structure: tree.Structure, slices: list, x_structure: tree.Structure | None, name: str
+) -> tuple[list, Body]:
+    """Record the body; Python scalars in the initial carry take the dtype that the body gives them."""
+    whole = tree.flatten((0,))[1]
+    children = (structure,) if x_structure is None else (structure, x_structure)
+    arguments = tree.Structure(whole.kind, None, children)
+    weak = [type_of(v).weak for v in carry]
+    for _ in range(3):
+        types = [strong(type_of(v)) for v in carry]
+        body = Body(f, arguments, [*types, *slices], name)
+        out_structure = body.structure if x_structure is None else body.structure.children[0]
+        if out_structure != structure:
+            raise ArgumentError(
+                f"{name}: the body must return a carry like the initial one, {structure}, got {out_structure}"
+            )
+        new = body.types[: len(types)]
+        goals = [ArrayType(t.shape, promote(t, o)[0]) if w else t for t, o, w in zip(types, new, weak, strict=True)]
+        if goals == types:
+            break
+        carry = [convert(v, dtype=g.dtype) for v, g in zip(carry, goals, strict=True)]
+    for i, (t, o) in enumerate(zip(types, new, strict=True)):
+        if (t.shape, t.dtype) != (o.shape, o.dtype):
+            if t.shape == o.shape and o.weak:
+                continue
+            raise ArgumentError(
+                f"{name}: leaf {i} of the carry comes in as {t} and leaves the body as {strong(o)}. It must keep its "
+                "shape and dtype: convert the initial value, or the result with .astype."
+            )
+    values = [v if type_of(v) == t else convert(v, dtype=t.dtype) for v, t in zip(carry, types, strict=True)]
+    return values, _strong_outputs(body, types)
+
+
+def _strong_outputs(body: Body, types: list[ArrayType]) -> Body:
+    from wonderland.core.program import run
+    from wonderland.transform.programs import record
+
+    program = body.program
+    if any(o.weak or o.dtype != t.dtype for o, t in zip(program.output_types, types, strict=False)):
+
+        def f(*args: Any) -> list:
+            outs = list(run(program, args))
+            goals = [*types, *(strong(t) for t in program.output_types[len(types) :])]
+            return [convert(o, dtype=g.dtype) if type_of(o) != g else o for o, g in zip(outs, goals, strict=True)]
+
+        body.program = record(f, program.input_types)
+    return body
+
+
+def while_loop(cond_fun: Callable, body_fun: Callable, init: Any) -> Any:
+    """`while cond_fun(carry): carry = body_fun(carry)`; returns the carry. Reverse mode works."""
+    carry, structure = flat_operands(init, "while_loop")
+    carry, body = _fitting(body_fun, carry, structure, [], None, "while_loop")
+    arguments = tree.Structure(tree.flatten((0,))[1].kind, None, (structure,))
+    test = Body(cond_fun, arguments, [strong(type_of(v)) for v in carry], "while_loop's condition")
+    if test.structure.kind is not None or test.types[0].shape != () or test.types[0].dtype != bool:
+        raise ArgumentError(
+            f"while_loop: the condition must return one bool, got {test.structure} of {test.types}. Use a comparison, "
+            "and np.all or np.any to reduce an array of bools."
+        )
+    (condition, program), captured = share_captured([test.program, body.program], [test.captured, body.captured])
+    outs = scan_p(
+        *captured, *carry, body=program, condition=condition, n_consts=len(captured), n_carry=len(carry),
+        length=None, reverse=False,
+    )  # fmt: skip
+    return structure.unflatten(handles(list(outs[: len(carry)])))
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable, init: Any) -> Any:
+    """`for i in range(lower, upper): carry = body_fun(i, carry)`; returns the carry. The bounds may be traced."""
+    start, stop = unwrap(lower), unwrap(upper)
+    for bound in (start, stop):
+        kind = type_of(bound)
+        if kind.shape != () or kind.dtype.kind not in "iu":
+            raise ArgumentError(f"fori_loop: bounds are integer scalars, got {kind}")
+    carry, structure = flat_operands(init, "fori_loop")
+    pair_structure = tree.Structure(tree.flatten((0, 0))[1].kind, None, (tree.LEAF, structure))
+
+    def step(state: Any) -> Any:
+        i, carry = state
+        return i + 1, body_fun(i, carry)
+
+    start = convert(start, dtype=np.dtype(np.int64))
+    values, body = _fitting(step, [start, *carry], pair_structure, [], None, "fori_loop")
+    static = isinstance(stop, (int, np.integer)) and isinstance(start, (int, np.integer))
+    head = [] if static else [_distance(start, stop)]
+    outs = scan_p(
+        *head, *body.captured, *values, body=body.program, condition=None, n_consts=len(body.captured),
+        n_carry=len(values), length=max(int(stop) - int(start), 0) if static else None, reverse=False,
+    )  # fmt: skip
+    return structure.unflatten(handles(list(outs[1 : len(values)])))
+
+
+def _distance(start: Any, stop: Any) -> Any:
+    from wonderland.ops.elementwise import maximum
+
+    return maximum(sub(convert(stop, dtype=np.dtype(np.int64)), start), np.int64(0))

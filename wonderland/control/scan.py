@@ -1,0 +1,427 @@
+"""`scan`, the one loop primitive, and its rules.
+
+Operands: ([length], *consts, *carry, *xs). The body Program maps (consts, carry, slices of xs) to (carry, slices of
+ys). Three forms: a static `length`; a run-time length (`length` None: the first operand; xs and ys have an unknown
+leading dimension); and a while loop (`condition`, a Program of consts and carry), with outputs (*carry, count, *ys).
+
+Differentiating a while loop gives a while loop that stacks its residuals as ys, and a linear scan over them whose
+length is the count: reverse mode, higher order and batching of data-dependent loops are the scan's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wonderland.core.primitive import Linear, Primitive
+from wonderland.core.program import Literal, Program, Var, eliminate_dead, run
+from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
+from wonderland.ops.elementwise import add, lt, sub, where
+from wonderland.ops.reduce import max as reduce_max
+from wonderland.ops.shape import convert, reshape, transpose, zeros_like_type
+from wonderland.transform.batch import materialize
+from wonderland.ops.pattern import reachable_pattern
+from wonderland.transform.programs import (
+    batch_program,
+    cached,
+    jvp_program,
+    linearize_program,
+    pick,
+    record,
+    scatter_flags,
+)
+from wonderland.transform.transpose import transpose as transpose_linear
+
+INT = ArrayType((), np.int64)
+
+
+class Parts:
+    """Operands of a scan, or anything parallel to them (types, tangents, flags), by role."""
+
+    def __init__(self, operands: Sequence[Any], params: dict):
+        dynamic = params["length"] is None and params["condition"] is None
+        self.head = list(operands[:1]) if dynamic else []
+        rest = list(operands[len(self.head) :])
+        n_consts, n_carry = params["n_consts"], params["n_carry"]
+        self.consts = rest[:n_consts]
+        self.carry = rest[n_consts : n_consts + n_carry]
+        self.xs = rest[n_consts + n_carry :]
+
+
+def split(values: Sequence[Any], *counts: int) -> list[list]:
+    """Consecutive groups of the given sizes, and the rest."""
+    out, start = [], 0
+    for n in counts:
+        out.append(list(values[start : start + n]))
+        start += n
+    return [*out, list(values[start:])]
+
+
+def split_outputs(outs: Sequence[Any], params: dict) -> list[list]:
+    """Outputs of a scan as (carry, count if it is a while loop, ys)."""
+    return split(outs, params["n_carry"], int(params["condition"] is not None))
+
+
+def _evaluate(*operands: Any, **params: Any) -> list:
+    parts = Parts(operands, params)
+    operands = ()
+    body, condition, n_carry = params["body"], params["condition"], params["n_carry"]
+    consts, carry, ys = parts.consts, parts.carry, []
+    if condition is not None:
+        while bool(run(condition, (*consts, *carry))[0]):
+            outs = run(body, (*consts, *carry))
+            carry = list(outs[:n_carry])
+            ys.append(outs[n_carry:])
+        return [*carry, np.int64(len(ys)), *_stacked(ys, body.output_types[n_carry:])]
+    length = int(parts.head[0]) if params["length"] is None else params["length"]
+    for t in range(length - 1, -1, -1) if params["reverse"] else range(length):
+        outs = run(body, (*consts, *carry, *(x[t] for x in parts.xs)))
+        carry = list(outs[:n_carry])
+        ys.append(outs[n_carry:])
+    return [*carry, *_stacked(ys[::-1] if params["reverse"] else ys, body.output_types[n_carry:])]
+
+
+def _stacked(ys: list[tuple], types: Sequence[ArrayType]) -> list:
+    out = []
+    for i, t in enumerate(types):
+        array = np.empty((len(ys), *t.shape), t.dtype)
+        for step, y in enumerate(ys):
+            array[step] = y[i]
+        out.append(array)
+    return out
+
+
+def _infer(*types: ArrayType, **params: Any) -> list[ArrayType]:
+    parts, body, n_carry = Parts(types, params), params["body"], params["n_carry"]
+    slices = [ArrayType(x.shape[1:], x.dtype) for x in parts.xs]
+    given = [*parts.consts, *parts.carry, *slices]
+    for expected, actual in zip(body.input_types, given, strict=True):
+        if (expected.shape, expected.dtype) != (actual.shape, actual.dtype):
+            raise TypeError(f"scan: the body expects {expected}, got {actual}")
+    lead = params["length"] if params["condition"] is None else None
+    out = [ArrayType(t.shape, t.dtype) for t in body.output_types]
+    ys = [ArrayType((lead, *t.shape), t.dtype) for t in out[n_carry:]]
+    return [*out[:n_carry], *([INT] if params["condition"] is not None else []), *ys]
+
+
+def _closed(flags: list[bool], step: Callable[[tuple], Sequence[bool]]) -> list[bool]:
+    """The carries that have a tangent (or a batch): what spreads from carry to carry, to a fixed point."""
+    while True:
+        grown = [a or b for a, b in zip(flags, step(tuple(flags)), strict=True)]
+        if grown == flags:
+            return flags
+        flags = grown
+
+
+def _tangent_flags(tangents: Parts, params: dict, flags_of: Callable) -> tuple[tuple, tuple, tuple]:
+    consts, xs = (tuple(t is not None for t in group) for group in (tangents.consts, tangents.xs))
+    none = (False,) * len(params["body"].outputs)
+
+    def step(carry: tuple) -> Sequence[bool]:
+        return flags_of(params["body"], (*consts, *carry, *xs), none)[: params["n_carry"]]
+
+    return consts, tuple(_closed([t is not None for t in tangents.carry], step)), xs
+
+
+def _filled(values: Sequence[Any], tangents: Sequence[Any], flags: Sequence[bool]) -> list:
+    return [
+        zeros_like_type(type_of(v)) if t is None else t
+        for v, t, flag in zip(values, tangents, flags, strict=True)
+        if flag
+    ]
+
+
+def _types(values: Sequence[Any], flags: Sequence[bool] | None = None) -> list[ArrayType]:
+    """Strong types of values, or of the flagged ones."""
+    chosen = values if flags is None else pick(values, flags)
+    return [ArrayType(t.shape, t.dtype) for t in (type_of(v) if not isinstance(v, ArrayType) else v for v in chosen)]
+
+
+def _body_types(params: dict) -> list[list[ArrayType]]:
+    return split(_types(params["body"].input_types), params["n_consts"], params["n_carry"])
+
+
+def _jvp(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, list]:
+    p, t = Parts(primals, params), Parts(tangents, params)
+    body, n_carry = params["body"], params["n_carry"]
+    consts, carry, xs = _tangent_flags(t, params, lambda *a: jvp_program(*a)[1])
+    n_ys = len(body.outputs) - n_carry
+    form, out_flags = jvp_program(body, (*consts, *carry, *xs), (*carry, *(False,) * n_ys))
+    sizes = (len(consts), sum(consts), len(carry), sum(carry), len(xs))
+
+    def new_body(*args: Any) -> list:
+        c, dc, k, dk, x, dx = split(args, *sizes)
+        new_k, ys, new_dk, dys = split(run(form, (*c, *k, *x, *dc, *dk, *dx)), n_carry, n_ys, sum(carry))
+        return [*new_k, *new_dk, *ys, *dys]
+
+    def new_condition(*args: Any) -> Sequence[Any]:
+        c, _, k, _ = split(args, *sizes[:3])
+        return run(params["condition"], (*c, *k))
+
+    ct, kt, xt = _body_types(params)
+    loop_types = [*ct, *pick(ct, consts), *kt, *pick(kt, carry)]
+    new = {
+        **params,
+        "body": record(new_body, [*loop_types, *xt, *pick(xt, xs)]),
+        "condition": params["condition"] and record(new_condition, loop_types),
+        "n_consts": len(consts) + sum(consts),
+        "n_carry": n_carry + sum(carry),
+    }
+    outs = scan_p(
+        *p.head, *p.consts, *pick(t.consts, consts), *p.carry, *_filled(p.carry, t.carry, carry),
+        *p.xs, *pick(t.xs, xs), **new,
+    )  # fmt: skip
+    both, count, ys = split_outputs(outs, new)
+    tangent_out = [*scatter_flags(both[n_carry:], carry), *(None for _ in count)]
+    return [*both[:n_carry], *count, *ys[:n_ys]], [*tangent_out, *scatter_flags(ys[n_ys:], out_flags[n_carry:])]
+
+
+def _linearize(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, list]:
+    p, t = Parts(primals, params), Parts(tangents, params)
+    body, n_consts, n_carry = params["body"], params["n_consts"], params["n_carry"]
+    consts, carry, xs = _tangent_flags(t, params, lambda *a: linearize_program(*a)[2])
+    n_out = len(body.outputs)
+    forward, linear, out_flags, n_residuals = linearize_program(
+        body, (*consts, *carry, *xs), (*carry, *(False,) * (n_out - n_carry))
+    )
+    # A residual that depends on consts only is computed once, outside of the loop, instead of being stacked.
+    fixed = _invariant_outputs(forward, n_consts)[n_out:]
+    varying = [not f for f in fixed]
+    outputs, residuals = forward.outputs[:n_out], forward.outputs[n_out:]
+    stacking = Program(forward.inputs, forward.equations, (*outputs, *pick(residuals, varying)), forward.constants)
+    once = eliminate_dead(
+        Program(forward.inputs[:n_consts], forward.equations, pick(residuals, fixed), forward.constants)
+    )
+    fixed_values = run(once, p.consts)
+    outs = scan_p(*primals, **{**params, "body": eliminate_dead(stacking)})
+    new_carry, count, ys = split_outputs(outs, params)
+    stacked = ys[n_out - n_carry :]
+    sizes = (sum(fixed), sum(consts), sum(carry), sum(varying))
+
+    def linear_body(*args: Any) -> Sequence[Any]:
+        fixed_r, dc, dk, varying_r, dx = split(args, *sizes)
+        merged = _merge(fixed_r, varying_r, fixed)
+        return run(linear, (*merged, *dc, *dk, *dx))
+
+    ct, kt, xt = _body_types(params)
+    rt = _types(linear.input_types[:n_residuals])
+    types = [*pick(rt, fixed), *pick(ct, consts), *pick(kt, carry), *pick(rt, varying), *pick(xt, xs)]
+    tangent_outs = scan_p(
+        *(count or p.head), *fixed_values, *pick(t.consts, consts), *_filled(p.carry, t.carry, carry),
+        *stacked, *pick(t.xs, xs),
+        body=record(linear_body, types), condition=None, n_consts=sum(fixed) + sum(consts), n_carry=sum(carry),
+        length=None if params["condition"] is not None else params["length"], reverse=params["reverse"],
+    )  # fmt: skip
+    d_carry, d_ys = split(tangent_outs, sum(carry))
+    tangent_out = [*scatter_flags(d_carry, carry), *(None for _ in count)]
+    return (
+        [*new_carry, *count, *ys[: n_out - n_carry]],
+        [*tangent_out, *scatter_flags(d_ys, out_flags[n_carry:])],
+    )
+
+
+def _merge(first: list, second: list, flags: Sequence[bool]) -> list:
+    a, b = iter(first), iter(second)
+    return [next(a) if flag else next(b) for flag in flags]
+
+
+def _invariant_outputs(program: Program, n_consts: int) -> list[bool]:
+    known: set[Any] = {*program.inputs[:n_consts], *(v for v, _ in program.constants)}
+    for equation in program.equations:
+        if all(isinstance(a, Literal) or a in known for a in equation.inputs):
+            known.update(equation.outputs)
+    return [isinstance(a, Literal) or a in known for a in program.outputs]
+
+
+@cached
+def _transposed_body(
+    body: Program, n_consts: int, n_carry: int, const_flags: tuple, x_flags: tuple, y_flags: tuple
+) -> Program:
+    """(known consts, cotangents of consts so far, cotangents of carry, known xs, cotangents of ys) ->
+    (cotangents of consts so far, cotangents of carry, cotangents of xs).
+
+    Cotangents of consts are accumulated in what the loop carries, so that reading one element of a const per step
+    costs O(1) per step.
+    """
+    consts, carry, xs = split(body.inputs, n_consts, n_carry)
+    linear_consts, linear_xs = pick(consts, const_flags), pick(xs, x_flags)
+    known_consts = pick(consts, [not f for f in const_flags])
+    known_xs = pick(xs, [not f for f in x_flags])
+    sizes = (len(known_consts), len(linear_consts), n_carry, len(known_xs))
+
+    def f(*args: Any) -> list:
+        c, sums, ct_carry, x, ct_ys = split(args, *sizes)
+        known: dict[Var, Any] = {**dict(zip(known_consts, c, strict=True)), **dict(zip(known_xs, x, strict=True))}
+        cts = [*ct_carry, *scatter_flags(ct_ys, y_flags)]
+        start = dict(zip(linear_consts, sums, strict=True))
+        found = dict(zip(body.inputs, transpose_linear(body, known, cts, start=start), strict=True))
+        return [zeros_like_type(v.type) if found[v] is None else found[v] for v in (*linear_consts, *carry, *linear_xs)]
+
+    out_carry, out_ys = split(body.output_types, n_carry)
+    groups = (known_consts, linear_consts, [Var(None, t) for t in out_carry], known_xs)
+    return record(f, [*(t for group in groups for t in _types(group)), *_types(out_ys, y_flags)])
+
+
+def _transpose(cts: Sequence[Any], *operands: Any, **params: Any) -> list:
+    p = Parts(operands, params)
+    n_consts, n_carry = params["n_consts"], params["n_carry"]
+    const_flags = tuple(isinstance(c, Linear) for c in p.consts)
+    x_flags = tuple(isinstance(x, Linear) for x in p.xs)
+    ct_carry, ct_ys = split(cts, n_carry)
+    y_flags = tuple(ct is not None for ct in ct_ys)
+    body = _transposed_body(params["body"], n_consts, n_carry, const_flags, x_flags, y_flags)
+    sums = [zeros_like_type(c.type, real=True) for c in pick(p.consts, const_flags)]
+    carry_types = params["body"].output_types[:n_carry]
+    ct_carry = [zeros_like_type(t) if ct is None else ct for ct, t in zip(ct_carry, carry_types, strict=True)]
+    outs = scan_p(
+        *p.head, *pick(p.consts, [not f for f in const_flags]), *sums, *ct_carry,
+        *pick(p.xs, [not f for f in x_flags]), *pick(ct_ys, y_flags),
+        body=body, condition=None, n_consts=n_consts - len(sums), n_carry=len(sums) + n_carry,
+        length=params["length"], reverse=not params["reverse"],
+    )  # fmt: skip
+    of_consts, of_carry, of_xs = split(outs, len(sums), n_carry)
+    of_carry = [ct if isinstance(c, Linear) else None for ct, c in zip(of_carry, p.carry, strict=True)]
+    head = [None for _ in p.head]
+    return [*head, *scatter_flags(of_consts, const_flags), *of_carry, *scatter_flags(of_xs, x_flags)]
+
+
+def _swapped(x: Any) -> Any:
+    """Exchange the first two axes: the batch and the steps."""
+    return transpose(x, permutation=(1, 0, *range(2, len(shape_of(x)))))
+
+
+def _batch(size: int, args: tuple, batched: tuple, **params: Any) -> tuple[list, list]:
+    p, b = Parts(args, params), Parts(batched, params)
+    body, condition, n_carry = params["body"], params["condition"], params["n_carry"]
+    consts, xs = tuple(b.consts), tuple(b.xs)
+    none = (False,) * len(body.outputs)
+
+    def step(flags: tuple) -> Sequence[bool]:
+        return batch_program(body, size, (*consts, *flags, *xs), none)[1][:n_carry]
+
+    carry = tuple(_closed(list(b.carry), step))
+    masked = bool(b.head and b.head[0])
+    if condition is not None:
+        masked = batch_program(condition, size, (*consts, *carry), (False,))[1][0]
+    if masked:  # entries of the batch stop at different times: all carries differ from then on
+        carry = (True,) * n_carry
+    operands_xs = [_swapped(x) if f else x for x, f in zip(p.xs, xs, strict=True)]
+    initial = [materialize(size, k, was) if f else k for k, f, was in zip(p.carry, carry, b.carry, strict=True)]
+    form, out_flags = batch_program(body, size, (*consts, *carry, *xs), (*carry, *none[n_carry:]))
+    y_flags = out_flags[n_carry:]
+    loop = _Batched(size, params, form, consts, carry)
+    if not masked:
+        new_condition = condition and batch_program(condition, size, (*consts, *carry), (False,))[0]
+        outs = scan_p(
+            *p.head, *p.consts, *initial, *operands_xs, **{**params, "body": form, "condition": new_condition}
+        )
+        new_carry, count, ys = split_outputs(outs, params)
+        count_flags = [False for _ in count]
+    elif condition is not None:
+        new_carry, count, ys = loop.run_while(p.consts, initial)
+        count_flags = [True]
+    else:
+        new_carry, count, ys = loop.run_counted(p.head[0], p.consts, initial, operands_xs)
+        count_flags = []
+    ys = [_swapped(y) if f else y for y, f in zip(ys, y_flags, strict=True)]
+    return [*new_carry, *count, *ys], [*carry, *count_flags, *y_flags]
+
+
+class _Batched:
+    """Loops whose batch entries run for different numbers of steps: as many as the longest, the others held still."""
+
+    def __init__(self, size: int, params: dict, form: Program, consts: tuple, carry: tuple):
+        self.size, self.params, self.form, self.consts, self.carry = size, params, form, consts, carry
+        self.n_consts, self.n_carry = params["n_consts"], params["n_carry"]
+        self.types = split(_types(form.input_types), self.n_consts, self.n_carry)
+
+    def hold(self, active: Any, new: Sequence[Any], old: Sequence[Any]) -> list:
+        """The new carry where the entry is still running, else the old one."""
+        out = []
+        for n, o in zip(new, old, strict=True):
+            mask = reshape(active, shape=(self.size, *(1,) * (len(shape_of(o)) - 1)))
+            out.append(where(mask, n, o))
+        return out
+
+    def run_while(self, consts: list, initial: list) -> tuple[list, list, list]:
+        condition, _ = batch_program(self.params["condition"], self.size, (*self.consts, *self.carry), (True,))
+
+        def body(*args: Any) -> list:
+            c, k, (count,) = split(args, self.n_consts, self.n_carry)
+            active = run(condition, (*c, *k))[0]
+            new, ys = split(run(self.form, (*c, *k)), self.n_carry)
+            return [*self.hold(active, new, k), add(count, convert(active, dtype=INT.dtype)), *ys]
+
+        def any_active(*args: Any) -> list:
+            c, k, _ = split(args, self.n_consts, self.n_carry)
+            active = convert(run(condition, (*c, *k))[0], dtype=np.dtype(np.int8))
+            return [lt(0, reduce_max(active, axes=(0,)))]
+
+        types = [*self.types[0], *self.types[1], ArrayType((self.size,), np.int64)]
+        new = {**self.params, "body": record(body, types), "condition": record(any_active, types)}
+        new["n_carry"] = self.n_carry + 1
+        outs = scan_p(*consts, *initial, np.zeros(self.size, np.int64), **new)
+        carry, _, ys = split_outputs(outs, new)
+        return carry[:-1], carry[-1:], ys
+
+    def run_counted(self, lengths: Any, consts: list, initial: list, xs: list) -> tuple[list, list, list]:
+        step = sub if self.params["reverse"] else add
+
+        def body(*args: Any) -> list:
+            (limits,), c, k, (t,), x = split(args, 1, self.n_consts, self.n_carry, 1)
+            new, ys = split(run(self.form, (*c, *k, *x)), self.n_carry)
+            return [*self.hold(lt(t, limits), new, k), step(t, np.int64(1)), *ys]
+
+        types = [ArrayType((self.size,), np.int64), *self.types[0], *self.types[1], INT, *self.types[2]]
+        longest = reduce_max(lengths, axes=(0,))
+        first = sub(longest, np.int64(1)) if self.params["reverse"] else np.int64(0)
+        new = {**self.params, "body": record(body, types), "n_consts": self.n_consts + 1, "n_carry": self.n_carry + 1}
+        outs = scan_p(longest, lengths, *consts, *initial, first, *xs, **new)
+        carry, ys = split(outs, self.n_carry + 1)
+        return carry[:-1], [], ys
+
+
+def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+    """Whole operands: an output may read every element of each operand that reaches it through some steps."""
+    parts = Parts(range(len(types)), params)
+    reach = reachable_pattern(params["body"])  # output -> inputs of the body that reach it
+    n_consts, n_carry = params["n_consts"], params["n_carry"]
+    for _ in range(n_carry):
+        for out in range(len(reach)):
+            for source in list(reach[out]):
+                if n_consts <= source < n_consts + n_carry:
+                    reach[out] = reach[out] | reach[source - n_consts]
+    places = [*parts.consts, *parts.carry, *parts.xs]
+    rows: list = []
+    for out in range(len(reach)):
+        operands = {places[i] for i in reach[out]}
+        if out < n_carry:
+            operands.add(parts.carry[out])
+        rows.append([i in operands and is_differentiable(t.dtype) for i, t in enumerate(types)])
+    if params["condition"] is not None:
+        rows.insert(n_carry, [False] * len(types))
+    sizes = [t.size if None not in t.shape else 0 for t in _infer(*types, **params)]
+    return [
+        [_all_pairs(size, t.size) if f else None for f, t in zip(flags, types, strict=True)]
+        for size, flags in zip(sizes, rows, strict=True)
+    ]
+
+
+def _all_pairs(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.repeat(np.arange(rows), columns), np.tile(np.arange(columns), rows)
+
+
+scan_p = Primitive(
+    "scan",
+    _evaluate,
+    _infer,
+    jvp=_jvp,
+    linearize=_linearize,
+    transpose=_transpose,
+    batch=_batch,
+    pattern=_pattern,
+    lower=lambda builder, *operands, **params: builder.loop(operands, **params),
+    multiple=True,
+)

@@ -1,0 +1,54 @@
+"""The errors a person meets, each saying what came, what was expected and what to write instead."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def user_line() -> str:
+    """The innermost line of the stack that isn't wonderland's or NumPy's, for messages: ` (file.py:12)`."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_PACKAGE) and f"{os.sep}numpy{os.sep}" not in name:
+            return f" ({os.path.basename(name)}:{frame.f_lineno})"
+        frame = frame.f_back
+    return ""
+
+
+class TracingError(TypeError):
+    """Something that needs a value was asked of a value that isn't known, or whose derivative would be lost."""
+
+
+class NoValueError(TracingError):
+    """Python control flow or conversion on a value that isn't known while a function is recorded or batched."""
+
+    def __init__(self, what: str, value: Any):
+        super().__init__(
+            f"{what}{user_line()} needs the value of {value.type}, but inside {value.level.name} there is only its "
+            "type. Use wl.cond, wl.while_loop or np.where for decisions on values; for shapes use .shape; to keep an "
+            "argument out of the trace, make it a static argument."
+        )
+
+
+class LostDerivativeError(TracingError):
+    """A conversion that would silently drop a derivative."""
+
+
+class LeakedTracerError(TracingError):
+    """A traced value used after its transformation has ended."""
+
+    def __init__(self, value: Any):
+        super().__init__(
+            f"a traced value {value.type} is used{user_line()} after {value.level.name} that made it has ended. "
+            "It was probably stored in a global, an attribute or a list from inside a transformed function: return "
+            "it from the function instead."
+        )
+
+
+class ArgumentError(TypeError):
+    """A wrong argument to a transformation."""

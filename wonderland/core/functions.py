@@ -1,0 +1,159 @@
+"""From user functions to flat functions: pytrees in and out, tracers as handles, mutable arguments written back.
+
+A user function takes trees of arrays and mutable objects. A transformation wants a function of flat values. `Call` is
+one call of a user function: its flat argument values, and, after it ran, its flat results and what it wrote to the
+mutable objects it was given (SEMANTICS 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wonderland.core import tree
+from wonderland.core.errors import TracingError, user_line
+from wonderland.core.level import Traced, own, read_only
+from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.types import ArrayType, type_of
+
+
+class MutationError(TracingError):
+    """A mutable argument was changed in a way that can't be carried out of a transformation."""
+
+
+_NOT_WRITABLE = (
+    "a mutable argument holds a {} that the function changes{}, but it can't be written to: it is a scalar or a "
+    "read-only array. Make it a writable array: np.array(value)."
+)
+
+
+class Call:
+    """One call of `f(*args, **kwargs)`: flatten, run on given values, write back."""
+
+    def __init__(self, f: Callable, args: tuple, kwargs: dict):
+        self.f = f
+        leaves, self.structure = tree.flatten((args, kwargs))
+        self.owners = leaves  # what the caller passed: arrays and tracers, to be written back to
+        self.values = [read_only(unwrap(leaf)) for leaf in leaves]
+        self.types: list[ArrayType] = [type_of(v) for v in self.values]
+        self.mutable = mutable_leaves(self.structure)
+        self.out_structure: tree.Structure | None = None
+        self.written: list[int] = []  # leaves of mutable arguments whose value the function replaced
+
+    def run(self, values: Sequence[Any]) -> list:
+        """Call the function on these values: its flat results, then the new values of the written leaves."""
+        handles = [Tracer(v) if isinstance(v, Traced) or m else v for v, m in zip(values, self.mutable, strict=True)]
+        arguments = self.structure.unflatten(handles)
+        out = self.f(*arguments[0], **arguments[1])
+        results, self.out_structure = tree.flatten(out)
+        self.written = []
+        new: list = []
+        if any(self.mutable):
+            after, structure = tree.flatten(arguments)
+            check_unchanged(self.structure, structure)
+            for i, (handle, leaf) in enumerate(zip(handles, after, strict=True)):
+                if self.mutable[i] and (leaf is not handle or unwrap(leaf) is not values[i]):
+                    self.written.append(i)
+                    new.append(checked_write(self.types[i], leaf))
+        flat = [unwrap(r) for r in results]
+        for r in flat:
+            type_of(r)  # a result that isn't an array or a number is refused here
+        return flat + new
+
+    def split(self, outs: Sequence[Any]) -> tuple[list, list]:
+        """Separate what `run` returned (or a transformed form of it) into results and written values."""
+        count = len(outs) - len(self.written)
+        return list(outs[:count]), list(outs[count:])
+
+    def write_back(self, new: Sequence[Any]) -> None:
+        """Put new values into the caller's arrays (or the enclosing level's handles), keeping their identity."""
+        for i, value in zip(self.written, new, strict=True):
+            write_into(self.owners[i], value)
+
+    def plain_owners(self) -> list:
+        """The caller's own arrays (not read-only views of them), for code that writes into them itself."""
+        return [unwrap(owner) for owner in self.owners]
+
+    def require_writable(self) -> None:
+        """Refuse before anything runs if a leaf that will be written can't be."""
+        for i in self.written:
+            owner = unwrap(self.owners[i])
+            if not isinstance(owner, np.ndarray) or not owner.flags.writeable:
+                raise MutationError(_NOT_WRITABLE.format(type_of(owner), user_line()))
+
+    def result(self, outs: list) -> Any:
+        """The user's result tree."""
+        assert self.out_structure is not None
+        return self.out_structure.unflatten(handles(outs))
+
+
+def handles(values: list) -> list:
+    """What the caller gets: tracers for traced values, writable arrays of its own, scalars."""
+    return [Tracer(v) if isinstance(v, Traced) else v for v in own(values)]
+
+
+def write_into(owner: Any, value: Any) -> None:
+    """Write a new value into a caller's array or tracer."""
+    if isinstance(owner, Tracer):
+        owner._replace(value)
+    elif isinstance(owner, np.ndarray):
+        if isinstance(value, Traced):
+            raise MutationError(
+                f"a traced value would be written{user_line()} to a plain array that is not an argument of the "
+                "transformation. Pass the object that holds it as an argument."
+            )
+        np.copyto(owner, value, casting="same_kind")
+    else:
+        raise MutationError(_NOT_WRITABLE.format(type_of(owner), user_line()))
+
+
+def mutable_leaves(structure: tree.Structure, inside: bool = False) -> list[bool]:
+    """For each leaf: does it belong to a mutable object?"""
+    if structure.kind is None:
+        return [inside]
+    inside = inside or structure.kind.mutable
+    return [flag for child in structure.children for flag in mutable_leaves(child, inside)]
+
+
+def checked_write(old: ArrayType, leaf: Any) -> Any:
+    """A new value for a leaf of a mutable object must have the old one's shape and a dtype that fits."""
+    new = unwrap(leaf)
+    kind = type_of(new)
+    if kind.shape != old.shape or not np.can_cast(kind.dtype, old.dtype, "same_kind"):
+        raise MutationError(
+            f"an attribute of a mutable argument was {old} and became {kind}{user_line()}: it is updated in place, so "
+            "shape and dtype must stay. Convert the new value, or make a new object outside."
+        )
+    return new
+
+
+def check_unchanged(before: tree.Structure, after: tree.Structure) -> None:
+    """Only arrays on mutable arguments may change; a changed Python attribute would be lost."""
+    if before == after:
+        return
+    for old, new in _mutable_nodes(before, after):
+        if old.static != new.static:
+            kind, names, static = old.static
+            _, new_names, new_static = new.static
+            was, now = dict(static), dict(new_static)
+            changed = [n for n in {**was, **now} if was.get(n) is not now.get(n) and was.get(n) != now.get(n)]
+            changed += [n for n in {*names} ^ {*new_names} if n not in changed]
+            what = ", ".join(f"{kind.__name__}.{n}" for n in changed) or kind.__name__
+            raise MutationError(
+                f"{what} changed inside a transformed function{user_line()}. Only arrays on an argument can: Python "
+                "attributes are read once, when the function is traced. Make it an array (np.array(0)) and write "
+                "`self.t = self.t + 1`, and create every attribute in __init__."
+            )
+    raise MutationError("the structure of a mutable argument changed inside a transformed function")
+
+
+def _mutable_nodes(before: tree.Structure, after: tree.Structure) -> list:
+    pairs = []
+    if before.kind is not None and after.kind is before.kind:
+        if before.kind.mutable:
+            pairs.append((before, after))
+        for b, a in zip(before.children, after.children, strict=False):
+            pairs += _mutable_nodes(b, a)
+    return pairs

@@ -1,0 +1,173 @@
+"""Levels and `bind`: how an operation finds out what it means.
+
+A transformation runs the user's function at a new level. `bind(primitive, args)` hands an operation to the innermost
+level among its operands, which does its work by binding at the level below; with no level left, NumPy evaluates.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wonderland.core.errors import LeakedTracerError
+from wonderland.core.types import PYTHON_SCALARS, ArrayType
+
+if TYPE_CHECKING:
+    from wonderland.core.primitive import Primitive
+
+
+class _State(threading.local):
+    depth = 0
+
+
+_state = _State()
+
+
+class Level:
+    """One run of one transformation; `with level:` while the user's function runs.
+
+    Levels are unique per entry and ordered by depth, so nested derivatives can't be confused with each other.
+    """
+
+    __slots__ = ("alive", "depth")
+    name = "a transformation"
+
+    def __enter__(self) -> Any:
+        _state.depth += 1
+        self.depth = _state.depth
+        self.alive = True
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _state.depth -= 1
+        self.alive = False
+
+    def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+        """Perform an operation some of whose operands live at this level."""
+        raise NotImplementedError
+
+    def process_update(self, primitive: Primitive, box: list, args: tuple, params: dict) -> Any:
+        """`process` for a functional update whose first operand is in `box` and may be overwritten."""
+        return self.process(primitive, (box[0], *args), params)
+
+
+class Traced:
+    """An immutable value at a level. Subclasses keep what their level needs."""
+
+    __slots__ = ("level",)
+    level: Level
+
+    @property
+    def type(self) -> ArrayType:
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> tuple:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.type.dtype
+
+
+def _innermost(args: tuple, level: Level | None = None) -> Level | None:
+    for a in args:
+        if isinstance(a, Traced):
+            other = a.level
+            if other is not level:
+                if not other.alive:
+                    raise LeakedTracerError(a)
+                if level is None or other.depth > level.depth:
+                    level = other
+    return level
+
+
+def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
+    """Perform an operation at the innermost level among its operands."""
+    level = _innermost(args)
+    if level is None:
+        return evaluate(primitive, args, params)
+    return level.process(primitive, args, params)
+
+
+def evaluate(primitive: Primitive, args: tuple, params: dict) -> Any:
+    """The bottom: NumPy does it. Results are read-only: a value never changes, so nobody needs to copy it."""
+    out = primitive.evaluate(*args, **params)
+    if primitive.multiple:
+        return tuple(freeze(o) for o in out)
+    if type(out) is np.ndarray:
+        out.flags.writeable = False
+        return out
+    if primitive.elementwise and all(type(a) in PYTHON_SCALARS for a in args):
+        return out.item()  # Python scalars stay weak
+    return out
+
+
+def bind_update(primitive: Primitive, box: list, *args: Any, **params: Any) -> Any:
+    """`bind(primitive, box[0], *args)`, free to overwrite that operand in place if `box` alone holds it.
+
+    This is what makes writing one element cost O(1): the owner gives its reference away in a one-element list, and a
+    reference count tells whether anybody else (a residual, a view, another handle) could still see the old value.
+    """
+    level = _innermost(args, _innermost((box[0],)))
+    if level is not None:
+        return level.process_update(primitive, box, args, params)
+    if type(box[0]) is np.ndarray and box[0].base is None and is_alone(box):
+        array = box[0]
+        array.flags.writeable = True
+        primitive.update(array, *args, **params)  # type: ignore[misc]
+        array.flags.writeable = False
+        return array
+    return evaluate(primitive, (box[0], *args), params)
+
+
+def _count(box: list) -> int:
+    return sys.getrefcount(box[0])
+
+
+_ALONE = _count([np.zeros(1)])  # what the interpreter counts for an object that only a list holds
+
+
+def is_alone(box: list) -> bool:
+    """Is the object in this one-element list referenced by nobody else?"""
+    return _count(box) == _ALONE
+
+
+def freeze(value: Any) -> Any:
+    """Make an array that we own read-only."""
+    if type(value) is np.ndarray:
+        value.flags.writeable = False
+    return value
+
+
+def read_only(value: Any) -> Any:
+    """A read-only view of a caller's array; other values as they are."""
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        value = value.view()
+        value.flags.writeable = False
+    return value
+
+
+def constant_copy(value: Any) -> Any:
+    """What to keep of an operand: a writable array may change later, so it is copied; others can't."""
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        return freeze(value.copy())
+    return value
+
+
+def own(values: list) -> list:
+    """Arrays to hand to a caller: writable, and shared with nobody. The list gives its references away."""
+    out = []
+    for i in range(len(values)):
+        box = [values[i]]
+        values[i] = None
+        if type(box[0]) is np.ndarray:
+            if not box[0].flags.writeable and box[0].base is None and is_alone(box):
+                box[0].flags.writeable = True
+            else:
+                box[0] = box[0].copy()
+        out.append(box.pop())
+    return out

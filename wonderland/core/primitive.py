@@ -1,0 +1,112 @@
+"""A primitive operation: a name and its rules.
+
+The machinery (levels, transpose, compiler, sparsity) only ever looks at these slots; `ops/` fills them, every rule of a
+primitive in one block. Signatures, where `x...` are values (arrays, scalars or traced values) and params are static:
+
+- `evaluate(*arrays, **params)`: the NumPy meaning; a tuple when `multiple`.
+- `infer(*types, **params)`: the result's `ArrayType` (a tuple when `multiple`).
+- `jvp(primals, tangents, **params) -> (out, tangent)`: a tangent that is None is a structural zero, going in and out.
+- `linearize(primals, tangents, **params)`: like `jvp`, for primitives that hold Programs, when the tangents are
+  variables of a linear Program: what depends on primals only must stay outside of it.
+- `transpose(cotangent, *args, **params)`: the operands to transpose with respect to arrive as `Linear(type)`; returns
+  one cotangent per operand (None where there is none, or an `Accumulation`).
+- `batch(size, args, batched, **params)`: batched operands carry the batch at axis 0; returns the result with the batch
+  at axis 0 (or `(outs, flags)` when `multiple`).
+- `pattern(types, params)`: for each operand, which of its elements each output element reads: a pair of index arrays
+  (output element, operand element), flat; or None for "reads nothing".
+- `lower(builder, *nodes, **params)`: how the compiler emits it (see `compile.graph`); without one, compiled code calls
+  `evaluate` for that equation.
+- `update(array, *args, **params)`: for functional updates: do it in place on the first operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from wonderland.core.level import bind
+from wonderland.core.types import ArrayType
+
+registry: dict[str, Primitive] = {}
+
+
+class Primitive:
+    """A name plus rule slots; see the module's docstring for each slot's signature."""
+
+    def __init__(
+        self,
+        name: str,
+        evaluate: Callable,
+        infer: Callable,
+        *,
+        jvp: Callable | None = None,
+        linearize: Callable | None = None,
+        transpose: Callable | None = None,
+        batch: Callable | None = None,
+        pattern: Callable | None = None,
+        lower: Callable | None = None,
+        update: Callable | None = None,
+        multiple: bool = False,
+        elementwise: bool = False,
+        linear: tuple[int, ...] = (),
+        bilinear: bool = False,
+        zero_preserving: bool = False,
+        monotone: bool = False,
+        impossible: dict[str, str] | None = None,
+    ):
+        self.name = name
+        self.evaluate = evaluate
+        self.infer = infer
+        self.jvp = jvp
+        self.linearize = linearize
+        self.transpose = transpose
+        self.batch = batch
+        self.pattern = pattern
+        self.lower = lower
+        self.update = update
+        self.multiple = multiple
+        self.elementwise = elementwise  # output element i reads only element i of each (broadcast) operand
+        self.linear = linear  # operands in which it is jointly linear, the others fixed
+        self.bilinear = bilinear  # linear in each of its first two operands separately
+        self.zero_preserving = zero_preserving  # f(0) = 0
+        self.monotone = monotone  # non-decreasing
+        self.impossible = impossible or {}  # rule slot -> why there can't be one
+        registry[name] = self
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        return bind(self, *args, **params)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Linear:
+    """Stands, in a transpose rule, for the operand whose cotangent is wanted."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: ArrayType):
+        self.type = type
+
+    @property
+    def shape(self) -> tuple:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.type.dtype
+
+
+class Accumulation:
+    """A cotangent given as an update of an accumulator: `primitive(accumulator, *args, **params)`.
+
+    The transpose of reading one element is adding to one element; spelled as a whole array of zeros with one number in
+    it, a loop over elements would cost O(n^2).
+    """
+
+    __slots__ = ("args", "params", "primitive")
+
+    def __init__(self, primitive: Primitive, *args: Any, **params: Any):
+        self.primitive = primitive
+        self.args = args
+        self.params = params

@@ -1,0 +1,373 @@
+"""Programs: the notes' evaluation trace (Wengert list), typed and in single-assignment form.
+
+`Record` (the level) writes one; `run` evaluates it at whatever level its arguments have, which is how every
+transformation of a Program is done; `verify` checks it; printing it is for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from wonderland.core.level import Level, Traced, bind, bind_update, constant_copy
+from wonderland.core.primitive import Primitive, registry
+from wonderland.core.types import ArrayType, type_of
+
+
+class Var(Traced):
+    """A variable of a Program: a type and no value."""
+
+    __slots__ = ("_type",)
+
+    def __init__(self, level: Level | None, type: ArrayType):
+        self.level = level  # type: ignore[assignment]
+        self._type = type
+
+    @property
+    def type(self) -> ArrayType:
+        return self._type
+
+    @property
+    def shape(self) -> tuple:
+        return self._type.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._type.dtype
+
+    def __repr__(self) -> str:
+        return f"Var({self._type})"
+
+
+class Literal:
+    """A scalar operand written into an equation: a Python or NumPy scalar."""
+
+    __slots__ = ("type", "value")
+
+    def __init__(self, value: Any):
+        self.value = value
+        self.type = type_of(value)
+
+    def __repr__(self) -> str:
+        return repr(self.value if self.type.weak else self.value.item())
+
+
+Atom = Var | Literal
+
+
+class Equation:
+    """`outputs = primitive(*inputs, **params)`."""
+
+    __slots__ = ("inputs", "outputs", "params", "primitive")
+
+    def __init__(self, primitive: Primitive, inputs: tuple[Atom, ...], outputs: tuple[Var, ...], params: dict):
+        self.primitive = primitive
+        self.inputs = inputs
+        self.outputs = outputs
+        self.params = params
+
+    def __repr__(self) -> str:
+        return _Printer().equation(self)
+
+
+class Program:
+    """Inputs, equations in order, outputs, and constants: variables whose values are known arrays."""
+
+    def __init__(
+        self,
+        inputs: Sequence[Var],
+        equations: Sequence[Equation],
+        outputs: Sequence[Atom],
+        constants: Sequence[tuple[Var, Any]] = (),
+    ):
+        self.inputs = tuple(inputs)
+        self.equations = tuple(equations)
+        self.outputs = tuple(outputs)
+        self.constants = tuple(constants)
+        self.cache: dict = {}  # transformed and compiled forms live with what they come from
+        self._steps: list | None = None
+
+    @property
+    def input_types(self) -> tuple[ArrayType, ...]:
+        return tuple(v.type for v in self.inputs)
+
+    @property
+    def output_types(self) -> tuple[ArrayType, ...]:
+        return tuple(v.type for v in self.outputs)
+
+    def steps(self) -> list[tuple[Equation, tuple[Var, ...]]]:
+        """Each equation with the variables that die with it."""
+        if self._steps is None:
+            seen: set = {a for a in self.outputs if isinstance(a, Var)}
+            steps = []
+            for equation in reversed(self.equations):
+                dead = [v for v in equation.outputs if v not in seen]
+                for a in equation.inputs:
+                    if isinstance(a, Var) and a not in seen:
+                        seen.add(a)
+                        dead.append(a)
+                steps.append((equation, tuple(dead)))
+            self._steps = steps[::-1]
+        return self._steps
+
+    def __call__(self, *args: Any) -> tuple:
+        return run(self, args)
+
+    def __repr__(self) -> str:
+        return _Printer().program(self)
+
+
+def run(program: Program, args: Sequence[Any]) -> tuple:
+    """Evaluate a Program on values of any level. Each value is dropped after its last use."""
+    env: dict[Any, Any] = dict(program.constants)
+    env.update(zip(program.inputs, args, strict=True))
+    for equation, dead in program.steps():
+        primitive = equation.primitive
+        if primitive.update is not None and type(equation.inputs[0]) is Var and equation.inputs[0] in dead:
+            rest = [env[a] if type(a) is Var else a.value for a in equation.inputs[1:]]
+            box = [env.pop(equation.inputs[0])]
+            out = bind_update(primitive, box, *rest, **equation.params)
+        else:
+            values = [env[a] if type(a) is Var else a.value for a in equation.inputs]
+            out = bind(primitive, *values, **equation.params)
+            values = None
+        if primitive.multiple:
+            env.update(zip(equation.outputs, out, strict=True))
+        else:
+            env[equation.outputs[0]] = out
+        out = None
+        for v in dead:
+            env.pop(v, None)
+    return tuple(env[a] if type(a) is Var else a.value for a in program.outputs)
+
+
+class Record(Level):
+    """The level that writes a Program: each value is a variable.
+
+    `copies` says what a captured writable array becomes: a copy (a derivative must not see later changes), or, for
+    functions that are recorded once and run often, the array itself by reference, if the recorded function didn't
+    change it meanwhile.
+    """
+
+    __slots__ = ("captured", "copies", "equations", "name")
+
+    def __init__(self, name: str = "a recorded function (jit, trace, or a loop body)", copies: bool = False):
+        self.name = name
+        self.copies = copies
+        self.equations: list[Equation] = []
+        self.captured: dict[int, tuple[Any, Any, Var]] = {}  # id -> (value, snapshot, variable)
+
+    def variable(self, type: ArrayType) -> Var:
+        return Var(self, type)
+
+    def atom(self, value: Any) -> Atom:
+        """An operand of an equation: our own variable, a literal, or a captured value."""
+        if type(value) is Var and value.level is self:
+            return value
+        if not isinstance(value, (np.ndarray, Traced)):
+            return Literal(value)
+        if type(value) is np.ndarray and value.size > 1 and not any(value.strides):
+            number = Literal(value.flat[0])  # one number seen many times stays one
+            return self.process(registry["broadcast"], (number.value,), {"shape": value.shape})
+        known = self.captured.get(id(value))
+        if known is not None and (known[1] is None or _same_bytes(known[0], known[1])):
+            return known[2]
+        snapshot = None
+        if isinstance(value, np.ndarray) and value.flags.writeable:
+            if self.copies:
+                value = constant_copy(value)
+            else:
+                snapshot = constant_copy(value)
+                if known is not None:  # changed since it was captured first: from here on it is another constant
+                    value, snapshot = snapshot, None
+        var = Var(self, type_of(value))
+        self.captured[id(value)] = (value, snapshot, var)
+        return var
+
+    def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+        atoms = tuple(self.atom(a) for a in args)
+        types = primitive.infer(*(a.type for a in atoms), **params)
+        if primitive.multiple:
+            outputs = tuple(Var(self, t) for t in types)
+            self.equations.append(Equation(primitive, atoms, outputs, params))
+            return outputs
+        out = Var(self, types)
+        self.equations.append(Equation(primitive, atoms, (out,), params))
+        return out
+
+    def finish(self, inputs: Sequence[Var], outputs: Sequence[Any]) -> Program:
+        """Freeze what was recorded; constants that weren't changed meanwhile are kept by reference."""
+        atoms = tuple(self.atom(o) for o in outputs)
+        constants = []
+        for value, snapshot, var in self.captured.values():
+            if snapshot is not None and not _same_bytes(value, snapshot):
+                value = snapshot
+            constants.append((var, value))
+        program = Program(inputs, self.equations, atoms, constants)
+        self.equations, self.captured = [], {}
+        return eliminate_dead(program)
+
+
+def _same_bytes(a: Any, b: Any) -> bool:
+    return isinstance(a, Traced) or a.tobytes() == b.tobytes()
+
+
+def eliminate_dead(program: Program) -> Program:
+    """Drop equations and constants that no output needs."""
+    live = {a for a in program.outputs if isinstance(a, Var)}
+    kept = []
+    for equation in reversed(program.equations):
+        if any(v in live for v in equation.outputs):
+            kept.append(equation)
+            live.update(a for a in equation.inputs if isinstance(a, Var))
+    constants = [(v, value) for v, value in program.constants if v in live]
+    return Program(program.inputs, kept[::-1], program.outputs, constants)
+
+
+def hoist(program: Program) -> tuple[Program, list]:
+    """Turn constants into leading inputs: a Program without constants, and their values."""
+    if not program.constants:
+        return program, []
+    variables, values = zip(*program.constants, strict=True)
+    return Program((*variables, *program.inputs), program.equations, program.outputs), list(values)
+
+
+def subprograms(equation: Equation) -> Iterator[Program]:
+    """The Programs held in an equation's params."""
+    for value in equation.params.values():
+        if isinstance(value, Program):
+            yield value
+        elif isinstance(value, tuple):
+            yield from (v for v in value if isinstance(v, Program))
+
+
+class ProgramError(AssertionError):
+    """A Program that breaks the rules; the message shows the equations around the fault."""
+
+
+def verify(program: Program, linear_in: Sequence[Var] = ()) -> Program:
+    """Check scoping, types and, for the inputs `linear_in`, linearity; returns the Program."""
+    defined: set = set()
+    tainted = set(linear_in)
+
+    def fail(index: int, why: str) -> None:
+        low = max(0, index - 2)
+        printer = _Printer()
+        lines = [
+            f"{'-->' if i == index else '   '} {printer.equation(program.equations[i])}"
+            for i in range(low, min(len(program.equations), index + 3))
+        ]
+        raise ProgramError("\n".join([why, *lines]))
+
+    for v in (*program.inputs, *(v for v, _ in program.constants)):
+        if v in defined:
+            raise ProgramError(f"an input or constant {v} is defined twice")
+        defined.add(v)
+    for v, value in program.constants:
+        if type_of(value) != v.type:
+            raise ProgramError(f"constant {v} has a value of type {type_of(value)}")
+    for index, equation in enumerate(program.equations):
+        for a in equation.inputs:
+            if isinstance(a, Var) and a not in defined:
+                fail(index, f"{equation.primitive} reads a variable {a} that isn't defined here")
+        types = equation.primitive.infer(*(a.type for a in equation.inputs), **equation.params)
+        types = tuple(types) if equation.primitive.multiple else (types,)
+        actual = tuple(v.type for v in equation.outputs)
+        if types != actual:
+            fail(index, f"{equation.primitive} should give {types}, not {actual}")
+        for v in equation.outputs:
+            if v in defined:
+                fail(index, f"{v} is assigned twice")
+            defined.add(v)
+        for sub in subprograms(equation):
+            if sub.constants:
+                fail(index, f"the Program inside {equation.primitive} has constants; they should be operands")
+            verify(sub)
+        touched = [i for i, a in enumerate(equation.inputs) if isinstance(a, Var) and a in tainted]
+        if touched:
+            p = equation.primitive
+            allowed = {i % len(equation.inputs) for i in p.linear}
+            if not (set(touched) <= allowed or (p.bilinear and len(touched) == 1) or p.transpose and not p.linear):
+                fail(index, f"{p} isn't linear in operands {touched}")
+            tainted.update(equation.outputs)
+    for a in program.outputs:
+        if isinstance(a, Var) and a not in defined:
+            raise ProgramError(f"an output {a} isn't defined")
+    return program
+
+
+class _Printer:
+    """Names variables a, b, ..., z, ba, ... in order of appearance."""
+
+    def __init__(self) -> None:
+        self.names: dict[Var, str] = {}
+
+    def name(self, atom: Any) -> str:
+        if not isinstance(atom, Var):
+            return repr(atom)
+        if atom not in self.names:
+            n, text = len(self.names), ""
+            while n >= 0:
+                text = chr(97 + n % 26) + text
+                n = n // 26 - 1
+            self.names[atom] = text
+        return self.names[atom]
+
+    def typed(self, atom: Any) -> str:
+        return f"{self.name(atom)}:{atom.type}"
+
+    def params(self, params: dict) -> tuple[str, list[Program]]:
+        shown, programs = [], []
+        for key, value in params.items():
+            if isinstance(value, Program):
+                programs.append(value)
+            elif isinstance(value, tuple) and any(isinstance(v, Program) for v in value):
+                programs += [v for v in value if isinstance(v, Program)]
+            elif callable(value) and not isinstance(value, (np.dtype, type)):
+                shown.append(f"{key}={getattr(value, '__name__', '...')}")
+            elif value is not None:
+                shown.append(f"{key}={_show(value)}")
+        return (f"[{' '.join(shown)}]" if shown else ""), programs
+
+    def equation(self, equation: Equation, width: int = 0) -> str:
+        left = ", ".join(self.typed(v) for v in equation.outputs)
+        shown, programs = self.params(equation.params)
+        right = " ".join([f"{equation.primitive.name}{shown}", *(self.name(a) for a in equation.inputs)])
+        text = f"{left:<{width}} = {right}"
+        for program in programs:
+            text += "\n" + _indent(_Printer().program(program), 6)
+        return text
+
+    def program(self, program: Program) -> str:
+        inputs = ", ".join(self.typed(v) for v in program.inputs)
+        lines = [f"program({inputs}):"]
+        for v, value in program.constants:
+            lines.append(f"  {self.typed(v)} := {_show_constant(value)}")
+        lefts = [", ".join(self.typed(v) for v in e.outputs) for e in program.equations]
+        width = min(max((len(text) for text in lefts), default=0), 32)
+        lines += [_indent(self.equation(e, width), 2) for e in program.equations]
+        lines.append("  return " + ", ".join(self.name(a) for a in program.outputs))
+        return "\n".join(lines)
+
+
+def _indent(text: str, by: int) -> str:
+    return "\n".join(" " * by + line for line in text.split("\n"))
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, np.dtype):
+        return value.name
+    if isinstance(value, tuple):
+        return "(" + ",".join(_show(v) for v in value) + ")"
+    if isinstance(value, slice):
+        parts = ["" if p is None else str(p) for p in (value.start, value.stop)]
+        return ":".join(parts) + (f":{value.step}" if value.step not in (None, 1) else "")
+    return str(value)
+
+
+def _show_constant(value: Any) -> str:
+    if isinstance(value, np.ndarray) and value.size > 6:
+        return f"array of {value.size} values"
+    return np.array2string(value, threshold=6) if isinstance(value, np.ndarray) else repr(value)

@@ -1,0 +1,308 @@
+"""Tracers: what user code holds while it is transformed.
+
+A tracer is a mutable handle on an immutable value. It speaks NumPy's protocols, so code written for `numpy` runs on it;
+writing in place replaces the handle's value by a functional update, and a write to a view reaches its base, as in NumPy.
+What `np.sum(tracer)` or `tracer.reshape` mean is in tables that `wonderland.numpy` fills.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wonderland.core import tree
+from wonderland.core.errors import LostDerivativeError, NoValueError, user_line
+from wonderland.core.level import Traced
+from wonderland.core.types import ArrayType, is_differentiable, is_python_scalar, type_of
+
+UFUNCS: dict[Any, Callable] = {}  # NumPy ufunc -> function of tracers
+FUNCTIONS: dict[Any, Callable] = {}  # NumPy function -> function of tracers
+METHODS: dict[str, Callable] = {}  # method or operator name -> function of tracers; "T" and the like are in PROPERTIES
+PROPERTIES: dict[str, Callable] = {}
+
+
+class View:
+    """A view path: how to read a view from its base's value, and how to write it back."""
+
+    __slots__ = ("get", "put")
+
+    def __init__(self, get: Callable[[Any], Any], put: Callable[[list, Any], Any]):
+        self.get = get  # base value -> view value
+        self.put = put  # [base value], new view value -> new base value
+
+
+class Tracer:
+    """A handle on a traced value, possibly a view of another handle."""
+
+    __slots__ = ("__weakref__", "_base", "_seen", "_value", "_version", "_view")
+    __array_priority__ = 1000
+
+    def __init__(self, value: Any, base: Tracer | None = None, view: View | None = None):
+        self._value = value
+        self._base = base
+        self._view = view
+        self._version = 0
+        self._seen = base._root()._version if base is not None else 0
+
+    def _root(self) -> Tracer:
+        handle = self
+        while handle._base is not None:
+            handle = handle._base
+        return handle
+
+    def _get(self) -> Any:
+        """The current value; a view re-reads its base if that was written."""
+        if self._base is not None:
+            version = self._root()._version
+            if version != self._seen:
+                self._value = self._view.get(self._base._get())  # type: ignore[union-attr]
+                self._seen = version
+        return self._value
+
+    def _update(self, make: Callable[[list], Any]) -> None:
+        """Replace the value by `make([value])`; the list is the only owner, so that `make` may work in place."""
+        if self._base is not None:
+            new = make([self._get()])
+            self._base._update(lambda box: self._view.put(box, new))  # type: ignore[union-attr]
+            return
+        box = [self._value]
+        self._value = None
+        try:
+            self._value = make(box)
+        except BaseException:
+            self._value = box[0]
+            raise
+        self._version += 1
+
+    def _replace(self, new: Any) -> None:
+        self._update(lambda box: new)
+
+    @property
+    def type(self) -> ArrayType:
+        return type_of(self._get())
+
+    @property
+    def shape(self) -> tuple:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return self.type.size
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __getitem__(self, index: Any) -> Any:
+        return METHODS["__getitem__"](self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        METHODS["__setitem__"](self, index, value)
+
+    def __getattr__(self, name: str) -> Any:
+        method = METHODS.get(name)
+        if method is not None:
+            return method.__get__(self)
+        get = PROPERTIES.get(name)
+        if get is not None:
+            return get(self)
+        if hasattr(np.ndarray, name):
+            raise AttributeError(
+                f"traced arrays have no .{name} yet{user_line()}; the supported ones: {', '.join(sorted(METHODS))}"
+            )
+        raise AttributeError(name)
+
+    def __array_namespace__(self, api_version: str | None = None) -> Any:
+        return PROPERTIES["__array_namespace__"](self)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        out = kwargs.pop("out", None)
+        name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        f = UFUNCS.get(ufunc if method == "__call__" else (ufunc, method))
+        if f is None:
+            f = _plain(getattr(ufunc, method), f"np.{name}", inputs)
+        if out is not None and out != (None,):
+            return _into(out[0], f(*inputs, **kwargs), f"np.{name}(..., out=array)")
+        return f(*inputs, **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: tuple, kwargs: dict) -> Any:
+        f = FUNCTIONS.get(func)
+        if f is None:
+            module = getattr(func, "__module__", None) or "numpy"
+            f = _plain(func, f"{module}.{getattr(func, '__name__', func)}".replace("numpy.", "np."), (args, kwargs))
+        out = kwargs.pop("out", None)
+        if out is not None:
+            return _into(out, f(*args, **kwargs), f"np.{func.__name__}(..., out=array)")
+        return f(*args, **kwargs)
+
+    def _concrete(self, what: str) -> Any:
+        """The plain value below, for decisions in Python; raises where there is none."""
+        return concrete(self._get(), what)
+
+    def _exact(self, what: str) -> Any:
+        """The plain value, if handing it out loses no derivative."""
+        value = self._get()
+        plain = concrete(value, what)
+        if is_differentiable(type_of(value).dtype) and carries_derivative(value):
+            raise LostDerivativeError(
+                f"{what} of a traced array{user_line()} would drop its derivative. Keep it an array: use "
+                "wonderland.numpy (import wonderland.numpy as np), wrap the function in wl.lift, or, if the "
+                "derivative isn't wanted, use wl.stop_gradient first."
+            )
+        return plain
+
+    def __bool__(self) -> bool:
+        return bool(self._concrete("a decision (if, while, and, or, not)"))
+
+    def __int__(self) -> int:
+        return int(self._concrete("int()"))
+
+    def __index__(self) -> int:
+        return self._concrete("an index or range").__index__()
+
+    def __float__(self) -> float:
+        return float(self._exact("float()"))
+
+    def __complex__(self) -> complex:
+        return complex(self._exact("complex()"))
+
+    def item(self) -> Any:
+        """As NumPy's `item`; refused where it would drop a derivative."""
+        value = self._exact(".item()")
+        return value if is_python_scalar(value) else value.item()
+
+    def tolist(self) -> Any:
+        """As NumPy's `tolist`; refused where it would drop a derivative."""
+        return np.asarray(self._exact(".tolist()")).tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self._exact("np.asarray or np.array"), dtype=dtype)
+
+    def __repr__(self) -> str:
+        return f"Tracer({self._get()!r})"
+
+    def __hash__(self) -> int:
+        raise TypeError("traced arrays, like arrays, are not hashable")
+
+
+def _plain(function: Callable, name: str, inputs: Any) -> Callable:
+    """NumPy's own function, for tracers that hold plain values without derivatives; refuses other ones."""
+    for leaf in tree.leaves(inputs):
+        value = unwrap(leaf)
+        while hasattr(value, "primal") and value.tangent is None:
+            value = value.primal
+        if isinstance(value, Traced):
+            raise TypeError(_unsupported(name))
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = tree.tree_map(lambda leaf: concrete(unwrap(leaf), name), (args, kwargs))
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _unsupported(name: str) -> str:
+    return (
+        f"{name} isn't supported on traced arrays yet{user_line()}. Write it with the functions listed by "
+        "dir(wonderland.numpy), or give it a rule with wl.custom_jvp or wl.custom_vjp."
+    )
+
+
+def _into(out: Any, result: Any, what: str) -> Any:
+    if not isinstance(out, Tracer):
+        raise LostDerivativeError(
+            f"{what}{user_line()} would write a traced value into a plain array of shape {np.shape(out)}, which can't "
+            "hold it. Write `a = a + b` instead of `a += b`, make the array with wonderland.numpy, or wrap the "
+            "function in wl.lift."
+        )
+    out[...] = result
+    return out
+
+
+def _operator(name: str) -> Callable:
+    def method(self: Tracer, other: Any) -> Any:
+        f = METHODS.get(name)
+        if f is None:
+            raise TypeError(_unsupported(f"the operator {name}"))
+        return f(self, other)
+
+    return method
+
+
+def _unary(name: str) -> Callable:
+    return lambda self: METHODS[name](self)
+
+
+def _inplace(name: str) -> Callable:
+    def method(self: Tracer, other: Any) -> Any:
+        result = METHODS[name](self, other)
+        if result.shape != self.shape:
+            raise ValueError(
+                f"non-broadcastable output operand with shape {self.shape} doesn't match the broadcast shape "
+                f"{result.shape}"
+            )
+        if self.shape == () and self._base is None:
+            return result  # a NumPy scalar is replaced, not written
+        self[...] = result
+        return self
+
+    return method
+
+
+BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+for _name in BINARY:
+    setattr(Tracer, f"__{_name}__", _operator(f"__{_name}__"))
+    setattr(Tracer, f"__r{_name}__", _operator(f"__r{_name}__"))
+    setattr(Tracer, f"__i{_name}__", _inplace(f"__{_name}__"))
+for _name in "lt le gt ge eq ne".split():
+    setattr(Tracer, f"__{_name}__", _operator(f"__{_name}__"))
+for _name in "neg pos abs invert".split():
+    setattr(Tracer, f"__{_name}__", _unary(f"__{_name}__"))
+
+
+def unwrap(value: Any) -> Any:
+    """A tracer's current value; anything else as it is."""
+    return value._get() if isinstance(value, Tracer) else value
+
+
+def concrete(value: Any, what: str) -> Any:
+    """The plain value below the levels that have one (Dual over arrays)."""
+    while isinstance(value, Traced):
+        below = getattr(value, "primal", None)
+        if below is None:
+            raise NoValueError(what, value)
+        value = below
+    return value
+
+
+def carries_derivative(value: Any) -> bool:
+    """Does any of the Dual levels on the way down hold a tangent for this value?"""
+    while isinstance(value, Traced):
+        if value.tangent is not None:  # type: ignore[attr-defined]
+            return True
+        value = value.primal  # type: ignore[attr-defined]
+    return False

@@ -1,0 +1,218 @@
+"""Pytrees: nested tuples, lists, dicts, None and registered classes of leaves.
+
+A tree comes in; its leaves (in a fixed order) and its `Structure` go out; `Structure.unflatten` goes back. A class
+registered as *mutable* (`register_mutable`) is a node whose attributes are its children; a transformation hands the
+function a clone of it and writes changed arrays back (see `core.mutable`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+
+class NodeKind:
+    """How to take a node apart and put it together again."""
+
+    __slots__ = ("flatten", "mutable", "name", "unflatten")
+
+    def __init__(self, name: str, flatten: Callable, unflatten: Callable, mutable: bool = False):
+        self.name = name
+        self.flatten = flatten  # node -> (children, static data)
+        self.unflatten = unflatten  # static data, children -> node
+        self.mutable = mutable
+
+
+_kinds: dict[type, NodeKind] = {}
+
+
+def register_node(cls: type, flatten: Callable, unflatten: Callable) -> type:
+    """Make `cls` a pytree node: `flatten(node) -> (children, static)`, `unflatten(static, children) -> node`."""
+    _kinds[cls] = NodeKind(cls.__name__, flatten, unflatten)
+    return cls
+
+
+def register_mutable(cls: type) -> type:
+    """Make instances of `cls` mutable pytree nodes: array attributes are children, the others are static.
+
+    Usable as a class decorator. Transformations write arrays that the function replaced back into the caller's
+    arrays, so a jitted training step updates weights in place.
+    """
+
+    def flatten(node: Any) -> tuple[list, Any]:
+        children, names, static = [], [], []
+        for name, value in vars(node).items():
+            if is_data(value):
+                names.append(name)
+                children.append(value)
+            else:
+                static.append((name, value))
+        return children, (cls, tuple(names), tuple(static))
+
+    def unflatten(static: Any, children: Sequence) -> Any:
+        node = cls.__new__(cls)
+        vars(node).update(static[2])
+        vars(node).update(zip(static[1], children, strict=True))
+        return node
+
+    _kinds[cls] = NodeKind(cls.__name__, flatten, unflatten, mutable=True)
+    return cls
+
+
+def is_data(value: Any) -> bool:
+    """Is an attribute of a mutable object data (an array, or a container with an array in it), or static?"""
+    if isinstance(value, (str, bytes, type(None), bool, int, float, complex)):
+        return False
+    kind = kind_of(value)
+    if kind is not None:
+        return kind.mutable or any(is_data(child) for child in kind.flatten(value)[0])
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _sorted_keys(node: dict) -> list:
+    try:
+        return sorted(node)
+    except TypeError:
+        return list(node)
+
+
+def _flatten_dict(node: dict) -> tuple[list, Any]:
+    keys = _sorted_keys(node)
+    return [node[key] for key in keys], (type(node), tuple(keys))
+
+
+def _unflatten_dict(static: Any, children: Iterable) -> Any:
+    return static[0](zip(static[1], children, strict=True))
+
+
+_TUPLE = NodeKind("tuple", lambda node: (node, None), lambda static, children: tuple(children))
+_LIST = NodeKind("list", lambda node: (node, None), lambda static, children: list(children))
+_DICT = NodeKind("dict", _flatten_dict, _unflatten_dict)
+_NONE = NodeKind("None", lambda node: ((), None), lambda static, children: None)
+_NAMED = NodeKind("namedtuple", lambda node: (node, type(node)), lambda static, children: static(*children))
+_kinds.update({tuple: _TUPLE, list: _LIST, dict: _DICT, type(None): _NONE})
+
+
+def kind_of(node: Any) -> NodeKind | None:
+    """The node kind of a value, None for a leaf."""
+    cls = type(node)
+    kind = _kinds.get(cls)
+    if kind is not None:
+        return kind
+    if isinstance(node, tuple) and hasattr(node, "_fields"):
+        return _NAMED
+    for base in cls.__mro__[1:-1]:  # subclasses of registered classes and of dict are nodes too
+        kind = _kinds.get(base)
+        if kind is not None and base not in (tuple, list):
+            if kind.mutable:
+                register_mutable(cls)
+                return _kinds[cls]
+            return kind if base is dict else None
+    return None
+
+
+class Structure:
+    """The shape of a tree with its leaves removed. Compares and hashes by content."""
+
+    __slots__ = ("children", "kind", "leaf_count", "static")
+
+    def __init__(self, kind: NodeKind | None, static: Any, children: tuple[Structure, ...]):
+        self.kind = kind
+        self.static = static
+        self.children = children
+        self.leaf_count = 1 if kind is None else sum(child.leaf_count for child in children)
+
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        """Put leaves back in place."""
+        return self._build(iter(leaves))
+
+    def _build(self, leaves: Any) -> Any:
+        if self.kind is None:
+            return next(leaves)
+        return self.kind.unflatten(self.static, [child._build(leaves) for child in self.children])
+
+    @property
+    def has_mutable(self) -> bool:
+        return self.kind is not None and (self.kind.mutable or any(c.has_mutable for c in self.children))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Structure)
+            and self.kind is other.kind
+            and self.static == other.static
+            and self.children == other.children
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self.kind), self.children))
+
+    def __repr__(self) -> str:
+        if self.kind is None:
+            return "*"
+        if self.kind is _DICT:
+            inner = ", ".join(f"{k!r}: {c}" for k, c in zip(self.static[1], self.children, strict=True))
+            return "{" + inner + "}"
+        inner = ", ".join(map(repr, self.children))
+        if self.kind is _TUPLE:
+            return f"({inner},)" if len(self.children) == 1 else f"({inner})"
+        if self.kind is _LIST:
+            return f"[{inner}]"
+        return f"{self.kind.name}({inner})"
+
+
+LEAF = Structure(None, None, ())
+
+
+def flatten(tree: Any) -> tuple[list, Structure]:
+    """The leaves of a tree and its structure."""
+    leaves: list = []
+    return leaves, _flatten(tree, leaves, ())
+
+
+def _flatten(tree: Any, leaves: list, parents: tuple) -> Structure:
+    kind = kind_of(tree)
+    if kind is None:
+        leaves.append(tree)
+        return LEAF
+    if kind.mutable:
+        if any(tree is parent for parent in parents):
+            raise ValueError(f"a {kind.name} contains itself: a tree of arguments can't have cycles")
+        parents = (*parents, tree)
+    children, static = kind.flatten(tree)
+    return Structure(kind, static, tuple(_flatten(child, leaves, parents) for child in children))
+
+
+def leaves(tree: Any) -> list:
+    """The leaves of a tree."""
+    return flatten(tree)[0]
+
+
+def tree_map(f: Callable, tree: Any, *rest: Any) -> Any:
+    """Apply `f` to corresponding leaves of trees of the same structure."""
+    first, structure = flatten(tree)
+    columns = [first]
+    for other in rest:
+        values, other_structure = flatten(other)
+        if other_structure != structure:
+            raise ValueError(f"trees differ in structure: {structure} and {other_structure}")
+        columns.append(values)
+    return structure.unflatten([f(*row) for row in zip(*columns, strict=True)])
+
+
+def broadcast_prefix(prefix: Any, structure: Structure, what: str) -> list:
+    """A prefix tree (such as `in_axes`) repeated over the leaves of `structure`; None is a leaf of the prefix."""
+    if structure.kind is None or not _is_prefix_node(prefix, structure):
+        if kind_of(prefix) is not None and prefix is not None:
+            raise ValueError(f"{what} {prefix!r} doesn't match the structure {structure} of its argument")
+        return [prefix] * structure.leaf_count
+    children = _kinds.get(type(prefix), _NAMED).flatten(prefix)[0]
+    if len(children) != len(structure.children):
+        raise ValueError(f"{what} {prefix!r} doesn't match the structure {structure} of its argument")
+    out: list = []
+    for child, child_structure in zip(children, structure.children, strict=True):
+        out += broadcast_prefix(child, child_structure, what)
+    return out
+
+
+def _is_prefix_node(prefix: Any, structure: Structure) -> bool:
+    return prefix is not None and kind_of(prefix) is structure.kind

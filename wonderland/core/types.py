@@ -1,0 +1,135 @@
+"""What a value is, without its contents: shape, dtype, and whether it is a weak (Python) scalar.
+
+Values come in (arrays, NumPy scalars, Python scalars, traced values); an `ArrayType` goes out. Promotion is NumPy 2's
+(NEP 50): a Python scalar is *weak*, it takes the kind of its partner, `float32 * 2.0` stays float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Shape = tuple[Any, ...]  # ints; the leading one is None when only the run knows it (residuals of a while loop)
+
+SHORT_NAMES = {"float": "f", "complex": "c", "int": "i", "uint": "u"}
+
+
+class ArrayType:
+    """Shape, dtype and weakness of a value. Compares and hashes by content."""
+
+    __slots__ = ("dtype", "shape", "weak")
+
+    def __init__(self, shape: Shape, dtype: Any, weak: bool = False):
+        self.shape = shape
+        self.dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
+        self.weak = weak
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    def with_shape(self, shape: Shape) -> ArrayType:
+        return ArrayType(tuple(shape), self.dtype, self.weak)
+
+    def with_dtype(self, dtype: Any) -> ArrayType:
+        return ArrayType(self.shape, dtype)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ArrayType)
+            and self.shape == other.shape
+            and self.dtype == other.dtype
+            and self.weak == other.weak
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype, self.weak))
+
+    def __repr__(self) -> str:
+        name = self.dtype.name
+        kind = name.rstrip("0123456789")
+        short = SHORT_NAMES.get(kind, kind) + name[len(kind) :]
+        extents = ",".join("?" if extent is None else str(extent) for extent in self.shape)
+        return f"{short}{'*' if self.weak else ''}[{extents}]"
+
+
+BOOL, INT, FLOAT, COMPLEX = (np.dtype(t) for t in (np.bool_, np.int64, np.float64, np.complex128))
+_PYTHON_TYPES = {
+    bool: ArrayType((), BOOL, True),
+    int: ArrayType((), INT, True),
+    float: ArrayType((), FLOAT, True),
+    complex: ArrayType((), COMPLEX, True),
+}
+_PYTHON_VALUES = {"b": False, "i": 0, "u": 0, "f": 0.0, "c": 0j}
+PYTHON_SCALARS = frozenset(_PYTHON_TYPES)
+NUMERIC_KINDS = frozenset("biufc")
+
+
+def type_of(value: Any) -> ArrayType:
+    """The type of an array, NumPy scalar, Python scalar or traced value."""
+    python = _PYTHON_TYPES.get(type(value))
+    if python is not None:
+        return python
+    if isinstance(value, (np.ndarray, np.generic)):
+        if value.dtype.kind not in NUMERIC_KINDS:
+            raise TypeError(
+                f"wonderland computes with numbers and bools; this array has dtype {value.dtype} "
+                f"and shape {value.shape}. Convert it first, for example with .astype(float)."
+            )
+        return ArrayType(value.shape, value.dtype)
+    kind = getattr(value, "type", None)
+    if isinstance(kind, ArrayType):
+        return kind
+    raise TypeError(
+        f"expected an array or a number, got {type(value).__name__}: {str(value)[:80]!r}. "
+        "Arguments may be arrays, scalars, and (nested) tuples, lists and dicts of them."
+    )
+
+
+def shape_of(value: Any) -> Shape:
+    """`type_of(value).shape`, cheaper."""
+    return () if type(value) in PYTHON_SCALARS else value.shape
+
+
+def is_python_scalar(value: Any) -> bool:
+    return type(value) in PYTHON_SCALARS
+
+
+def is_differentiable(dtype: np.dtype) -> bool:
+    """Only floating point and complex values have tangents."""
+    return dtype.kind in "fc"
+
+
+def promote(*types: ArrayType) -> tuple[np.dtype, bool]:
+    """NEP 50 promotion of operand types: the dtype, and whether the result is weak (all operands are)."""
+    first = types[0]
+    if all(t.dtype == first.dtype and t.weak == first.weak for t in types):
+        return first.dtype, first.weak
+    if all(t.weak for t in types):
+        return np.result_type(*(t.dtype for t in types)), True
+    return np.result_type(*(_PYTHON_VALUES[t.dtype.kind] if t.weak else t.dtype for t in types)), False
+
+
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """NumPy's broadcasting of shapes; an error in NumPy's words."""
+    first = shapes[0]
+    if all(shape == first for shape in shapes):
+        return first
+    return np.broadcast_shapes(*shapes)
+
+
+def contiguous_strides(shape: Shape) -> tuple[int, ...]:
+    """Strides, in elements, of a C-contiguous array of this shape."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))

@@ -1,0 +1,115 @@
+"""How NumPy's functions reach ours: `implements(np.sum)` registers a function of values under NumPy's name.
+
+The function is written on values with `ops`; the wrapper takes tracers off and puts them on again. The same wrapper is
+the function of the `wonderland.numpy` namespace, where a call without tracers goes to NumPy itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wonderland.core.tracer import FUNCTIONS, METHODS, UFUNCS, Tracer, View, unwrap
+from wonderland.core.types import is_python_scalar, type_of
+from wonderland.ops.shape import convert
+
+namespace: dict[str, Any] = {}
+
+
+def values(tree: Any) -> Any:
+    """Tracers replaced by their values, in nested lists and tuples too (np.stack([x, y]))."""
+    if isinstance(tree, Tracer):
+        return tree._get()
+    if type(tree) in (list, tuple):
+        return type(tree)(values(item) for item in tree)
+    return tree
+
+
+def has_tracer(tree: Any) -> bool:
+    """Is there a tracer in this argument?"""
+    if type(tree) in (list, tuple):
+        return any(has_tracer(item) for item in tree)
+    return isinstance(tree, Tracer)
+
+
+def wrapped(result: Any) -> Any:
+    """Results become tracers; several results each."""
+    if type(result) in (tuple, list):
+        return type(result)(wrapped(item) for item in result)
+    return Tracer(result)
+
+
+def implements(*targets: Any, method: str | tuple[str, ...] = (), constructor: bool = False) -> Callable:
+    """Register a function of values for NumPy functions or ufuncs, and as methods of traced arrays."""
+
+    def register(f: Callable) -> Callable:
+        original = targets[0]
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            if not (has_tracer(args) or (kwargs and has_tracer(tuple(kwargs.values())))):
+                return original(*args, **kwargs)
+            kwargs = {k: values(v) for k, v in kwargs.items()} if kwargs else kwargs
+            return wrapped(f(*map(values, args), **kwargs))
+
+        function.__name__ = original.__name__
+        function.__doc__ = f"NumPy's `{original.__name__}`, on traced arrays too."
+        ufunc = _strengthened(function)
+        for target in targets:
+            if isinstance(target, np.ufunc):
+                UFUNCS[target] = ufunc
+            else:
+                FUNCTIONS[target] = function
+        for name in (method,) if isinstance(method, str) else method:
+            METHODS[name] = function
+        namespace[original.__name__] = ufunc if isinstance(original, np.ufunc) else function
+        return f
+
+    return register
+
+
+def _strengthened(function: Callable) -> Callable:
+    """A ufunc called on Python scalars alone gives a NumPy scalar, which is not weak (operators keep them weak)."""
+
+    def ufunc(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            dtype = kwargs.pop("dtype", None)
+            if kwargs.pop("where", True) is not True or kwargs:
+                raise TypeError(f"np.{function.__name__} on traced arrays takes no {', '.join(kwargs) or 'where'}=")
+            if dtype is not None:
+                args = tuple(Tracer(convert(unwrap(a), dtype=np.dtype(dtype))) for a in args)
+        raw = [unwrap(a) for a in args]
+        if all(is_python_scalar(a) or (not isinstance(a, np.ndarray) and type_of(a).weak) for a in raw):
+            args = tuple(Tracer(convert(a, dtype=type_of(a).dtype)) for a in raw)
+        return function(*args)
+
+    ufunc.__name__ = function.__name__
+    ufunc.__doc__ = function.__doc__
+    return ufunc
+
+
+def operator(name: str, f: Callable, reverse: bool = True) -> None:
+    """Register a binary operator and its reflection."""
+    METHODS[f"__{name}__"] = _binary(f)
+    if reverse:
+        METHODS[f"__r{name}__"] = _binary(lambda x, y: f(y, x))
+
+
+def _binary(f: Callable) -> Callable:
+    def method(self: Tracer, other: Any) -> Any:
+        other = unwrap(other)
+        if isinstance(other, list):
+            other = np.asarray(other)
+        elif not (isinstance(other, (np.ndarray, np.generic)) or is_python_scalar(other) or hasattr(other, "type")):
+            if hasattr(other, "shape"):  # a scipy.sparse array, say: let its own operator try
+                return NotImplemented
+            return NotImplemented
+        return Tracer(f(self._get(), other))
+
+    return method
+
+
+def make_view(base: Tracer, get: Callable, put: Callable) -> Tracer:
+    """A tracer that is a view of another."""
+    return Tracer(get(base._get()), base, View(get, put))

@@ -1,0 +1,127 @@
+"""`dot`: any contraction of two arrays, with batch axes. The result's axes: batch, free axes of x, free axes of y.
+
+`contract = (axes of x, axes of y)` are summed over in pairs, `batch = (axes of x, axes of y)` are paired up and kept.
+Matrix products, outer products, inner products and einsum of two operands are all this one primitive.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wonderland.core.primitive import Linear, Primitive
+from wonderland.core.types import ArrayType, promote, shape_of, type_of
+from wonderland.ops.elementwise import conjugate
+from wonderland.ops.shape import convert, inverse_permutation, transpose
+
+Axes = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def free_axes(rank: int, *used: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes that are neither contracted nor batched."""
+    taken = {a for axes in used for a in axes}
+    return tuple(i for i in range(rank) if i not in taken)
+
+
+def _infer(x: ArrayType, y: ArrayType, contract: Axes, batch: Axes) -> ArrayType:
+    for what, (xs, ys) in (("sum over", contract), ("pair up", batch)):
+        for i, j in zip(xs, ys, strict=True):
+            if x.shape[i] != y.shape[j]:
+                raise ValueError(
+                    f"matrix product: can't {what} axis {i} of shape {x.shape} with axis {j} of shape {y.shape}: "
+                    f"{x.shape[i]} is not {y.shape[j]}"
+                )
+    shape = (
+        *(x.shape[i] for i in batch[0]),
+        *(x.shape[i] for i in free_axes(x.ndim, contract[0], batch[0])),
+        *(y.shape[i] for i in free_axes(y.ndim, contract[1], batch[1])),
+    )
+    return ArrayType(shape, promote(x, y)[0])
+
+
+def _evaluate(x: Any, y: Any, contract: Axes, batch: Axes) -> Any:
+    x, y = np.asarray(x), np.asarray(y)
+    x_free, y_free = free_axes(x.ndim, contract[0], batch[0]), free_axes(y.ndim, contract[1], batch[1])
+    if not batch[0] and x.ndim <= 2 and y.ndim <= 2 and len(contract[0]) == 1:
+        a = x.T if x.ndim == 2 and contract[0] == (0,) else x
+        b = y.T if y.ndim == 2 and contract[1] == (1,) else y
+        return np.matmul(a, b)
+    head = tuple(x.shape[i] for i in batch[0])
+    m, k = math.prod(x.shape[i] for i in x_free), math.prod(x.shape[i] for i in contract[0])
+    n = math.prod(y.shape[i] for i in y_free)
+    a = x.transpose(batch[0] + x_free + contract[0]).reshape((*head, m, k))
+    b = y.transpose(batch[1] + contract[1] + y_free).reshape((*head, k, n))
+    out = np.matmul(a, b).reshape(
+        head + tuple(x.shape[i] for i in x_free) + tuple(y.shape[i] for i in y_free)
+    )
+    return out[()] if out.ndim == 0 else out
+
+
+def _transpose_x(ct: Any, x: Linear, y: Any, contract: Axes, batch: Axes) -> Any:
+    rank_x, rank_y = len(x.shape), len(shape_of(y))
+    x_free, y_free = free_axes(rank_x, contract[0], batch[0]), free_axes(rank_y, contract[1], batch[1])
+    n_batch = len(batch[0])
+    ct_batch = tuple(range(n_batch))
+    ct_y = tuple(range(n_batch + len(x_free), n_batch + len(x_free) + len(y_free)))
+    out = dot(ct, conjugate(y), contract=(ct_y, y_free), batch=(ct_batch, batch[1]))
+    # Axes of `out`: batch, free axes of x, then the contracted axes in the order in which y has them.
+    by_y = sorted(zip(contract[1], contract[0], strict=True))
+    order = (*batch[0], *x_free, *(i for _, i in by_y))
+    out = transpose(out, permutation=inverse_permutation(order)) if order != tuple(range(rank_x)) else out
+    return out if type_of(out).dtype == x.dtype else convert(out, dtype=x.dtype)
+
+
+def _transpose_rule(ct: Any, x: Any, y: Any, contract: Axes, batch: Axes) -> tuple:
+    if isinstance(x, Linear):
+        return _transpose_x(ct, x, y, contract, batch), None
+    # Swap the roles: the result of dot(y, x) has the free axes in the other order.
+    n_batch = len(batch[0])
+    n_x = len(shape_of(x)) - n_batch - len(contract[0])
+    rank = len(shape_of(ct))
+    order = (*range(n_batch), *range(n_batch + n_x, rank), *range(n_batch, n_batch + n_x))
+    swapped = transpose(ct, permutation=order) if order != tuple(range(rank)) else ct
+    return None, _transpose_x(swapped, y, x, contract[::-1], batch[::-1])
+
+
+def _batch_rule(size: int, args: tuple, batched: tuple, contract: Axes, batch: Axes) -> Any:
+    x, y = args
+    shifted = tuple(
+        tuple(tuple(a + b for a in axes) for axes, b in zip(pair, batched, strict=True)) for pair in (contract, batch)
+    )
+    if all(batched):
+        (bx, by) = shifted[1]
+        return dot(x, y, contract=shifted[0], batch=((0, *bx), (0, *by)))
+    out = dot(x, y, contract=shifted[0], batch=shifted[1])
+    # The batch axis is the first free axis of the batched operand; bring it to the front.
+    n_batch = len(batch[0])
+    at = n_batch if batched[0] else n_batch + len(free_axes(len(shape_of(x)), shifted[0][0], shifted[1][0]))
+    rank = len(shape_of(out))
+    order = (at, *(i for i in range(rank) if i != at))
+    return transpose(out, permutation=order) if at else out
+
+
+def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+    x, y = types
+    contract, batch = params["contract"], params["batch"]
+    x_free, y_free = free_axes(x.ndim, contract[0], batch[0]), free_axes(y.ndim, contract[1], batch[1])
+    extents = [[t.shape[i] for i in axes] for t, axes in ((x, batch[0]), (x, x_free), (y, y_free), (x, contract[0]))]
+    b, m, n, k = map(math.prod, extents)
+    rows = np.broadcast_to(np.arange(b * m * n).reshape(b, m, n, 1), (b, m, n, k)).ravel()
+    of_x = np.arange(x.size).reshape(x.shape).transpose(batch[0] + x_free + contract[0]).reshape(b, m, 1, k)
+    of_y = np.arange(y.size).reshape(y.shape).transpose(batch[1] + y_free + contract[1]).reshape(b, 1, n, k)
+    return [(rows, np.broadcast_to(numbers, (b, m, n, k)).ravel()) for numbers in (of_x, of_y)]
+
+
+dot = Primitive(
+    "dot",
+    _evaluate,
+    _infer,
+    transpose=_transpose_rule,
+    batch=_batch_rule,
+    pattern=_pattern,
+    lower=lambda builder, x, y, contract, batch: builder.dot(x, y, contract, batch),
+    bilinear=True,
+    zero_preserving=True,
+)

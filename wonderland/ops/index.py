@@ -1,0 +1,274 @@
+"""Reading and writing parts of arrays: `slice` and `gather`, and their functional updates.
+
+`slice` has a static index, one int or slice per axis, resolved (no negative or missing bounds). `gather` takes integer
+arrays for some axes; they broadcast together and come first in the result, before the axes that are kept. The updates
+`scatter_slice` and `scatter` set or add; their `update` rule does it in place, so one element costs O(1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wonderland.core.level import bind_update
+from wonderland.core.primitive import Accumulation, Linear, Primitive
+from wonderland.core.types import ArrayType, broadcast_shapes, shape_of, type_of
+from wonderland.ops.elementwise import align, eq, where
+from wonderland.ops.shape import broadcast, moved_pattern, reshape
+from wonderland.ops.shape import transpose as _transpose
+
+Index = tuple  # of ints and slices
+
+
+def _sliced_shape(shape: tuple, index: Index) -> tuple:
+    return tuple(
+        len(range(i.start, -1 if i.stop is None else i.stop, i.step))
+        for i in index
+        if not isinstance(i, int)
+    )
+
+
+def _slice(x: Any, index: Index) -> Any:
+    out = x[index]
+    # A small part is copied: it must not keep a large array alive, nor stop it from being updated in place.
+    if type(out) is np.ndarray and out.base is not None and 4 * out.size <= x.size:
+        out = out.copy()
+    return out
+
+
+def _batched_index(size: int, index: Index) -> Index:
+    return (np_slice(0, size, 1), *index)
+
+
+np_slice = slice  # the name `slice` is the primitive's from here on
+
+slice = Primitive(
+    "slice",
+    _slice,
+    lambda x, index: ArrayType(_sliced_shape(x.shape, index), x.dtype),
+    linear=(0,),
+    transpose=lambda ct, x, index: (Accumulation(scatter_slice, ct, index=index, mode="add"),),
+    batch=lambda size, args, batched, index: slice(
+        args[0], index=_batched_index(shape_of(args[0])[0], index)
+    ),
+    lower=lambda builder, x, index: builder.slice(x, index),
+    zero_preserving=True,
+)
+slice.pattern = moved_pattern(slice)
+
+
+def _scatter_slice_update(x: Any, u: Any, index: Index, mode: str) -> None:
+    if mode == "add":
+        x[index] += u
+    else:
+        x[index] = u
+
+
+def _scatter_slice(x: Any, u: Any, index: Index, mode: str) -> Any:
+    out = np.array(x)
+    _scatter_slice_update(out, u, index, mode)
+    return out
+
+
+def _scatter_slice_transpose(cts: Any, x: Any, u: Any, index: Index, mode: str) -> tuple:
+    u_ct = slice(cts[0], index=index) if isinstance(u, Linear) else None
+    if not isinstance(x, Linear):
+        return None, u_ct
+    if mode == "add":
+        return cts[0], u_ct
+    return bind_update(scatter_slice, cts, zero_like(u), index=index, mode="set"), u_ct
+
+
+def zero_like(u: Any) -> Any:
+    """Zeros of the shape and dtype of an update."""
+    kind = u.type if isinstance(u, Linear) else type_of(u)
+    zero = np.zeros((), kind.dtype)
+    return np.broadcast_to(zero, kind.shape) if kind.shape else zero[()]
+
+
+def _scatter_slice_batch(size: int, args: tuple, batched: tuple, index: Index, mode: str) -> Any:
+    x, u = (
+        a if b else broadcast(a, shape=(size, *shape_of(a))) for a, b in zip(args, batched, strict=True)
+    )
+    return scatter_slice(x, u, index=_batched_index(size, index), mode=mode)
+
+
+def _scatter_slice_infer(x: ArrayType, u: ArrayType, index: Index, mode: str) -> ArrayType:
+    if u.shape != _sliced_shape(x.shape, index):
+        raise ValueError(f"can't write values of shape {u.shape} into a part of shape {_sliced_shape(x.shape, index)}")
+    return ArrayType(x.shape, x.dtype)
+
+
+def _scatter_slice_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+    x, u = types
+    numbers = np.arange(x.size).reshape(x.shape)
+    target = np.asarray(numbers[params["index"]]).ravel()
+    kept = numbers.ravel() if params["mode"] == "add" else np.setdiff1d(numbers.ravel(), target)
+    return [(kept, kept), (target, np.arange(u.size))]
+
+
+scatter_slice = Primitive(
+    "scatter_slice",
+    _scatter_slice,
+    _scatter_slice_infer,
+    linear=(0, 1),
+    transpose=_scatter_slice_transpose,
+    batch=_scatter_slice_batch,
+    pattern=_scatter_slice_pattern,
+    update=_scatter_slice_update,
+    lower=lambda builder, x, u, index, mode: builder.scatter_slice(x, u, index, mode),
+    zero_preserving=True,
+)
+
+
+def _key(x: Any, indices: tuple, axes: tuple[int, ...]) -> tuple:
+    """The array with the indexed axes first, and the index."""
+    rest = tuple(i for i in range(x.ndim) if i not in axes)
+    return x.transpose(axes + rest), indices
+
+
+def _gather(x: Any, *indices: Any, axes: tuple) -> Any:
+    moved, key = _key(x, indices, axes)
+    return moved[key]
+
+
+def _gather_infer(x: ArrayType, *indices: ArrayType, axes: tuple) -> ArrayType:
+    shape = broadcast_shapes(*(i.shape for i in indices))
+    return ArrayType((*shape, *(n for i, n in enumerate(x.shape) if i not in axes)), x.dtype)
+
+
+def _batched_indices(size: int, indices: list, batched: list) -> list:
+    """Index arrays of one batch entry become index arrays of the whole batch, numbered along axis 0."""
+    rank = max(len(shape_of(i)) - b for i, b in zip(indices, batched, strict=True))
+    return [np.arange(size).reshape((size,) + (1,) * rank), *align(tuple(indices), tuple(batched))]
+
+
+def _gather_batch(size: int, args: tuple, batched: tuple, axes: tuple) -> Any:
+    x, *indices = args
+    shifted = tuple(a + 1 for a in axes)
+    if batched[0] and any(batched[1:]):
+        return gather(x, *_batched_indices(size, indices, list(batched[1:])), axes=(0, *shifted))
+    if not batched[0]:  # the indices' batch is the first axis of the result already
+        return gather(x, *align(tuple(indices), batched[1:]), axes=axes)
+    rank = len(broadcast_shapes(*(shape_of(i) for i in indices)))
+    out = gather(x, *indices, axes=shifted)
+    order = (rank, *range(rank), *range(rank + 1, len(shape_of(out))))
+    return _transpose(out, permutation=order)
+
+
+def _gather_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+    # Without the indices' values, an output element may read any element along the indexed axes.
+    x, *indices = types
+    axes = params["axes"]
+    rest = tuple(i for i in range(x.ndim) if i not in axes)
+    rank = len(broadcast_shapes(*(i.shape for i in indices)))
+    out = _gather_infer(x, *indices, axes=axes)
+    numbers = np.arange(x.size).reshape(x.shape).transpose(rest + axes)
+    numbers = numbers.reshape((1,) * rank + tuple(x.shape[i] for i in rest) + (-1,))
+    count = numbers.shape[-1]
+    columns = np.broadcast_to(numbers, (*out.shape, count)).ravel()
+    return [(np.repeat(np.arange(out.size), count), columns), *(None for _ in indices)]
+
+
+gather = Primitive(
+    "gather",
+    _gather,
+    _gather_infer,
+    linear=(0,),
+    transpose=lambda ct, x, *indices, axes: (
+        Accumulation(scatter, *indices, ct, axes=axes, mode="add"),
+        *(None for _ in indices),
+    ),
+    batch=_gather_batch,
+    pattern=_gather_pattern,
+    lower=lambda builder, x, *indices, axes: builder.gather(x, indices, axes),
+    zero_preserving=True,
+)
+
+
+def _scatter_update(x: Any, *args: Any, axes: tuple, mode: str) -> None:
+    *indices, u = args
+    moved, key = _key(x, tuple(indices), axes)
+    if mode == "add":
+        np.add.at(moved, key, u)
+    else:
+        moved[key] = u
+
+
+def _scatter(x: Any, *args: Any, axes: tuple, mode: str) -> Any:
+    out = np.array(x)
+    _scatter_update(out, *args, axes=axes, mode=mode)
+    return out
+
+
+def _scatter_transpose(cts: Any, x: Any, *args: Any, axes: tuple, mode: str) -> tuple:
+    *indices, u = args
+    u_ct = None
+    if isinstance(u, Linear):
+        u_ct = gather(cts[0], *indices, axes=axes)
+        if mode == "set":
+            u_ct = _only_winners(u_ct, indices, axes, shape_of(cts[0]))
+    none = [None] * len(indices)
+    if not isinstance(x, Linear):
+        return None, *none, u_ct
+    if mode == "add":
+        return cts[0], *none, u_ct
+    return bind_update(scatter, cts, *indices, zero_like(u), axes=axes, mode="set"), *none, u_ct
+
+
+def _only_winners(ct: Any, indices: list, axes: tuple, shape: tuple) -> Any:
+    """Where several values are written to one element, only the one that stayed there gets its cotangent."""
+    count = broadcast_shapes(*(shape_of(i) for i in indices))
+    size = int(np.prod(count))
+    if size <= 1:
+        return ct
+    kept = tuple(n for i, n in enumerate(shape) if i not in axes)
+    numbers = np.arange(size).reshape(count)
+    places = tuple(shape[a] for a in axes)
+    order = tuple(range(len(axes)))
+    board = scatter(np.full(places, -1), *indices, numbers, axes=order, mode="set")
+    won = reshape(eq(gather(board, *indices, axes=order), numbers), shape=count + (1,) * len(kept))
+    return where(won, ct, np.zeros((), type_of(ct).dtype)[()])
+
+
+def _scatter_batch(size: int, args: tuple, batched: tuple, axes: tuple, mode: str) -> Any:
+    x, *indices, u = args
+    x = x if batched[0] else broadcast(x, shape=(size, *shape_of(x)))
+    index_batched = list(batched[1:-1])
+    count = broadcast_shapes(
+        *(shape_of(i)[1:] if b else shape_of(i) for i, b in zip(indices, index_batched, strict=True))
+    )
+    kept = tuple(n for i, n in enumerate(shape_of(x)[1:]) if i not in axes)
+    u = u if batched[-1] else broadcast(u, shape=(size, *count, *kept))
+    numbered = _batched_indices(size, indices, index_batched)
+    return scatter(x, *numbered, u, axes=(0, *(a + 1 for a in axes)), mode=mode)
+
+
+def _scatter_infer(x: ArrayType, *args: ArrayType, axes: tuple, mode: str) -> ArrayType:
+    *indices, u = args
+    expected = _gather_infer(x, *indices, axes=axes).shape
+    if u.shape != expected:
+        raise ValueError(f"can't write values of shape {u.shape} where the index selects {expected}")
+    return ArrayType(x.shape, x.dtype)
+
+
+def _scatter_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+    x, *indices, u = types
+    reads = _gather_pattern((x, *indices), params)[0]
+    numbers = np.arange(x.size)
+    return [(numbers, numbers), *(None for _ in indices), (reads[1], reads[0])]
+
+
+scatter = Primitive(
+    "scatter",
+    _scatter,
+    _scatter_infer,
+    transpose=_scatter_transpose,
+    batch=_scatter_batch,
+    pattern=_scatter_pattern,
+    update=_scatter_update,
+    lower=lambda builder, x, *args, axes, mode: builder.scatter(x, args[:-1], args[-1], axes, mode),
+    linear=(0, -1),
+    zero_preserving=True,
+)

@@ -1,0 +1,142 @@
+"""Primitives that move elements without computing: broadcast, reshape, transpose, convert.
+
+All are linear; the compiler sees the first three as views (strides), not as work.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wonderland.core.primitive import Linear, Primitive
+from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
+from wonderland.ops.elementwise import elementwise_pattern, real, unbroadcast
+
+
+def zeros_like_type(type: ArrayType, real: bool = False) -> Any:
+    """Zeros of a type: one number seen many times, unless `real` memory is wanted (to accumulate into)."""
+    if real and type.shape:
+        return np.zeros(type.shape, type.dtype)
+    zero = np.zeros((), type.dtype)
+    return np.broadcast_to(zero, type.shape) if type.shape else zero[()]
+
+
+def moved_pattern(primitive: Primitive) -> Any:
+    """The pattern of an operation that only moves elements: what it does to the elements' numbers."""
+
+    def pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+        numbers = np.arange(types[0].size).reshape(types[0].shape)
+        source = np.asarray(primitive.evaluate(numbers, **params)).ravel()
+        return [(np.arange(source.size), source)]
+
+    return pattern
+
+
+def _broadcast_infer(x: ArrayType, shape: tuple) -> ArrayType:
+    try:
+        fits = np.broadcast_shapes(x.shape, shape) == tuple(shape)
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"can't broadcast an array of shape {x.shape} to shape {shape}")
+    return ArrayType(tuple(shape), x.dtype)
+
+
+def _broadcast_batch(size: int, args: tuple, batched: tuple, shape: tuple) -> Any:
+    (x,) = args
+    rank = len(shape_of(x)) - 1
+    x = reshape(x, shape=(shape_of(x)[0], *(1,) * (len(shape) - rank), *shape_of(x)[1:]))
+    return broadcast(x, shape=(size, *shape))
+
+
+broadcast = Primitive(
+    "broadcast",
+    lambda x, shape: np.broadcast_to(x, shape),
+    _broadcast_infer,
+    linear=(0,),
+    transpose=lambda ct, x, shape: (unbroadcast(ct, x),),
+    batch=_broadcast_batch,
+    lower=lambda builder, x, shape: builder.broadcast(x, shape),
+    zero_preserving=True,
+)
+broadcast.pattern = moved_pattern(broadcast)
+
+
+def _reshape_infer(x: ArrayType, shape: tuple) -> ArrayType:
+    if math.prod(shape) != x.size:
+        raise ValueError(f"cannot reshape array of size {x.size} (shape {x.shape}) into shape {shape}")
+    return ArrayType(tuple(shape), x.dtype)
+
+
+def _reshape(x: Any, shape: tuple) -> Any:
+    return np.reshape(x, shape)[()] if shape == () else np.reshape(x, shape)
+
+
+reshape = Primitive(
+    "reshape",
+    _reshape,
+    _reshape_infer,
+    linear=(0,),
+    transpose=lambda ct, x, shape: (reshape(ct, shape=x.shape),),
+    batch=lambda size, args, batched, shape: reshape(args[0], shape=(shape_of(args[0])[0], *shape)),
+    lower=lambda builder, x, shape: builder.reshape(x, shape),
+    zero_preserving=True,
+)
+reshape.pattern = moved_pattern(reshape)
+
+
+def inverse_permutation(permutation: tuple[int, ...]) -> tuple[int, ...]:
+    """The permutation that undoes this one."""
+    out = [0] * len(permutation)
+    for i, p in enumerate(permutation):
+        out[p] = i
+    return tuple(out)
+
+
+transpose = Primitive(
+    "transpose",
+    lambda x, permutation: np.transpose(x, permutation),
+    lambda x, permutation: ArrayType(tuple(x.shape[p] for p in permutation), x.dtype),
+    linear=(0,),
+    transpose=lambda ct, x, permutation: (transpose(ct, permutation=inverse_permutation(permutation)),),
+    batch=lambda size, args, batched, permutation: transpose(
+        args[0], permutation=(0, *(p + 1 for p in permutation))
+    ),
+    lower=lambda builder, x, permutation: builder.transpose(x, permutation),
+    zero_preserving=True,
+)
+transpose.pattern = moved_pattern(transpose)
+
+
+def _convert(x: Any, dtype: np.dtype) -> Any:
+    if type_of(x).dtype.kind == "c" and dtype.kind in "fiu":
+        x = np.real(x)
+    return np.asarray(x).astype(dtype)[()]
+
+
+def _convert_jvp(primals: tuple, tangents: tuple, dtype: np.dtype) -> tuple[Any, Any]:
+    out = convert(primals[0], dtype=dtype)
+    return out, convert(tangents[0], dtype=dtype) if is_differentiable(dtype) else None
+
+
+def _convert_transpose(ct: Any, x: Linear, dtype: np.dtype) -> tuple:
+    if type_of(ct).dtype.kind == "c" and x.dtype.kind != "c":
+        ct = real(ct)
+    return (convert(ct, dtype=x.dtype),)
+
+
+convert = Primitive(
+    "convert",
+    _convert,
+    lambda x, dtype: ArrayType(x.shape, dtype),
+    jvp=_convert_jvp,
+    transpose=_convert_transpose,
+    linear=(0,),
+    batch=lambda size, args, batched, dtype: convert(args[0], dtype=dtype),
+    pattern=elementwise_pattern,
+    lower=lambda builder, x, dtype: builder.convert(x, dtype),
+    zero_preserving=True,
+    monotone=True,
+)

@@ -1,0 +1,398 @@
+"""Everything that must hold for a row of the op table: `check_operator(row)` runs it all.
+
+Each `check_*` takes a `Sample` (a row, a case, a dtype, a layout: concrete arguments) and raises an AssertionError if a
+rule of the primitive disagrees with another one, with NumPy, or with central differences.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import wonderland as wl
+from wonderland.core import tree
+from wonderland.core.program import Program, run, verify
+from wonderland.core.types import ArrayType, is_python_scalar, type_of
+from wonderland.testing.check_grads import inner, is_inexact, numeric_jvp, random_like
+from wonderland.testing.op_table import Row
+from wonderland.testing.samples import LAYOUTS, Case, make
+from wonderland.ops.pattern import program_pattern
+from wonderland.transform.programs import batch_program, jvp_program, linearize_program, transpose_program
+
+# Relative to the largest number in the result: what two right computations may differ by.
+TOLERANCE = {"float16": 5e-3, "float32": 3e-5, "float64": 1e-11}
+NUMERIC_TOLERANCE = 1e-7  # against central differences, which are always taken in float64
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Concrete arguments for a row."""
+
+    row: Row
+    case: Case
+    dtype: str
+    layout: str = "contiguous"
+
+    def __str__(self) -> str:
+        parts = [str(self.row), str(self.case), self.dtype] + ([] if self.layout == "contiguous" else [self.layout])
+        return " ".join(parts)
+
+    def args(self, dtype: str | None = None, batch: Sequence[bool] | None = None) -> tuple:
+        return make(self.row.operands, self.case.shapes, dtype or self.dtype, self.layout, batch=batch)
+
+    @property
+    def function(self) -> Callable:
+        return self.row.call(self.case.params)
+
+    def differentiated(self, args: tuple) -> list[int]:
+        """The operands to differentiate with respect to."""
+        return [i for i, (o, a) in enumerate(zip(self.row.operands, args)) if o.differentiable and is_inexact(a)]
+
+
+def samples(row: Row, dtypes: Sequence[str] | None = None, layouts: Sequence[str] = LAYOUTS) -> Iterator[Sample]:
+    """All cases in all dtypes as contiguous arrays; the other layouts for the largest case."""
+    for dtype in row.dtype_names():
+        if dtypes is not None and dtype not in dtypes:
+            continue
+        yield from (Sample(row, c, dtype) for c in row.cases if "contiguous" in layouts)
+        largest = max(row.cases, key=lambda c: sum(int(np.prod(s)) for s in c.shapes if s is not None))
+        yield from (Sample(row, largest, dtype, layout) for layout in layouts if layout != "contiguous")
+
+
+# Comparing -----------------------------------------------------------------------------------------------------------
+
+
+def assert_close(actual: Any, expected: Any, what: str, tolerance: float | None = None) -> None:
+    """Compare trees leaf by leaf, relative to the largest number; shapes too, dtypes unless a tolerance is given."""
+    a_leaves, b_leaves = tree.leaves(actual), tree.leaves(expected)
+    assert len(a_leaves) == len(b_leaves), f"{what}: {len(a_leaves)} results instead of {len(b_leaves)}"
+    for a, b in zip(a_leaves, b_leaves):
+        a, b = np.asarray(a), np.asarray(b)
+        assert a.shape == b.shape, f"{what}: shape {a.shape} instead of {b.shape}"
+        if tolerance is None:
+            assert a.dtype == b.dtype, f"{what}: dtype {a.dtype} instead of {b.dtype}"
+        if a.dtype.kind not in "fc":
+            assert np.array_equal(a, b), f"{what}: {a} instead of {b}"
+            continue
+        rtol = tolerance if tolerance is not None else TOLERANCE[np.zeros((), a.dtype).real.dtype.name]
+        scale = max(1.0, float(np.max(np.abs(b), initial=0.0, where=np.isfinite(b))))
+        same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(np.subtract(a, b)) <= rtol * scale)
+        assert np.all(same), f"{what}: {a} instead of {b}"
+
+
+def scalar_of(f: Callable, weights: Any) -> Callable:
+    """A smooth real number made of all results, whose second derivative isn't trivial: sum Re(w f^2) + f.
+
+    `weights` is a tree like the result.
+    """
+
+    def scalar(*args: Any) -> Any:
+        total: Any = 0.0
+        for w, out in zip(tree.leaves(weights), tree.leaves(f(*args)), strict=True):
+            if out.dtype.kind in "fc":
+                total = total + np.sum(np.real(w * out * out + out))
+        return total
+
+    return scalar
+
+
+def _fix(f: Callable, args: tuple, chosen: Sequence[int]) -> tuple[Callable, tuple]:
+    """The function of the chosen arguments alone."""
+
+    def g(*values: Any) -> Any:
+        full = list(args)
+        for i, v in zip(chosen, values, strict=True):
+            full[i] = v
+        return f(*full)
+
+    return g, tuple(args[i] for i in chosen)
+
+
+# The checks ----------------------------------------------------------------------------------------------------------
+
+
+def check_value(s: Sample) -> None:
+    """`evaluate` is the reference's value, and `infer` (what `trace` uses) tells its type."""
+    args = s.args()
+    before = [np.array(a) for a in args]
+    with np.errstate(all="ignore"):
+        out = s.function(*args)
+        if s.row.reference is not None:
+            assert_close(out, s.row.reference(*args, **s.case.params), f"{s}: the value", tolerance=1e-6)
+    assert all(np.array_equal(a, b) for a, b in zip(args, before)), f"{s}: the operands were changed"
+    program = wl.trace(s.function)(*args)
+    verify(program)
+    for inferred, value in zip(program.output_types, tree.leaves(out), strict=True):
+        actual = type_of(value)
+        assert inferred.dtype == actual.dtype, f"{s}: inferred {inferred}, evaluated to {actual}"
+        assert _fits(inferred.shape, actual.shape), f"{s}: inferred {inferred}, evaluated to {actual}"
+        if actual.shape == ():
+            assert not isinstance(value, np.ndarray), f"{s}: a 0-d result is a scalar in NumPy, not an array"
+    assert_close(run(program, args), tuple(tree.leaves(out)), f"{s}: the recorded Program")
+
+
+def _fits(inferred: tuple, actual: tuple) -> bool:
+    return len(inferred) == len(actual) and all(m is None or m == n for m, n in zip(inferred, actual))
+
+
+def check_forward(s: Sample) -> None:
+    """The jvp is that of central differences, taken in float64; tangents have the dtype of what they belong to."""
+    args = s.args()
+    chosen = s.differentiated(args)
+    if "derivatives" in s.row.excluded or not chosen:
+        return
+    wide = s.args("complex128" if s.dtype == "complex128" else "float64")
+    # The same point in both precisions.
+    wide = tuple(np.asarray(a).astype(np.result_type(w))[()] if not is_python_scalar(a) else a for a, w in zip(args, wide))
+    f, point = _fix(s.function, args, chosen)
+    g, wide_point = _fix(s.function, wide, chosen)
+    for group in [tuple(range(len(chosen))), *((i,) for i in range(len(chosen)) if len(chosen) > 1)]:
+        tangents = random_like(wide_point, np.random.default_rng(1))
+        tangents = tuple(t if i in group else np.zeros_like(t)[()] for i, t in enumerate(tangents))
+        narrow = tuple(np.asarray(t).astype(np.result_type(a))[()] for t, a in zip(tangents, point))
+        given = tuple(t if i in group else None for i, t in enumerate(narrow))
+        out, pushed = wl.jvp(f, point, given)
+        for o, t in zip(tree.leaves(out), tree.leaves(pushed), strict=True):
+            assert np.result_type(o) == np.result_type(t), f"{s}: a tangent {t.dtype} of a value {np.result_type(o)}"
+        value = f(*point)
+        assert_close(out, value, f"{s}: the value inside jvp")
+        if "central differences" not in s.row.excluded:
+            exact = wl.jvp(g, wide_point, tangents)[1]
+            expected = numeric_jvp(g, wide_point, tangents)
+            tolerance = NUMERIC_TOLERANCE if _is_wide(s) else 1e-5
+            assert_close(exact, expected, f"{s}: jvp against central differences, operands {group}", tolerance)
+            assert_close(pushed, exact, f"{s}: jvp in {s.dtype} against float64, operands {group}", 1e-5)
+
+
+def _is_wide(s: Sample) -> bool:
+    """Is nothing of single precision inside (a parameter may say so)?"""
+    return not any(np.dtype(p) == np.float32 for p in s.case.params.values() if isinstance(p, np.dtype))
+
+
+def check_reverse(s: Sample) -> None:
+    """<cotangent, jvp> = <vjp, tangent>, jointly and operand by operand; cotangents have their operand's type."""
+    args = s.args()
+    chosen = s.differentiated(args)
+    if "derivatives" in s.row.excluded or not chosen:
+        return
+    for group in [chosen, *([i] for i in chosen if len(chosen) > 1)]:
+        f, point = _fix(s.function, args, group)
+        rng = np.random.default_rng(2)
+        tangents = random_like(point, rng)
+        out, pushed = wl.jvp(f, point, tangents)
+        cotangent = random_like(out, rng)
+        value, pull = wl.vjp(f, *point)
+        assert_close(value, out, f"{s}: the value inside vjp")
+        pulled = pull(cotangent)
+        for p, a in zip(pulled, point, strict=True):
+            assert type_of(p).shape == type_of(a).shape, f"{s}: a cotangent {type_of(p)} of {type_of(a)}"
+            assert type_of(p).dtype == type_of(a).dtype, f"{s}: a cotangent {type_of(p)} of {type_of(a)}"
+        # Sums of many products, of which the rounding errors add up.
+        scale = max(1.0, *(float(np.max(np.abs(t), initial=0.0)) for t in (*tree.leaves(pushed), *pulled)))
+        limit = scale * (1e-3 if "float32" in str(s) else 1e-10)
+        forward, reverse = inner(cotangent, pushed), inner(pulled, tangents)
+        assert abs(forward - reverse) <= limit, f"{s}: <ct, jvp> = {forward}, <vjp, t> = {reverse}, operands {group}"
+        _, push = wl.linearize(f, *point)
+        assert_close(push(*tangents), pushed, f"{s}: linearize against jvp")
+
+
+def check_second_order(s: Sample) -> None:
+    """v^T H u by all four nestings of forward and reverse, and by central differences of the gradient."""
+    args = s.args()
+    chosen = s.differentiated(args)
+    if "derivatives" in s.row.excluded or not chosen or s.dtype not in ("float64", "complex128") or not _is_wide(s):
+        return
+    f, point = _fix(s.function, args, chosen)
+    rng = np.random.default_rng(3)
+    scalar = scalar_of(f, random_like(f(*point), rng))
+    u, v = random_like(point, rng), random_like(point, rng)
+    numbers = tuple(range(len(point)))
+    gradient = wl.grad(scalar, numbers)
+    along = lambda direction: lambda *x: wl.jvp(scalar, x, direction)[1]
+    dotted = lambda *x: sum(np.sum(np.real(np.conj(a) * g)) for a, g in zip(u, gradient(*x)))
+    found = {
+        "forward over forward": wl.jvp(along(u), point, v)[1],
+        "forward over reverse": inner(u, wl.jvp(gradient, point, v)[1]),
+        "reverse over forward": inner(v, wl.grad(along(u), numbers)(*point)),
+        "reverse over reverse": inner(v, wl.grad(dotted, numbers)(*point)),
+    }
+    if "central differences" not in s.row.excluded:
+        expected = inner(u, numeric_jvp(gradient, point, v))
+        scale = max(1.0, abs(expected), inner(*(tree.tree_map(np.abs, gradient(*point)),) * 2) ** 0.5)
+        for name, value in found.items():
+            assert abs(value - expected) <= 1e-6 * scale, f"{s}: {name}: v^T H u = {value}, differences: {expected}"
+    first = found["forward over forward"]
+    for name, value in found.items():
+        assert abs(value - first) <= 1e-9 * max(1.0, abs(first)), f"{s}: v^T H u: {found}, {name} differs"
+
+
+def check_batch(s: Sample) -> None:
+    """vmap is the loop, for every choice of batched operands, along the first and the last axis."""
+    count = len(s.case.shapes)
+    for flags in itertools.product((True, False), repeat=count):
+        if not any(flags) or any(b and shape is None for b, shape in zip(flags, s.case.shapes)):
+            continue
+        args = s.args(batch=flags)
+        entry = lambda i: [a[i] if b else a for a, b in zip(args, flags)]
+        with np.errstate(all="ignore"):
+            each = [s.function(*entry(i)) for i in range(3)]
+            expected = tree.tree_map(lambda *xs: np.stack(xs), each[0], *each[1:])
+            out = wl.vmap(s.function, in_axes=tuple(0 if b else None for b in flags))(*args)
+            assert_close(out, expected, f"{s}: vmap over operands {flags}")
+            last = [np.moveaxis(a, 0, -1) if b else a for a, b in zip(args, flags)]
+            out = wl.vmap(s.function, in_axes=tuple(-1 if b else None for b in flags), out_axes=-1)(*last)
+        moved = tree.tree_map(lambda x: np.moveaxis(x, 0, -1), expected)
+        assert_close(out, moved, f"{s}: vmap along the last axis over operands {flags}")
+
+
+def check_batched_gradient(s: Sample) -> None:
+    """vmap of grad and grad of vmap are the loop of gradients."""
+    chosen = s.differentiated(s.args())
+    if "derivatives" in s.row.excluded or not chosen:
+        return
+    flags = [shape is not None for shape in s.case.shapes]
+    args = s.args(batch=flags)
+    weights = random_like(s.function(*s.args()), np.random.default_rng(4))
+    scalar = scalar_of(s.function, weights)
+    gradient = wl.grad(scalar, tuple(chosen))
+    each = [gradient(*(a[i] if b else a for a, b in zip(args, flags))) for i in range(3)]
+    axes = tuple(0 if b else None for b in flags)
+    expected = tree.tree_map(lambda *xs: np.stack(xs), each[0], *each[1:])
+    assert_close(wl.vmap(gradient, axes)(*args), expected, f"{s}: vmap of grad")
+    whole = wl.grad(lambda *a: np.sum(wl.vmap(scalar, axes)(*a)), tuple(chosen))(*args)
+    for i, w, e in zip(chosen, whole, expected):
+        e = e if flags[i] else np.sum(e, axis=0, dtype=e.dtype)
+        assert_close(w, e, f"{s}: grad of vmap, operand {i}")
+
+
+def check_pattern(s: Sample) -> None:
+    """The sparsity pattern contains the nonzero entries of the Jacobian, and no others where it can be exact."""
+    args = s.args()
+    chosen = s.differentiated(args)
+    if "derivatives" in s.row.excluded or not chosen:
+        return
+    f, point = _fix(s.function, args, chosen)
+    matrices = program_pattern(wl.trace(f)(*point))
+    outs = tree.leaves(f(*point))
+    jacobians = wl.jacobian(lambda *x: tuple(tree.leaves(f(*x))), tuple(range(len(point))))(*point)
+    for out, row, blocks in zip(outs, matrices, jacobians, strict=True):
+        for x, matrix, block in zip(point, row, blocks, strict=True):
+            shape = (np.size(out), np.size(x))
+            possible = np.zeros(shape, bool) if matrix is None else matrix.toarray()
+            nonzero = np.reshape(block, shape) != 0
+            assert possible.shape == shape, f"{s}: a pattern of shape {possible.shape} instead of {shape}"
+            assert not np.any(nonzero & ~possible), f"{s}: the pattern misses entries of the Jacobian"
+            if "pattern exact" not in s.row.excluded:
+                assert np.array_equal(nonzero, possible), f"{s}: the pattern has entries that are always zero"
+
+
+def check_programs(s: Sample) -> None:
+    """Every transformed Program passes `verify`, and computes what the transformation does eagerly."""
+    args = s.args()
+    program = verify(wl.trace(s.function)(*args))
+    if program.constants:
+        return
+    size = 3
+    flags = tuple(isinstance(t, ArrayType) and not t.weak for t in program.input_types)
+    if any(flags):
+        verify(batch_program(program, size, flags, (True,) * len(program.outputs))[0])
+    chosen = s.differentiated(args)
+    if "derivatives" in s.row.excluded or not chosen:
+        return
+    nonzero = tuple(i in chosen for i in range(len(args)))
+    fill = (False,) * len(program.outputs)
+    forward, has_tangent = jvp_program(program, nonzero, fill)
+    verify(forward)
+    tangents = random_like(tuple(args[i] for i in chosen), np.random.default_rng(5))
+    f, point = _fix(s.function, args, chosen)
+    value, pushed = wl.jvp(f, point, tangents)
+    kept = [t for t, flag in zip(tree.leaves(pushed), has_tangent) if flag]
+    outs = run(forward, (*args, *tangents))
+    assert_close(outs, tuple(tree.leaves(value) + kept), f"{s}: the Program of jvp")
+    primal, linear, has_tangent, count = linearize_program(program, nonzero, fill)
+    verify(primal)
+    verify(linear, linear.inputs[count:])
+    values = run(primal, args)
+    residuals = values[len(program.outputs) :]
+    pushed_again = run(linear, (*residuals, *tangents))
+    assert_close(pushed_again, tuple(kept), f"{s}: the linear Program")
+    known = (*(False,) * count, *(True,) * len(chosen))
+    back, _ = transpose_program(linear, known, (True,) * len(linear.outputs), True)
+    verify(back)
+    cotangents = random_like(tuple(kept), np.random.default_rng(6))
+    pulled = run(back, (*residuals, *cotangents))
+    scale = max(1.0, *(float(np.max(np.abs(t), initial=0.0)) for t in (*kept, *pulled)))
+    limit = scale * (1e-3 if "float32" in str(s) else 1e-10)
+    assert abs(inner(cotangents, tuple(kept)) - inner(pulled, tangents)) <= limit, f"{s}: the transposed Program"
+
+
+CHECKS: tuple[Callable[[Sample], None], ...] = (
+    check_value,
+    check_forward,
+    check_reverse,
+    check_second_order,
+    check_batch,
+    check_batched_gradient,
+    check_pattern,
+    check_programs,
+)
+
+
+def check_operator(row: Row, dtypes: Sequence[str] | None = None, compiled: bool = False) -> None:
+    """Run every check for a row of the table in all its dtypes, shapes and layouts; with `compiled`, jit too."""
+    for s in samples(row, dtypes):
+        for check in CHECKS:
+            check(s)
+        if compiled:
+            check_compiled(s)
+
+
+# Compiled code -------------------------------------------------------------------------------------------------------
+
+
+def check_compiled(s: Sample) -> None:
+    """jit gives eager's types, and values, gradients and batches as exact as NumPy's (SEMANTICS 7)."""
+    jit = getattr(wl, "jit", None)
+    if jit is None:
+        return
+    args = s.args()
+    _compare_compiled(jit, s.function, args, s.args(_wider(s.dtype)), f"{s}: jit")
+    flags = tuple(shape is not None for shape in s.case.shapes)
+    if any(flags):
+        batched = wl.vmap(s.function, tuple(0 if b else None for b in flags))
+        wide = s.args(_wider(s.dtype), flags)
+        _compare_compiled(jit, batched, s.args(batch=flags), wide, f"{s}: jit of vmap")
+    chosen = s.differentiated(args)
+    if "derivatives" in s.row.excluded or not chosen:
+        return
+    weights = random_like(s.function(*args), np.random.default_rng(7))
+    gradient = wl.grad(scalar_of(s.function, weights), tuple(chosen))
+    _compare_compiled(jit, gradient, args, s.args(_wider(s.dtype)), f"{s}: jit of grad")
+
+
+def _wider(dtype: str) -> str:
+    return {"float32": "float64", "float64": "longdouble", "complex128": "clongdouble"}.get(dtype, dtype)
+
+
+def _compare_compiled(jit: Callable, f: Callable, args: tuple, wide: tuple, what: str) -> None:
+    """The error against a wider evaluation is at most a small multiple of eager's, and a few units in the last place."""
+    with np.errstate(all="ignore"):
+        eager = f(*args)
+        # The same numbers in the wider dtype: widening is exact, sampling again is not.
+        exact = f(*(a if is_python_scalar(a) else np.asarray(a).astype(np.result_type(w))[()] for a, w in zip(args, wide)))
+        native = jit(f)(*args)
+    assert tree.flatten(native)[1] == tree.flatten(eager)[1], f"{what}: another structure of results"
+    for n, e, x in zip(tree.leaves(native), tree.leaves(eager), tree.leaves(exact), strict=True):
+        assert type_of(n) == type_of(e), f"{what}: {type_of(n)} instead of {type_of(e)}"
+        assert isinstance(n, np.ndarray) == isinstance(e, np.ndarray), f"{what}: {type(n)} instead of {type(e)}"
+        if np.result_type(e).kind not in "fc":
+            assert np.array_equal(n, e), f"{what}: {n} instead of {e}"
+            continue
+        error, eager_error = np.abs(n - x), np.max(np.abs(e - x), initial=0.0)
+        ulp = np.finfo(np.result_type(e)).eps
+        limit = 4 * eager_error + 4 * ulp * np.abs(x) + 2 * ulp * np.max(np.abs(x), initial=0.0)
+        assert np.all((error <= limit) | (n == e) | (np.isnan(n) & np.isnan(e))), f"{what}: {n} instead of {e}"

@@ -1,0 +1,289 @@
+"""First derivatives: `jvp`, `linearize`, `vjp`, `grad`, `value_and_grad`.
+
+Forward mode is the Dual level with known tangents; everything else linearises: the Dual level's tangents are recorded
+as a linear Program, and reverse mode transposes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wonderland.core import tree
+from wonderland.core.errors import ArgumentError
+from wonderland.core.functions import Call, handles
+from wonderland.core.level import constant_copy
+from wonderland.core.program import Program, Record, run
+from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.types import ArrayType, is_differentiable, type_of
+from wonderland.ops.elementwise import stop_gradient as stop_gradient_p
+from wonderland.ops.shape import convert, zeros_like_type
+from wonderland.transform.dual import Dual
+from wonderland.transform.programs import dense, pick, scatter_flags
+from wonderland.transform.transpose import transpose
+
+# A singular derivative is often computed where it isn't used (SEMANTICS 4): no warnings about those.
+quiet = {"divide": "ignore", "invalid": "ignore", "over": "ignore"}
+
+
+def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """Value and directional derivative of `f` at `primals` along `tangents`: `(out, tangent_out)`.
+
+    `primals` and `tangents` are tuples with one tree per argument; a tangent of None is zero.
+    With `has_aux`, f returns `(out, aux)` and the result is `(out, tangent_out, aux)`.
+    """
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise ArgumentError("jvp takes a tuple of arguments and a tuple of tangents: jvp(f, (x,), (t,))")
+    if len(primals) != len(tangents):
+        raise ArgumentError(f"jvp got {len(primals)} primals and {len(tangents)} tangents")
+    call = Call(f, tuple(primals), {})
+    flat_tangents = _flat_tangents(tangents, call)
+    with np.errstate(**quiet), Dual() as level:
+        outs = call.run([level.lift(v, t) for v, t in zip(call.values, flat_tangents, strict=True)])
+        pairs = [level.split(o) for o in outs]
+        results, written = call.split([p for p, _ in pairs])
+        tangents_out = [dense(t, p) for p, t in pairs[: len(results)]]
+    call.write_back(written)
+    pairs = outs = None
+    out, tangent = call.result(results), call.result(tangents_out)
+    if has_aux:
+        return out[0], tangent[0], out[1]
+    return out, tangent
+
+
+def _flat_tangents(tangents: Sequence[Any], call: Call) -> list:
+    flat: list = []
+    for number, (tangent, structure) in enumerate(zip(tangents, call.structure.children[0].children, strict=True)):
+        if tangent is None:
+            flat += [None] * structure.leaf_count
+            continue
+        leaves, found = tree.flatten(tangent)
+        if found != structure:
+            raise ArgumentError(f"the tangent of argument {number} has structure {found}, its primal {structure}")
+        flat += [unwrap(leaf) for leaf in leaves]
+    return [_matched(t, kind, f"tangent of leaf {i}") for i, (t, kind) in enumerate(zip(flat, call.types, strict=True))]
+
+
+def _matched(value: Any, kind: ArrayType, what: str) -> Any:
+    """A given tangent or cotangent, checked against the type of what it belongs to; None for integers."""
+    if value is None or not is_differentiable(kind.dtype):
+        return None
+    actual = type_of(value)
+    if actual.shape != kind.shape:
+        raise ArgumentError(f"{what} has shape {actual.shape}, expected {kind.shape}")
+    if actual.dtype.kind == "c" and kind.dtype.kind != "c":
+        raise ArgumentError(f"{what} is complex ({actual.dtype}), but belongs to a real value ({kind.dtype})")
+    if actual.dtype != kind.dtype:
+        value = convert(value, dtype=kind.dtype)
+    return constant_copy(value)
+
+
+class Linearized:
+    """A call run once, and its derivative as a linear Program of the differentiated leaves."""
+
+    def __init__(self, call: Call, select: Sequence[bool]):
+        self.call = call
+        self.select = [s and is_differentiable(t.dtype) for s, t in zip(select, call.types, strict=True)]
+        tape = Record("a differentiated function", copies=True)
+        with np.errstate(**quiet), tape:
+            variables = [tape.variable(t) for t in pick(call.types, self.select)]
+            with Dual(linearizing=True) as level:
+                tangents = scatter_flags(variables, self.select)
+                outs = call.run([level.lift(v, t) for v, t in zip(call.values, tangents, strict=True)])
+                pairs = [level.split(o) for o in outs]
+            self.values, written = call.split([p for p, _ in pairs])
+            tangents_out = [t for _, t in pairs[: len(self.values)]]
+            self.has_tangent = [t is not None for t in tangents_out]
+            self.program = tape.finish(variables, [t for t in tangents_out if t is not None])
+        call.write_back(written)
+
+    def push(self, tangents: Sequence[Any]) -> list:
+        """Tangents of the outputs, for tangents of the selected leaves."""
+        with np.errstate(**quiet):
+            outs = scatter_flags(run(self.program, tangents), self.has_tangent)
+            return [dense(t, v) for t, v in zip(outs, self.out_types(), strict=True)]
+
+    def pull(self, cotangents: Sequence[Any], consume: bool = False) -> list:
+        """Cotangents of all leaves (zeros where there is no dependence), for cotangents of the outputs."""
+        with np.errstate(**quiet):
+            cts = transpose(self.program, {}, pick(cotangents, self.has_tangent), consume)
+        found = scatter_flags(cts, self.select)
+        return [zeros_like_type(t) if ct is None else ct for ct, t in zip(found, self.call.types, strict=True)]
+
+    def take_value(self) -> Any:
+        """The function's result, given away: from here on only its types are kept."""
+        types = self.out_types()
+        values, self.values = self.values, types
+        return self.call.result(values)
+
+    def out_types(self) -> list:
+        if not hasattr(self, "_out_types"):
+            self._out_types = [Typed(type_of(v)) for v in self.values]
+        return self._out_types
+
+
+class Typed:
+    """Only a type, where a value was."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: ArrayType):
+        self.type = type
+
+
+def linearize(f: Callable, *primals: Any) -> tuple[Any, Callable]:
+    """`(f(*primals), push)`: the value and the derivative at that point as a function of tangents.
+
+    The function runs once; `push(*tangents)` then costs only its linear part.
+    """
+    call = Call(f, _copied(primals), {})
+    lin = Linearized(call, [True] * len(call.values))
+    value = lin.take_value()
+
+    def push(*tangents: Any) -> Any:
+        if len(tangents) != len(primals):
+            raise ArgumentError(f"expected {len(primals)} tangents, got {len(tangents)}")
+        flat = _flat_tangents(tangents, call)
+        given = [dense(t, Typed(k)) for t, k in zip(flat, call.types, strict=True)]
+        return call.result(lin.push(pick(given, lin.select)))
+
+    return value, push
+
+
+def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> Any:
+    """`(f(*primals), pull)`: the value and reverse mode at that point as a function of cotangents.
+
+    `pull(cotangent)` takes a tree like the output and returns a tuple with one cotangent tree per argument; it can be
+    called many times. With `has_aux`, f returns `(out, aux)`, and the result is `(out, pull, aux)`.
+    """
+    call = Call(f, _copied(primals), {})
+    lin = Linearized(call, [True] * len(call.values))
+    types, value = lin.out_types(), lin.take_value()
+    structure = call.out_structure
+    assert structure is not None
+    if has_aux:
+        structure = _aux_structure(structure)
+
+    def pull(cotangent: Any) -> tuple:
+        leaves, found = tree.flatten(cotangent)
+        if found != structure:
+            raise ArgumentError(f"the cotangent has structure {found}, the output {structure}")
+        cts = [_matched(unwrap(leaf), t.type, "the cotangent") for leaf, t in zip(leaves, types, strict=False)]
+        cts += [None] * (len(types) - len(cts))
+        return call.structure.unflatten(handles(lin.pull(cts)))[0]
+
+    return (value[0], pull, value[1]) if has_aux else (value, pull)
+
+
+def _copied(primals: Sequence[Any]) -> tuple:
+    """The residuals outlive the call: the caller's later changes must not reach them."""
+    return tuple(tree.tree_map(constant_copy, p) if not tree.flatten(p)[1].has_mutable else p for p in primals)
+
+
+def _aux_structure(structure: tree.Structure) -> tree.Structure:
+    if structure.kind is None or len(structure.children) != 2:
+        raise ArgumentError(f"with has_aux=True the function must return a pair (out, aux), not {structure}")
+    return structure.children[0]
+
+
+def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable:
+    """The gradient of a function with a scalar result, by reverse mode.
+
+    `argnums` says which argument(s) to differentiate (trees are fine; an int gives one gradient, a sequence a tuple);
+    integer and bool leaves get zeros. With `has_aux`, f returns `(value, aux)` and the result is `(gradient, aux)`.
+    For complex arguments the gradient is the direction of steepest ascent: |z|^2 has gradient 2 z.
+    """
+    both = value_and_grad(f, argnums, has_aux)
+
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, gradients = both(*args, **kwargs)
+        return (gradients, value[1]) if has_aux else gradients
+
+    return _named(gradient, f, "grad")
+
+
+def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable:
+    """Like `grad`, returning `(value, gradient)`; with `has_aux`, `((value, aux), gradient)`."""
+
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        numbers = _argument_numbers(argnums, len(args))
+        call = Call(f, args, kwargs)
+        select: list[bool] = []
+        for i, structure in enumerate(call.structure.children[0].children):
+            select += [i in numbers] * structure.leaf_count
+        select += [False] * (len(call.types) - len(select))
+        _check_differentiable(call, select, numbers)
+        lin = Linearized(call, select)
+        seed = _seed(lin, has_aux)
+        value = lin.take_value()
+        cotangents = lin.pull(seed, consume=True)
+        trees = call.structure.unflatten(handles(cotangents))[0]
+        gradients = tuple(trees[i] for i in numbers)
+        return value, gradients[0] if isinstance(argnums, (int, np.integer)) else gradients
+
+    return _named(value_and_gradient, f, "value_and_grad")
+
+
+def _named(wrapper: Callable, f: Callable, prefix: str) -> Callable:
+    wrapper.__name__ = f"{prefix}({getattr(f, '__name__', 'function')})"
+    wrapper.__doc__ = getattr(f, "__doc__", None)
+    return wrapper
+
+
+def _argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
+    numbers = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
+    out = []
+    for n in numbers:
+        if not -count <= n < count:
+            raise ArgumentError(f"argnums={argnums}, but the function was called with {count} positional arguments")
+        out.append(int(n) % count)
+    return tuple(out)
+
+
+def _check_differentiable(call: Call, select: Sequence[bool], numbers: tuple[int, ...]) -> None:
+    chosen = pick(call.types, select)
+    if chosen and not any(is_differentiable(t.dtype) for t in chosen):
+        raise ArgumentError(
+            f"can't differentiate with respect to argument {', '.join(map(str, numbers))}: it has dtype "
+            f"{chosen[0].dtype}. Derivatives need floating point: pass 2.0 instead of 2, or use .astype(float)."
+        )
+
+
+def _seed(lin: Linearized, has_aux: bool) -> list:
+    structure = lin.call.out_structure
+    assert structure is not None
+    if has_aux:
+        structure = _aux_structure(structure)
+    types = [t.type for t in lin.out_types()]
+    if structure.kind is not None or types[0].shape != ():
+        shape = types[0].shape if structure.kind is None else structure
+        raise ArgumentError(
+            f"grad needs a function with a single scalar result, this one returned {shape}. Reduce it (np.sum), or "
+            "use wl.jacobian or wl.vjp; for a function that returns (value, aux), say has_aux=True."
+        )
+    if types[0].dtype.kind != "f":
+        raise ArgumentError(
+            f"grad needs a real result, this one has dtype {types[0].dtype}. For a complex function take the real "
+            "or imaginary part, or use wl.vjp."
+        )
+    return [np.ones((), types[0].dtype)[()], *(None for _ in types[1:])]
+
+
+def trace(f: Callable) -> Callable[..., Program]:
+    """`trace(f)(*args)` is the Program (evaluation trace) of `f` for arguments of these types; nothing is computed."""
+
+    def traced(*args: Any, **kwargs: Any) -> Program:
+        call = Call(f, args, kwargs)
+        level = Record()
+        with level:
+            inputs = [level.variable(t) for t in call.types]
+            return level.finish(inputs, call.run(inputs))
+
+    return _named(traced, f, "trace")
+
+
+def stop_gradient(x: Any) -> Any:
+    """`x` (a tree) as a constant: derivatives don't see where it comes from."""
+    return tree.tree_map(lambda leaf: Tracer(stop_gradient_p(leaf._get())) if isinstance(leaf, Tracer) else leaf, x)

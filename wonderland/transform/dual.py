@@ -1,0 +1,135 @@
+"""The Dual level: every value is a pair (primal, tangent), the notes' dual numbers.
+
+With known tangents this is forward mode. With tangents that are variables of a linear Program being recorded it is
+linearisation: the primal part runs outside, and what it leaves in the linear Program are the residuals.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonderland.core.level import Level, Traced, bind, bind_update, is_alone
+from wonderland.core.primitive import Primitive
+from wonderland.core.types import ArrayType, is_differentiable, type_of
+from wonderland.ops.elementwise import add
+from wonderland.ops.shape import zeros_like_type
+
+
+class DualValue(Traced):
+    """A primal and its tangent; a tangent of None is a structural zero."""
+
+    __slots__ = ("primal", "tangent")
+
+    def __init__(self, level: Level, primal: Any, tangent: Any):
+        self.level = level
+        self.primal = primal
+        self.tangent = tangent
+
+    @property
+    def type(self) -> ArrayType:
+        return type_of(self.primal)
+
+    def __repr__(self) -> str:
+        return f"Dual({self.primal!r}, tangent={self.tangent!r})"
+
+
+class Dual(Level):
+    """Forward mode; `linearizing` when the tangents are variables of a linear Program."""
+
+    __slots__ = ("linearizing",)
+    name = "a differentiated function"
+
+    def __init__(self, linearizing: bool = False):
+        self.linearizing = linearizing
+
+    def lift(self, primal: Any, tangent: Any) -> DualValue:
+        return DualValue(self, primal, tangent)
+
+    def split(self, value: Any) -> tuple[Any, Any]:
+        """Primal and tangent of a value, which may be a constant at this level."""
+        if type(value) is DualValue and value.level is self:
+            return value.primal, value.tangent
+        return value, None
+
+    def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+        primals, tangents = zip(*map(self.split, args), strict=True)
+        if all(t is None for t in tangents):
+            out = bind(primitive, *primals, **params)
+            tangent = (None,) * len(out) if primitive.multiple else None
+        else:
+            rule = primitive.jvp
+            if self.linearizing and primitive.linearize is not None:
+                rule = primitive.linearize
+            if rule is not None:
+                out, tangent = rule(primals, tangents, **params)
+            elif primitive.bilinear:
+                out, tangent = _bilinear_jvp(primitive, primals, tangents, params)
+            elif primitive.linear:
+                out, tangent = _linear_jvp(primitive, primals, tangents, params)
+            else:
+                why = primitive.impossible.get("jvp", "it has no jvp rule")
+                raise TypeError(f"{primitive.name} can't be differentiated: {why}")
+        if primitive.multiple:
+            return tuple(DualValue(self, o, t) for o, t in zip(out, tangent, strict=True))
+        return DualValue(self, out, tangent)
+
+    def process_update(self, primitive: Primitive, box: list, args: tuple, params: dict) -> Any:
+        if type(box[0]) is not DualValue or box[0].level is not self:
+            return self.process(primitive, (box[0], *args), params)
+        alone = is_alone(box)
+        primals, tangents = zip(*map(self.split, args), strict=True)
+        target = box[0]
+        primal_box, tangent_box = [target.primal], [target.tangent]
+        if alone:
+            target.primal = target.tangent = None  # nobody else sees this value: its parts may be overwritten
+        try:
+            tangent = None
+            if tangent_box[0] is not None or any(t is not None for t in tangents):
+                if tangent_box[0] is None:
+                    tangent_box = [zeros_like_type(type_of(primal_box[0]), real=True)]
+                moved = _linear_operands(primitive, (None, *primals), (tangent_box[0], *tangents))[1:]
+                tangent = bind_update(primitive, tangent_box, *moved, **params)
+            return DualValue(self, bind_update(primitive, primal_box, *primals, **params), tangent)
+        except BaseException:
+            if alone:
+                target.primal, target.tangent = primal_box[0], tangent_box[0]
+            raise
+
+
+def _linear_operands(primitive: Primitive, primals: tuple, tangents: tuple) -> list:
+    operands = list(primals)
+    for i in primitive.linear:
+        if tangents[i] is None:
+            operands[i] = zeros_like_type(type_of(primals[i]))
+        else:
+            operands[i] = tangents[i]
+    return operands
+
+
+def _linear_jvp(primitive: Primitive, primals: tuple, tangents: tuple, params: dict) -> tuple[Any, Any]:
+    out = bind(primitive, *primals, **params)
+    if all(tangents[i] is None for i in primitive.linear):
+        return out, (None,) * len(out) if primitive.multiple else None
+    return out, bind(primitive, *_linear_operands(primitive, primals, tangents), **params)
+
+
+def _bilinear_jvp(primitive: Primitive, primals: tuple, tangents: tuple, params: dict) -> tuple[Any, Any]:
+    x, y = primals
+    tangent = None
+    if tangents[0] is not None:
+        tangent = bind(primitive, tangents[0], y, **params)
+    if tangents[1] is not None:
+        tangent = add_tangents(tangent, bind(primitive, x, tangents[1], **params))
+    return bind(primitive, x, y, **params), tangent
+
+
+def add_tangents(a: Any, b: Any) -> Any:
+    """The sum of two tangents or cotangents, either of which may be a structural zero."""
+    if a is None:
+        return b
+    return a if b is None else add(a, b)
+
+
+def tangent_type(primal: ArrayType) -> ArrayType | None:
+    """The type of a tangent of such a value; None for integers and bools, which have none."""
+    return primal if is_differentiable(primal.dtype) else None

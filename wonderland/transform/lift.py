@@ -1,0 +1,281 @@
+"""`lift`: run NumPy code whose constructors NumPy gives us no hook into.
+
+A function comes in; a callable goes out that runs it with `np.zeros`, `np.array` and the like replaced by constructors
+that can hold tracers, in that function and in every function of the user's that it calls. Each call site `g(a)` is
+rewritten from source to `__lift__(g)(a)`; `__lift__` is a variable of the enclosing scope of the rewritten code, so
+neither NumPy's module nor the user's is touched, and the call still happens in the user's own frame.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wonderland.core import tree
+from wonderland.core.errors import ArgumentError
+from wonderland.core.functions import handles
+from wonderland.core.level import _state
+from wonderland.core.tracer import Tracer
+from wonderland.numpy.construct import LIFTED, holding
+
+_NAME = "__lift__"
+_STANDARD = os.path.dirname(os.__file__) + os.sep
+_INSTALLED = f"{os.sep}site-packages{os.sep}"
+_LIBRARIES = ("numpy", "scipy", "wonderland")
+_ASYNC = 0x80 | 0x200  # the flags of coroutines and of asynchronous generators
+_CALLERS = (map, filter, functools.reduce)  # builtins that call the functions they are given
+
+
+def lift(f: Callable) -> Callable:
+    """`f`, with NumPy's constructors able to hold traced values: `wl.grad(wl.lift(f))`.
+
+    NumPy code that makes an array and fills it (`out = np.zeros(n); out[i] = ...`), that builds one from numbers
+    (`np.array([a, b])`) or that converts its arguments (`np.asarray(x, dtype=float)`) runs unchanged: in f, and in the
+    Python functions, methods and constructors it calls, except those of NumPy, SciPy, wonderland and the standard
+    library. `lift` goes inside: `wl.grad(wl.lift(f))`. Without a transformation around it, it is `f` itself.
+
+    Source code is needed; a function without it (made by `exec`, say) is refused, or, when f calls it, runs as it is.
+    So does what isn't called by name: operators and properties of your own classes, `np.r_[...]`, functions handed
+    to SciPy or cached by `functools`. Inside, arrays are traced ones: `isinstance(x, np.ndarray)` is false.
+    """
+    f = getattr(f, "__lifted__", f)
+    if not callable(f):
+        raise ArgumentError(f"lift takes a function, not {type(f).__name__}")
+    _check_source(f)
+
+    @functools.wraps(f)
+    def lifted(*args: Any, **kwargs: Any) -> Any:
+        if _state.depth == 0 and not any(isinstance(leaf, Tracer) for leaf in tree.leaves((args, kwargs))):
+            return f(*args, **kwargs)
+        run = Lifting()
+        try:
+            out = run.form(f)(*args, **kwargs)
+        finally:
+            run.active = False
+        return out if _state.depth else _plain(out)
+
+    lifted.__lifted__ = f  # type: ignore[attr-defined]
+    return lifted
+
+
+def _plain(out: Any) -> Any:
+    """A result outside of every transformation: arrays of the caller's own."""
+    leaves, structure = tree.flatten(out)
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, Tracer):
+            leaves[i : i + 1] = handles([leaf._get()])
+    return structure.unflatten(leaves)
+
+
+def _check_source(f: Callable) -> None:
+    """Refuse a function of the user's that can't be rewritten."""
+    while isinstance(f, functools.partial):
+        f = f.func
+    f = getattr(f, "__func__", f)
+    if isinstance(f, type) or not isinstance(f, types.FunctionType):
+        f = getattr(f if isinstance(f, type) else type(f), "__init__" if isinstance(f, type) else "__call__", f)
+    if isinstance(f, types.FunctionType) and _is_users(f) and _rewritten(f) is None:
+        raise ArgumentError(
+            f"lift needs the source code of {f.__name__}, and there is none at {f.__code__.co_filename}:"
+            f"{f.__code__.co_firstlineno} (it was made by exec or at a prompt, or the file has changed). Put it "
+            "into a file, or write it with wonderland.numpy (import wonderland.numpy as np), which needs no lift."
+        )
+
+
+class Lifting:
+    """One call of a lifted function. Code that outlives it (a closure that was returned) is ordinary code again."""
+
+    __slots__ = ("active", "cell", "lifted")
+
+    def __init__(self) -> None:
+        self.active = True
+        self.cell = types.CellType(self.form)
+        self.lifted = {id(original): ours for original, ours in LIFTED.items()}  # by id: callables needn't hash
+
+    def form(self, g: Any) -> Any:
+        """What to call in the place of `g`."""
+        if not self.active:
+            return g
+        ours = self.lifted.get(id(g))
+        if ours is not None:
+            return ours
+        kind = type(g)
+        if kind is types.FunctionType:
+            return self._function(g)
+        if kind is types.MethodType:
+            return types.MethodType(self.form(g.__func__), g.__self__)
+        if kind is types.BuiltinFunctionType:
+            if isinstance(g.__self__, np.ndarray) and g.__name__ in ("copy", "astype"):
+                return holding(g)
+            return self._caller(g) if g in _CALLERS else g
+        if kind is functools.partial:
+            return functools.partial(self.form(g.func), *g.args, **g.keywords)
+        if isinstance(g, type):
+            return self._caller(g) if g in _CALLERS else self._class(g)
+        call = getattr(kind, "__call__", None)  # noqa: B004  (of the type, as Python looks it up)
+        return types.MethodType(self._function(call), g) if type(call) is types.FunctionType else g
+
+    def _function(self, g: types.FunctionType) -> Any:
+        if not _is_users(g):
+            inner = getattr(g, "__lifted__", None)
+            if inner is not None:
+                return self.form(inner)
+            return self._caller(g) if g.__module__.startswith("wonderland.") else g
+        found = _rewritten(g)
+        if found is None:
+            return g
+        code, places = found
+        cells = tuple(self.cell if i is None else g.__closure__[i] for i in places)  # type: ignore[index]
+        new = types.FunctionType(code, g.__globals__, g.__name__, g.__defaults__, cells)
+        new.__kwdefaults__ = g.__kwdefaults__
+        new.__qualname__, new.__module__, new.__doc__ = g.__qualname__, g.__module__, g.__doc__
+        return new
+
+    def _caller(self, g: Callable) -> Callable:
+        """A function that calls the user's functions among its arguments: `wl.grad(loss)`, `map(f, xs)`."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            args = tuple(self._argument(a) for a in args)
+            return g(*args, **{name: self._argument(a) for name, a in kwargs.items()})
+
+        return call
+
+    def _argument(self, a: Any) -> Any:
+        return self.form(a) if isinstance(a, (types.FunctionType, types.MethodType)) else a
+
+    def _class(self, cls: type) -> Any:
+        """Instances of the user's classes are made with a lifted `__init__`."""
+        init = cls.__init__
+        if type(cls).__call__ is not type.__call__ or type(init) is not types.FunctionType or not _is_users(init):
+            return cls
+
+        def make(*args: Any, **kwargs: Any) -> Any:
+            made = cls.__new__(cls, *args, **kwargs)
+            if isinstance(made, cls):
+                self.form(type(made).__init__)(made, *args, **kwargs)
+            return made
+
+        return make
+
+
+def _is_users(g: types.FunctionType) -> bool:
+    """Is it code to rewrite: not a library's of ours, not the standard library's, not asynchronous?"""
+    code = g.__code__
+    if code.co_flags & _ASYNC or str(g.__globals__.get("__name__")).partition(".")[0] in _LIBRARIES:
+        return False
+    return not code.co_filename.startswith(_STANDARD) or _INSTALLED in code.co_filename
+
+
+# id of a code object -> (it, kept alive so that the id stays its own; its rewritten form, None without source)
+_codes: dict[int, tuple[types.CodeType, Any]] = {}
+
+
+def _rewritten(g: types.FunctionType) -> tuple[types.CodeType, tuple] | None:
+    """The rewritten code of a function, and for each of its free variables the place in g's closure (None: ours)."""
+    code = g.__code__
+    known = _codes.get(id(code))
+    if known is None:
+        names = code.co_freevars
+        new = code if _NAME in names else _rewrite(code, g.__globals__)
+        places = new and tuple(None if n == _NAME else names.index(n) for n in new.co_freevars)
+        _codes[id(code)] = known = (code, new and (new, places))
+    return known[1]
+
+
+def _rewrite(code: types.CodeType, module: dict) -> types.CodeType | None:
+    import ast
+
+    node = _find(code, module)
+    if node is None:
+        return None
+
+    class Calls(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.Call:
+            self.generic_visit(node)
+            name = ast.copy_location(ast.Name(_NAME, ast.Load()), node.func)
+            node.func = ast.copy_location(ast.Call(name, [node.func], []), node.func)
+            return node
+
+    node.args.defaults, node.args.kw_defaults = [], [None] * len(node.args.kwonlyargs)  # g has them already
+    for argument in ast.walk(node.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    if isinstance(node, ast.FunctionDef):
+        node.decorator_list, node.returns = [], None
+        if hasattr(node, "type_params"):
+            node.type_params = []
+    node = Calls().visit(node)
+    # Around it a class, which hides the function's own name from it and gives private names (self.__x) their prefix,
+    # and a function, whose arguments become its free variables.
+    outer = ast.parse(f"def scope({', '.join({_NAME, *code.co_freevars})}):\n class {_private_prefix(code)}: _ = 0")
+    body = outer.body[0].body[0].body  # type: ignore[attr-defined]
+    if isinstance(node, ast.Lambda):
+        body[0].value = node
+    else:
+        body[0] = node
+    new: Any = compile(ast.fix_missing_locations(outer), code.co_filename, "exec", _future(code), True)
+    for _ in range(3):
+        new = next(c for c in new.co_consts if isinstance(c, types.CodeType))
+    return new.replace(co_qualname=code.co_qualname)
+
+
+def _future(code: types.CodeType) -> int:
+    import __future__
+
+    return code.co_flags & functools.reduce(
+        lambda flags, name: flags | getattr(__future__, name).compiler_flag, __future__.all_feature_names, 0
+    )
+
+
+def _private_prefix(code: types.CodeType) -> str:
+    """A name of no meaning that mangles like the class around the code; underscores alone don't mangle."""
+    parts = code.co_qualname.split(".")[:-1]
+    while parts and parts[-1] == "<locals>":
+        del parts[-2:]
+    return "_________" + (parts[-1].lstrip("_") if parts else "")
+
+
+def _find(code: types.CodeType, module: dict) -> Any:
+    """A fresh syntax tree of the function with this code, positions as in its file; None if there is no source."""
+    import ast
+    import linecache
+
+    lines = linecache.getlines(code.co_filename, module)
+    if len(lines) < code.co_firstlineno:
+        return None
+    kind = ast.Lambda if code.co_name == "<lambda>" else ast.FunctionDef
+    found = []
+    try:
+        candidates = [node for node in ast.walk(ast.parse("".join(lines))) if isinstance(node, kind)]
+    except SyntaxError:
+        return None
+    count = code.co_argcount + code.co_kwonlyargcount
+    for node in candidates:
+        if _first_line(node) != code.co_firstlineno or getattr(node, "name", "<lambda>") != code.co_name:
+            continue
+        arguments = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        if len(arguments) != count:
+            continue
+        if kind is ast.FunctionDef or _covers(node.body, code):
+            found.append(node)
+    return found[-1] if found else None  # `walk` goes inwards: of nested lambdas that fit, the innermost
+
+
+def _first_line(node: Any) -> int:
+    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+
+
+def _covers(body: Any, code: types.CodeType) -> bool:
+    """Do all instructions of a lambda lie in this expression?"""
+    start, end = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
+    return all(
+        start <= (line, column) and (end_line, end_column) <= end
+        for line, end_line, column, end_column in code.co_positions()
+        if None not in (line, end_line, column, end_column) and (column, end_column) != (0, 0)
+    )

@@ -1,0 +1,112 @@
+"""Reverse mode is the transpose of a linear Program: cotangents flow from its outputs to its inputs.
+
+Equations come in in forward order and are transposed in reverse, at whatever level the cotangents have; each residual
+is dropped as soon as its last use has run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from wonderland.core.level import bind_update
+from wonderland.core.primitive import Accumulation, Linear
+from wonderland.core.program import Equation, Literal, Program, Var
+from wonderland.ops.shape import zeros_like_type
+from wonderland.transform.dual import add_tangents
+
+
+class Cotangents:
+    """Cotangents of variables, accumulated; in place where a contribution touches only some elements."""
+
+    def __init__(self, start: dict[Var, Any]) -> None:
+        self.values: dict[Var, Any] = dict(start)
+
+    def add(self, var: Var, contribution: Any) -> None:
+        if contribution is None:
+            return
+        if isinstance(contribution, Accumulation):
+            current = self.values.pop(var, None)
+            box = [zeros_like_type(var.type, real=True) if current is None else current]
+            current = None
+            self.values[var] = bind_update(contribution.primitive, box, *contribution.args, **contribution.params)
+        else:
+            self.values[var] = add_tangents(self.values.pop(var, None), contribution)
+
+    def pop(self, var: Var) -> Any:
+        return self.values.pop(var, None)
+
+
+def transpose(
+    program: Program,
+    known: dict[Var, Any],
+    cotangents: Sequence[Any],
+    consume: bool = False,
+    start: dict[Var, Any] | None = None,
+) -> list:
+    """Cotangents of a linear Program's inputs, given those of its outputs (None is a structural zero).
+
+    `known` has the values of the inputs that are not linear (residuals); their places in the result are None.
+    `consume` lets go of the Program's equations and constants as they are used: the memory of a backward pass.
+    `start` has cotangents of inputs that there are already, to be added to.
+    """
+    values = {**dict(program.constants), **known}
+    equations: list[Equation] = list(program.equations)
+    last_use: dict[Var, int] = {}  # of a residual in the backward pass: its first use in the forward order
+    for i in range(len(equations) - 1, -1, -1):
+        for a in equations[i].inputs:
+            if type(a) is Var and a in values:
+                last_use[a] = i
+    dying: dict[int, list[Var]] = {}
+    for var, i in last_use.items():
+        dying.setdefault(i, []).append(var)
+    inputs, outputs = program.inputs, program.outputs
+    residual = _residual_equations(equations, values)
+    if consume:
+        program.equations, program.constants, program._steps = (), (), None
+
+    account = Cotangents(start or {})
+    for atom, ct in zip(outputs, cotangents, strict=True):
+        if isinstance(atom, Var) and atom not in values:
+            account.add(atom, ct)
+    while equations:
+        equation = equations.pop()
+        index = len(equations)
+        if index not in residual:
+            _transpose_equation(equation, values, account)
+        for var in dying.get(index, ()):
+            del values[var]
+    return [None if v in known else account.pop(v) for v in inputs]
+
+
+def _residual_equations(equations: list[Equation], values: dict[Var, Any]) -> set[int]:
+    """Equations of a linear Program that touch no linear value: evaluate them first (they are rare)."""
+    done = set()
+    for i, equation in enumerate(equations):
+        if all(isinstance(a, Literal) or a in values for a in equation.inputs) and equation.inputs:
+            args = [a.value if isinstance(a, Literal) else values[a] for a in equation.inputs]
+            out = equation.primitive(*args, **equation.params)
+            values.update(zip(equation.outputs, out if equation.primitive.multiple else (out,), strict=True))
+            done.add(i)
+    return done
+
+
+def _transpose_equation(equation: Equation, values: dict[Var, Any], account: Cotangents) -> None:
+    primitive = equation.primitive
+    cts = [account.pop(v) for v in equation.outputs]
+    if all(ct is None for ct in cts):
+        return
+    if primitive.transpose is None:
+        why = primitive.impossible.get("transpose", "it has no transpose rule")
+        raise TypeError(f"{primitive.name} can't be transposed (reverse mode): {why}")
+    args = [a.value if type(a) is Literal else values[a] if a in values else Linear(a.type) for a in equation.inputs]
+    # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
+    whole = primitive.multiple or primitive.update is not None
+    contributions = primitive.transpose(cts if whole else cts[0], *args, **equation.params)
+    _account_for(equation.inputs, args, contributions, account)
+
+
+def _account_for(inputs: Iterable[Any], args: list, contributions: Iterable[Any], account: Cotangents) -> None:
+    for atom, arg, contribution in zip(inputs, args, contributions, strict=True):
+        if isinstance(arg, Linear):
+            account.add(atom, contribution)

@@ -1,0 +1,187 @@
+"""`vmap`: a function of one element becomes a function of a batch; and `jacobian`, batched derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wonderland.core import tree
+from wonderland.core.errors import ArgumentError
+from wonderland.core.functions import Call, MutationError, handles
+from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.types import shape_of, type_of
+from wonderland.ops.shape import reshape, transpose
+from wonderland.transform.batch import Batch, BatchedValue, materialize
+from wonderland.transform.derivatives import linearize, vjp
+
+
+def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
+    """Run `f` on every element along an axis of its arguments, at once.
+
+    `in_axes` is an int or None (not batched) for all arguments, or a tuple with one per argument, each of which may be
+    a tree matching the argument; keyword arguments are batched along axis 0. `out_axes` likewise for the results.
+    """
+
+    def batched(*args: Any, **kwargs: Any) -> Any:
+        call = Call(f, args, kwargs)
+        axes = _leaf_axes(in_axes, call, len(args))
+        size = _batch_size(axes, call)
+        with Batch(size) as level:
+            values = [
+                v if axis is None else BatchedValue(level, move_axis(v, axis, 0))
+                for v, axis in zip(call.values, axes, strict=True)
+            ]
+            pairs = [level.split(o) for o in call.run(values)]
+        results, written = call.split(pairs)
+        for _, was_batched in written:
+            if was_batched:
+                raise MutationError(
+                    "inside vmap, a mutable argument was given a value that differs along the batch. Return it from "
+                    "the function instead, or reduce it over the batch outside."
+                )
+        call.write_back([value for value, _ in written])
+        assert call.out_structure is not None
+        places = tree.broadcast_prefix(out_axes, call.out_structure, "out_axes")
+        return call.result([_place(size, r, axis) for r, axis in zip(results, places, strict=True)])
+
+    batched.__name__ = f"vmap({getattr(f, '__name__', 'function')})"
+    batched.__doc__ = getattr(f, "__doc__", None)
+    return batched
+
+
+def _leaf_axes(in_axes: Any, call: Call, count: int) -> list:
+    positional, keyword = call.structure.children
+    if isinstance(in_axes, (tuple, list)) and len(in_axes) != count:
+        raise ArgumentError(f"vmap: in_axes has {len(in_axes)} entries, the function was called with {count} arguments")
+    per_argument = in_axes if isinstance(in_axes, (tuple, list)) else [in_axes] * count
+    axes: list = []
+    for prefix, structure in zip(per_argument, positional.children, strict=True):
+        axes += tree.broadcast_prefix(prefix, structure, "in_axes")
+    return axes + [0] * keyword.leaf_count
+
+
+def _batch_size(axes: list, call: Call) -> int:
+    sizes: dict[int, list[int]] = {}
+    for i, (axis, kind) in enumerate(zip(axes, call.types, strict=True)):
+        if axis is None:
+            continue
+        if not -kind.ndim <= axis < kind.ndim:
+            raise ArgumentError(
+                f"vmap: axis {axis} of argument leaf {i}, which has shape {kind.shape}, doesn't exist. "
+                "Use in_axes=None for arguments that aren't batched."
+            )
+        sizes.setdefault(kind.shape[axis], []).append(i)
+    if not sizes:
+        raise ArgumentError("vmap needs at least one argument to batch over: every in_axes entry is None")
+    if len(sizes) > 1:
+        found = ", ".join(f"{size} (leaves {leaves})" for size, leaves in sizes.items())
+        raise ArgumentError(f"vmap: arguments have different batch sizes: {found}")
+    return next(iter(sizes))
+
+
+def _place(size: int, result: tuple[Any, bool], axis: int | None) -> Any:
+    value, was_batched = result
+    if axis is None:
+        if was_batched:
+            raise ArgumentError("vmap: out_axes=None, but the result depends on the batch")
+        return value
+    return move_axis(materialize(size, value, was_batched), 0, axis)
+
+
+def move_axis(value: Any, source: int, target: int) -> Any:
+    """`np.moveaxis` on values."""
+    rank = len(shape_of(value))
+    source, target = source % rank, target % rank
+    if source == target:
+        return value
+    order = [i for i in range(rank) if i != source]
+    order.insert(target, source)
+    return transpose(value, permutation=tuple(order))
+
+
+def jacobian(f: Callable, argnums: int | Sequence[int] = 0, mode: str = "auto") -> Callable:
+    """The Jacobian of `f`: for each output leaf and each chosen argument leaf an array of shape `out.shape + in.shape`.
+
+    mode "forward" pushes one tangent per input element, "reverse" pulls one cotangent per output element, in one
+    batched pass; "auto" takes the smaller number.
+    """
+    if mode not in ("auto", "forward", "reverse"):
+        raise ArgumentError(f'jacobian: mode is "auto", "forward" or "reverse", not {mode!r}')
+    single = isinstance(argnums, (int, np.integer))
+    numbers = (argnums,) if single else tuple(argnums)  # type: ignore[arg-type]
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        chosen = tuple(args[n] for n in numbers)
+
+        def g(*values: Any) -> Any:
+            full = list(args)
+            for n, v in zip(numbers, values, strict=True):
+                full[n] = v
+            return f(*full, **kwargs)
+
+        leaves, structure = tree.flatten(chosen)
+        if not all(type_of(unwrap(leaf)).dtype.kind in "fc" for leaf in leaves):
+            raise ArgumentError("jacobian needs floating-point arguments: use 2.0 instead of 2, or .astype(float)")
+        n = sum(type_of(unwrap(leaf)).size for leaf in leaves)
+        chosen_mode = mode
+        if mode == "forward":
+            out, push = linearize(g, *chosen)
+        else:
+            out, pull = vjp(g, *chosen)
+            m = sum(type_of(unwrap(leaf)).size for leaf in tree.leaves(out))
+            chosen_mode = "reverse" if mode == "reverse" or m <= n else "forward"
+            if chosen_mode == "forward":
+                out, push = linearize(g, *chosen)
+        out_leaves, out_structure = tree.flatten(out)
+        if chosen_mode == "forward":
+            rows = vmap(lambda *ts: tree.leaves(push(*structure.unflatten(ts))), out_axes=-1)(*basis(leaves))
+            blocks = [_split_last(unwrap(r), leaves) for r in rows]
+        else:
+            rows = vmap(lambda *cts: tree.leaves(pull(out_structure.unflatten(cts))))(*basis(out_leaves))
+            columns = [_split_first(unwrap(r), out_leaves) for r in rows]
+            blocks = [list(row) for row in zip(*columns, strict=True)]
+        trees = []
+        for row in blocks:
+            per_argument = structure.unflatten(handles(row))
+            trees.append(per_argument[0] if single else per_argument)
+        return out_structure.unflatten(trees)
+
+    compute.__name__ = f"jacobian({getattr(f, '__name__', 'function')})"
+    return compute
+
+
+def basis(leaves: Sequence[Any]) -> list:
+    """The unit vectors of a tree: for each leaf an array (total, *leaf.shape)."""
+    types = [type_of(unwrap(leaf)) for leaf in leaves]
+    total = sum(t.size for t in types)
+    out, start = [], 0
+    for t in types:
+        block = np.zeros((total, t.size), t.dtype)
+        block[np.arange(start, start + t.size), np.arange(t.size)] = 1
+        out.append(block.reshape((total, *t.shape)))
+        start += t.size
+    return out
+
+
+def _split_last(value: Any, leaves: Sequence[Any]) -> list:
+    """(*out, total) -> for each leaf (*out, *leaf.shape)."""
+    out, start, head = [], 0, shape_of(value)[:-1]
+    for leaf in leaves:
+        kind = type_of(unwrap(leaf))
+        part = Tracer(value)[..., start : start + kind.size]._get()
+        out.append(reshape(part, shape=(*head, *kind.shape)))
+        start += kind.size
+    return out
+
+
+def _split_first(value: Any, leaves: Sequence[Any]) -> list:
+    """(total, *in) -> for each leaf (*leaf.shape, *in)."""
+    out, start, tail = [], 0, shape_of(value)[1:]
+    for leaf in leaves:
+        kind = type_of(unwrap(leaf))
+        part = Tracer(value)[start : start + kind.size]._get()
+        out.append(reshape(part, shape=(*kind.shape, *tail)))
+        start += kind.size
+    return out
