@@ -760,8 +760,8 @@ def test_interpreter_exit_with_entries_alive():
 
 
 def test_known_layout_is_checked(monkeypatch):
-    from wonderland.compile import entry as module
+    from wonderland.compile import entry_code as module
 
     monkeypatch.setitem(module.OFFSETS, "array.dims", module.OFFSETS["array.data"])
     with pytest.raises(ImportError, match="dimensions"):
-        module._check_layout()
+        module.check_layout()
