@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import mmap
 import threading
 
 import numpy as np
@@ -265,20 +266,48 @@ def test_unknown_element_type_is_refused():
         gemm.definition("f16")
 
 
-@pytest.mark.parametrize("width", [16, 32, 64])
-@pytest.mark.parametrize("triple", ["x86_64", "aarch64"])
-def test_every_vector_width_is_valid_ir(dtype, width, triple, monkeypatch):
-    """Tiles of other machines: verified and optimised here, run only where they fit."""
-    machine = type("Machine", (), {"triple": triple})()
-    for cached in (gemm.tile, gemm.definition):
-        cached.cache_clear()
+@pytest.mark.parametrize(("width", "rows", "vectors"), [(16, 6, 2), (16, 8, 3), (32, 6, 2), (64, 8, 3)])
+def test_tiles_of_other_machines(dtype, width, rows, vectors, monkeypatch):
+    """LLVM splits or joins vectors that this machine lacks, so every machine can run every tile."""
+    scalar, size = ("float", 4) if dtype == "f32" else ("double", 8)
+    tile = gemm.Tile(dtype, scalar, size, width // size, rows, vectors)
+    gemm.definition.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr(llvm, "vector_bytes", lambda: width)
-        patch.setattr(llvm, "target_machine", lambda: machine)
-        text = gemm.definition(dtype)
-        tile = gemm.tile(dtype)
-    for cached in (gemm.tile, gemm.definition):
-        cached.cache_clear()
-    assert tile.lanes * tile.bytes == width
-    assert tile.rows * tile.vectors == (12 if triple == "x86_64" and width < 64 else 24)
-    llvm.optimize(text)
+        patch.setattr(gemm, "tile", lambda dtype: tile)
+        symbol = f"wl_gemm_{dtype}"
+        library = llvm.compile_library(gemm.definition(dtype), [symbol], {"wl_parallel": pool.address()})
+        patch.setattr(gemm, "address", lambda dtype: library.address(symbol))
+        rng = np.random.default_rng(10)
+        shapes = [(1, 40, 50), (40, 1, 50), (7, 9, 11), (rows + 1, tile.columns + 1, 30), (131, 137, tile.depth + 5)]
+        for (m, n, k), layout in itertools.product(shapes, ["rows", "columns", "strided"]):
+            check_exact(operand(rng, m, k, layout, dtype), operand(rng, k, n, layout, dtype), dtype)
+    gemm.definition.cache_clear()
+
+
+@pytest.mark.skipif(not hasattr(mmap, "PROT_READ"), reason="needs memory protection")
+def test_nothing_outside_the_operands_is_touched(dtype):
+    """Operands between pages that may not be read: a step outside ends the process."""
+    libc, page = ctypes.CDLL(None), mmap.PAGESIZE
+    fences = []
+
+    def fenced(values: np.ndarray, at_end: bool) -> np.ndarray:
+        pages = -(-values.nbytes // page)
+        space = mmap.mmap(-1, (pages + 2) * page)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(space))
+        start = page + (pages * page - values.nbytes if at_end else 0)
+        inside = np.frombuffer(space, values.dtype, values.size, start).reshape(values.shape)
+        inside[...] = values
+        for fence in (base, base + (pages + 1) * page):
+            assert libc.mprotect(ctypes.c_void_p(fence), ctypes.c_size_t(page), 0) == 0
+        fences.append(space)
+        return inside
+
+    rng = np.random.default_rng(11)
+    shapes = [(1, 1, 1), (5, 3, 7), (13, 19, 23), (1, 45, 67), (45, 1, 67), (97, 211, 173), (150, 130, 410)]
+    for (m, n, k), at_end, flip in itertools.product(shapes, [False, True], range(4)):
+        a, b = integers(rng, (m, k), dtype), integers(rng, (k, n), dtype)
+        left = fenced(a.T.copy(), at_end).T if flip & 1 else fenced(a, at_end)
+        right = fenced(b.T.copy(), at_end).T if flip & 2 else fenced(b, at_end)
+        c = fenced(np.zeros((m, n), DTYPES[dtype]), at_end)
+        np.testing.assert_array_equal(product(left, right, c), a.astype(np.float64) @ b)
+        np.testing.assert_array_equal(product(left, right, c, accumulate=True), 2 * (a.astype(np.float64) @ b))

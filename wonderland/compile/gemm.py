@@ -40,6 +40,7 @@ SMALL_BYTES = 1 << 16  # of an operand that needn't be packed
 UNROLL = 4  # steps of k in one turn of the kernel's loop
 AHEAD = 16  # steps of k between a prefetch and its use
 DOT_ROWS = 4  # rows of a matrix that share the loads of the vector
+AXPY_COLUMNS = 4  # columns of a matrix that are added in one pass over the result
 AXPY_BYTES = 1 << 14  # of a result that is summed at a time, in L1
 VECTOR_CHUNK = 1 << 15  # matrix elements that are worth a task
 VECTOR_CHUNKS = 16  # most cuts of matrix times vector along k
@@ -191,22 +192,22 @@ class Function:
         self._variables.append(f"  %t{self._count} = alloca {kind}, align {align}")
         return f"%t{self._count}"
 
-    def add(self, a: Value, b: Value) -> str:
-        return self.let(f"add i64 {a}, {b}")
+    def add(self, a: Value, b: Value) -> Value:
+        return a if b == 0 else self.let(f"add i64 {a}, {b}")
 
     def sub(self, a: Value, b: Value) -> str:
         return self.let(f"sub i64 {a}, {b}")
 
-    def mul(self, a: Value, b: Value) -> str:
-        return self.let(f"mul i64 {a}, {b}")
+    def mul(self, a: Value, b: Value) -> Value:
+        return a if a == 0 else self.let(f"mul i64 {a}, {b}")
 
     def div(self, a: Value, b: Value) -> str:
         return self.let(f"udiv i64 {a}, {b}")
 
     def ceil_div(self, a: Value, b: Value) -> str:
-        return self.div(self.add(a, self.sub(b, 1)), b)
+        return self.div(self.add(a, b - 1 if isinstance(b, int) else self.sub(b, 1)), b)
 
-    def round_up(self, a: Value, b: Value) -> str:
+    def round_up(self, a: Value, b: Value) -> Value:
         return self.mul(self.ceil_div(a, b), b)
 
     def min(self, a: Value, b: Value) -> str:
@@ -229,6 +230,8 @@ class Function:
 
     def at(self, base: str, index: Value) -> str:
         """Address of an element."""
+        if index == 0:
+            return base
         return self.let(f"getelementptr {self.tile.scalar}, ptr {base}, i64 {index}")
 
     def load(self, pointer: str, kind: str | None = None, align: int | None = None) -> str:
@@ -636,7 +639,7 @@ def _dot_task(t: Tile) -> Function:
 
 
 def _axpy_task(t: Tile) -> Function:
-    """partial = sum_p M_:p x_p with M contiguous along its rows' index: four columns at a time, the sums in L1."""
+    """partial = sum_p M_:p x_p with M contiguous along its rows' index: some columns at a time, the sums in L1."""
     f = Function(t, "axpy_task", "ptr %context, i64 %chunk", "noinline")
     fields = Fields(f, "%context", VECTOR)
     top, bottom, start, stop, partial = _vector_chunk(f, fields)
@@ -660,10 +663,10 @@ def _axpy_task(t: Tile) -> Function:
                 total = f.fma_scalar(f.load(f.at(source, i)), factor, total)
             f.store(total, f.at(partial, i))
 
-    fours = f.add(start, f.let(f"and i64 {f.sub(stop, start)}, -4"))
-    with f.loop(start, fours, 4) as p:
-        columns(p, 4)
-    with f.loop(fours, stop) as p:
+    whole_steps = f.add(start, f.let(f"and i64 {f.sub(stop, start)}, {-AXPY_COLUMNS}"))
+    with f.loop(start, whole_steps, AXPY_COLUMNS) as p:
+        columns(p, AXPY_COLUMNS)
+    with f.loop(whole_steps, stop) as p:
         columns(p, 1)
     return f
 

@@ -212,7 +212,7 @@ class RegionPlan:
             for base in (*self._reads(unit), *results_of(unit)):
                 self._touch(base)
         plan.position += 1
-        for copy in self.late:
+        for copy in (*self.late, *plan.final):
             copy.source.touch(plan.position)
             copy.to.touch(plan.position)
         for target in self.targets:

@@ -10,20 +10,29 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.tracer import Tracer, concrete, unwrap
+from wonderland.core.types import NUMERIC_KINDS
 from wonderland.numpy.dispatch import has_tracer, namespace
-from wonderland.numpy.shape import stack
+from wonderland.numpy.shape import broadcast_to, reshape_value, stack
 from wonderland.ops.shape import convert
 
 
-def array(object: Any, dtype: Any = None, *, copy: Any = True, **kwargs: Any) -> Any:
-    """NumPy's `array`; nested lists with traced entries are stacked."""
+def _held(made: Any) -> Any:
+    """A new array of numbers, as one that can be written with traced values."""
+    return Tracer(made) if type(made) is np.ndarray and made.dtype.kind in NUMERIC_KINDS else made
+
+
+def array(object: Any, dtype: Any = None, *, copy: Any = True, ndmin: int = 0, **kwargs: Any) -> Any:
+    """NumPy's `array`; nested lists with traced entries are stacked. Without `copy=True`, a tracer is itself."""
     if not has_tracer(object):
-        return np.array(object, dtype, copy=copy, **kwargs)
+        return np.array(object, dtype, copy=copy, ndmin=ndmin, **kwargs)
+    same = isinstance(object, Tracer) and (dtype is None or np.dtype(dtype) == object.dtype)
+    if same and not copy and object.ndim >= ndmin:
+        return object
     value = _stacked(object)
     if dtype is not None and np.dtype(dtype) != value.dtype:
         value = convert(value, dtype=np.dtype(dtype))
-    return Tracer(value)
+    return Tracer(reshape_value(value, (1,) * (ndmin - len(value.shape)) + value.shape))
 
 
 def _stacked(item: Any) -> Any:
@@ -33,54 +42,83 @@ def _stacked(item: Any) -> Any:
     return value if hasattr(value, "dtype") else np.asarray(value)
 
 
-def asarray(a: Any, dtype: Any = None, **kwargs: Any) -> Any:
+def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None, **kwargs: Any) -> Any:
     """NumPy's `asarray`; a tracer comes back as itself."""
-    if isinstance(a, Tracer) and (dtype is None or np.dtype(dtype) == a.dtype):
-        return a
-    return array(a, dtype) if has_tracer(a) else np.asarray(a, dtype, **kwargs)
+    return array(a, dtype, order=order, copy=copy)
 
 
-def _holding(make: Any) -> Any:
+def asanyarray(a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None, **kwargs: Any) -> Any:
+    """NumPy's `asanyarray`; a tracer comes back as itself."""
+    return array(a, dtype, order=order, copy=copy, subok=True)
+
+
+def ascontiguousarray(a: Any, dtype: Any = None, **kwargs: Any) -> Any:
+    """NumPy's `ascontiguousarray`, which makes numbers arrays of one element."""
+    return array(a, dtype, order="C", copy=None, ndmin=1)
+
+
+def asfortranarray(a: Any, dtype: Any = None, **kwargs: Any) -> Any:
+    """NumPy's `asfortranarray`; the order of a traced array's memory isn't the user's to choose."""
+    return array(a, dtype, order="F", copy=None)
+
+
+def holding(make: Any) -> Any:
     """A constructor whose result can be written with traced values."""
 
     def constructor(*args: Any, **kwargs: Any) -> Any:
         if has_tracer(args) or has_tracer(tuple(kwargs.values())):
-            return _traced_full(make, *args, **kwargs)
-        return Tracer(make(*args, **kwargs))
+            if make is np.full:
+                return _traced_full(*args, **kwargs)
+            args, kwargs = _numbers(make, (args, kwargs))
+        return _held(make(*args, **kwargs))
 
     constructor.__name__ = make.__name__
     constructor.__doc__ = f"NumPy's `{make.__name__}`; the result can be written with traced values."
     return constructor
 
 
-def _traced_full(make: Any, shape: Any, fill_value: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
-    if make is not np.full:
-        raise TypeError(f"np.{make.__name__}: sizes must be numbers, not traced values")
-    from wonderland.numpy.shape import broadcast_to
+def _numbers(make: Any, item: Any) -> Any:
+    """Sizes: traced integers that have a value will do."""
+    if isinstance(item, (list, tuple)):
+        return type(item)(_numbers(make, i) for i in item)
+    if isinstance(item, dict):
+        return {name: _numbers(make, i) for name, i in item.items()}
+    if isinstance(item, Tracer) and item.dtype.kind in "iu":
+        return concrete(item._get(), f"a size in np.{make.__name__}")
+    if isinstance(item, Tracer):
+        raise TypeError(f"np.{make.__name__}: sizes must be integers, not {item.type}")
+    return item
 
+
+def _traced_full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> Any:
     value = unwrap(fill_value)
     if dtype is not None:
         value = convert(value, dtype=np.dtype(dtype))
-    return Tracer(broadcast_to(value, shape))
+    shape = _numbers(np.full, shape)
+    return Tracer(broadcast_to(value, tuple(shape) if np.ndim(shape) else (int(shape),)))
 
 
-zeros, ones, empty, full = map(_holding, (np.zeros, np.ones, np.empty, np.full))
-LIFTED = {np.array: array, np.asarray: asarray, np.zeros: zeros, np.ones: ones, np.empty: empty, np.full: full}
-for _original, _ours in LIFTED.items():
-    namespace[_original.__name__] = _ours
+def _held_result(make: Any) -> Any:
+    """Of a function that makes arrays from arrays: new ones can be written with traced values."""
 
+    def constructor(*args: Any, **kwargs: Any) -> Any:
+        made = make(*args, **kwargs)
+        source = (*args, *kwargs.values())[0]
+        # np.asarray(a) of a plain array is that array: a write to it must reach a.
+        return made if isinstance(source, np.ndarray) and np.may_share_memory(source, made) else _held(made)
 
-def _holding_like(name: str) -> Any:
-    inner = namespace[name]
-
-    def constructor(a: Any, *args: Any, **kwargs: Any) -> Any:
-        out = inner(a, *args, **kwargs)
-        return out if isinstance(out, Tracer) else Tracer(out)
-
-    constructor.__name__ = name
-    constructor.__doc__ = f"NumPy's `{name}`; the result can be written with traced values."
+    constructor.__name__ = make.__name__
     return constructor
 
 
-for _name in ("zeros_like", "ones_like", "empty_like", "full_like"):
-    LIFTED[getattr(np, _name)] = _holding_like(_name)
+for _make in (array, asarray, asanyarray, ascontiguousarray, asfortranarray):
+    namespace[_make.__name__] = _make
+for _make in (np.zeros, np.ones, np.empty, np.full, np.eye, np.identity):
+    namespace[_make.__name__] = holding(_make)
+
+LIFTED: dict[Any, Any] = {  # NumPy's constructor -> ours
+    getattr(np, name): namespace[name] for name in "zeros ones empty full eye identity".split()
+}
+_NAMES = "array asarray asanyarray ascontiguousarray asfortranarray copy zeros_like ones_like empty_like full_like"
+for _name in _NAMES.split():
+    LIFTED[getattr(np, _name)] = _held_result(namespace[_name])

@@ -15,6 +15,7 @@ import numpy as np
 
 import wonderland as wl
 from wonderland.core import tree
+from wonderland.core.types import is_python_scalar
 
 # (step of the central differences, tolerance against them, tolerance between the two modes), by precision. With one
 # step of Richardson's extrapolation the truncation error is O(h^4), so the best step is near eps^(1/5).
@@ -51,7 +52,10 @@ def _wide(x: Any) -> Any:
 
 
 def random_like(value: Any, rng: np.random.Generator) -> Any:
-    """A random direction for a tree: between -1 and 1 in each (real and imaginary) part; zeros for integers."""
+    """A random direction for a tree: between -1 and 1 in each (real and imaginary) part; zeros for integers.
+
+    Leaves keep their dtype, and Python scalars are answered with Python scalars: those are weak.
+    """
 
     def leaf(x: Any) -> Any:
         dtype, shape = np.result_type(x), np.shape(x)
@@ -60,7 +64,8 @@ def random_like(value: Any, rng: np.random.Generator) -> Any:
         out = rng.uniform(-1, 1, shape)
         if dtype.kind == "c":
             out = out + 1j * rng.uniform(-1, 1, shape)
-        return np.asarray(out, dtype)[()]
+        out = np.asarray(out, dtype)[()]
+        return out.item() if is_python_scalar(x) else out
 
     return tree.tree_map(leaf, value)
 
@@ -72,7 +77,7 @@ def numeric_jvp(f: Callable, args: Sequence[Any], tangents: Sequence[Any], eps: 
     step = PRECISION[precision_of(leaves)][0] if eps is None else eps
 
     def shifted(h: float) -> Any:
-        moved = [x + np.result_type(x).type(h) * t if is_inexact(x) else x for x, t in zip(leaves, directions)]
+        moved = [x + h * t if is_inexact(x) else x for x, t in zip(leaves, directions)]
         return f(*structure.unflatten(moved))
 
     def difference(h: float) -> Any:

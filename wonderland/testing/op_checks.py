@@ -6,6 +6,7 @@ rule of the primitive disagrees with another one, with NumPy, or with central di
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,8 +24,6 @@ from wonderland.testing.samples import LAYOUTS, Case, make
 from wonderland.ops.pattern import program_pattern
 from wonderland.transform.programs import batch_program, jvp_program, linearize_program, transpose_program
 
-# Relative to the largest number in the result: what two right computations may differ by.
-TOLERANCE = {"float16": 5e-3, "float32": 3e-5, "float64": 1e-11}
 NUMERIC_TOLERANCE = 1e-7  # against central differences, which are always taken in float64
 
 
@@ -45,6 +44,11 @@ class Sample:
         return make(self.row.operands, self.case.shapes, dtype or self.dtype, self.layout, batch=batch)
 
     @property
+    def tolerance(self) -> float:
+        """What two right computations may differ by, relative to the largest number in the result."""
+        return 3e-5 if self.dtype == "float32" or not _is_wide(self) else 1e-11
+
+    @property
     def function(self) -> Callable:
         return self.row.call(self.case.params)
 
@@ -63,22 +67,33 @@ def samples(row: Row, dtypes: Sequence[str] | None = None, layouts: Sequence[str
         yield from (Sample(row, largest, dtype, layout) for layout in layouts if layout != "contiguous")
 
 
+def _quiet(check: Callable[[Sample], None]) -> Callable[[Sample], None]:
+    """Samples of integers and bools divide by zero, and that is fine."""
+
+    @functools.wraps(check)
+    def quiet(s: Sample) -> None:
+        with np.errstate(all="ignore"):
+            check(s)
+
+    return quiet
+
+
 # Comparing -----------------------------------------------------------------------------------------------------------
 
 
-def assert_close(actual: Any, expected: Any, what: str, tolerance: float | None = None) -> None:
-    """Compare trees leaf by leaf, relative to the largest number; shapes too, dtypes unless a tolerance is given."""
+def assert_close(actual: Any, expected: Any, what: str, tolerance: float, dtypes: bool = True) -> None:
+    """Compare trees leaf by leaf, relative to the largest number, with their shapes and (if asked) dtypes."""
     a_leaves, b_leaves = tree.leaves(actual), tree.leaves(expected)
     assert len(a_leaves) == len(b_leaves), f"{what}: {len(a_leaves)} results instead of {len(b_leaves)}"
     for a, b in zip(a_leaves, b_leaves):
         a, b = np.asarray(a), np.asarray(b)
         assert a.shape == b.shape, f"{what}: shape {a.shape} instead of {b.shape}"
-        if tolerance is None:
+        if dtypes:
             assert a.dtype == b.dtype, f"{what}: dtype {a.dtype} instead of {b.dtype}"
         if a.dtype.kind not in "fc":
             assert np.array_equal(a, b), f"{what}: {a} instead of {b}"
             continue
-        rtol = tolerance if tolerance is not None else TOLERANCE[np.zeros((), a.dtype).real.dtype.name]
+        rtol = max(tolerance, 4 * float(np.finfo(a.dtype).eps))
         scale = max(1.0, float(np.max(np.abs(b), initial=0.0, where=np.isfinite(b))))
         same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(np.subtract(a, b)) <= rtol * scale)
         assert np.all(same), f"{what}: {a} instead of {b}"
@@ -100,6 +115,10 @@ def scalar_of(f: Callable, weights: Any) -> Callable:
     return scalar
 
 
+def _excluded(s: Sample, *checks: str) -> bool:
+    return any(c in s.row.excluded for c in checks)
+
+
 def _fix(f: Callable, args: tuple, chosen: Sequence[int]) -> tuple[Callable, tuple]:
     """The function of the chosen arguments alone."""
 
@@ -115,14 +134,14 @@ def _fix(f: Callable, args: tuple, chosen: Sequence[int]) -> tuple[Callable, tup
 # The checks ----------------------------------------------------------------------------------------------------------
 
 
+@_quiet
 def check_value(s: Sample) -> None:
     """`evaluate` is the reference's value, and `infer` (what `trace` uses) tells its type."""
     args = s.args()
     before = [np.array(a) for a in args]
-    with np.errstate(all="ignore"):
-        out = s.function(*args)
-        if s.row.reference is not None:
-            assert_close(out, s.row.reference(*args, **s.case.params), f"{s}: the value", tolerance=1e-6)
+    out = s.function(*args)
+    if s.row.reference is not None:
+        assert_close(out, s.row.reference(*args, **s.case.params), f"{s}: the value", 1e-6, dtypes=False)
     assert all(np.array_equal(a, b) for a, b in zip(args, before)), f"{s}: the operands were changed"
     program = wl.trace(s.function)(*args)
     verify(program)
@@ -132,18 +151,19 @@ def check_value(s: Sample) -> None:
         assert _fits(inferred.shape, actual.shape), f"{s}: inferred {inferred}, evaluated to {actual}"
         if actual.shape == ():
             assert not isinstance(value, np.ndarray), f"{s}: a 0-d result is a scalar in NumPy, not an array"
-    assert_close(run(program, args), tuple(tree.leaves(out)), f"{s}: the recorded Program")
+    assert_close(run(program, args), tuple(tree.leaves(out)), f"{s}: the recorded Program", s.tolerance)
 
 
 def _fits(inferred: tuple, actual: tuple) -> bool:
     return len(inferred) == len(actual) and all(m is None or m == n for m, n in zip(inferred, actual))
 
 
+@_quiet
 def check_forward(s: Sample) -> None:
     """The jvp is that of central differences, taken in float64; tangents have the dtype of what they belong to."""
     args = s.args()
     chosen = s.differentiated(args)
-    if "derivatives" in s.row.excluded or not chosen:
+    if _excluded(s, "derivatives", "forward mode") or not chosen:
         return
     wide = s.args("complex128" if s.dtype == "complex128" else "float64")
     # The same point in both precisions.
@@ -154,18 +174,20 @@ def check_forward(s: Sample) -> None:
         tangents = random_like(wide_point, np.random.default_rng(1))
         tangents = tuple(t if i in group else np.zeros_like(t)[()] for i, t in enumerate(tangents))
         narrow = tuple(np.asarray(t).astype(np.result_type(a))[()] for t, a in zip(tangents, point))
+        narrow = tuple(t.item() if is_python_scalar(a) else t for t, a in zip(narrow, point))
         given = tuple(t if i in group else None for i, t in enumerate(narrow))
         out, pushed = wl.jvp(f, point, given)
         for o, t in zip(tree.leaves(out), tree.leaves(pushed), strict=True):
             assert np.result_type(o) == np.result_type(t), f"{s}: a tangent {t.dtype} of a value {np.result_type(o)}"
         value = f(*point)
-        assert_close(out, value, f"{s}: the value inside jvp")
+        assert_close(out, value, f"{s}: the value inside jvp", s.tolerance)
         if "central differences" not in s.row.excluded:
             exact = wl.jvp(g, wide_point, tangents)[1]
             expected = numeric_jvp(g, wide_point, tangents)
-            tolerance = NUMERIC_TOLERANCE if _is_wide(s) else 1e-5
-            assert_close(exact, expected, f"{s}: jvp against central differences, operands {group}", tolerance)
-            assert_close(pushed, exact, f"{s}: jvp in {s.dtype} against float64, operands {group}", 1e-5)
+            what = f"{s}: jvp against central differences, operands {group}"
+            assert_close(exact, expected, what, NUMERIC_TOLERANCE, dtypes=False)
+            what = f"{s}: jvp in {s.dtype} against float64, operands {group}"
+            assert_close(pushed, exact, what, 1e-5, dtypes=False)
 
 
 def _is_wide(s: Sample) -> bool:
@@ -173,38 +195,47 @@ def _is_wide(s: Sample) -> bool:
     return not any(np.dtype(p) == np.float32 for p in s.case.params.values() if isinstance(p, np.dtype))
 
 
+@_quiet
 def check_reverse(s: Sample) -> None:
     """<cotangent, jvp> = <vjp, tangent>, jointly and operand by operand; cotangents have their operand's type."""
     args = s.args()
     chosen = s.differentiated(args)
-    if "derivatives" in s.row.excluded or not chosen:
+    if _excluded(s, "derivatives") or not chosen:
         return
     for group in [chosen, *([i] for i in chosen if len(chosen) > 1)]:
         f, point = _fix(s.function, args, group)
         rng = np.random.default_rng(2)
         tangents = random_like(point, rng)
-        out, pushed = wl.jvp(f, point, tangents)
+        if _excluded(s, "forward mode"):
+            out, pushed = f(*point), numeric_jvp(f, point, tangents)
+        else:
+            out, pushed = wl.jvp(f, point, tangents)
         cotangent = random_like(out, rng)
         value, pull = wl.vjp(f, *point)
-        assert_close(value, out, f"{s}: the value inside vjp")
+        assert_close(value, out, f"{s}: the value inside vjp", s.tolerance)
         pulled = pull(cotangent)
         for p, a in zip(pulled, point, strict=True):
             assert type_of(p).shape == type_of(a).shape, f"{s}: a cotangent {type_of(p)} of {type_of(a)}"
             assert type_of(p).dtype == type_of(a).dtype, f"{s}: a cotangent {type_of(p)} of {type_of(a)}"
         # Sums of many products, of which the rounding errors add up.
         scale = max(1.0, *(float(np.max(np.abs(t), initial=0.0)) for t in (*tree.leaves(pushed), *pulled)))
-        limit = scale * (1e-3 if "float32" in str(s) else 1e-10)
+        limit = 10 * scale * s.tolerance + (1e-2 * s.tolerance**0.5 if _excluded(s, "forward mode") else 0.0)
         forward, reverse = inner(cotangent, pushed), inner(pulled, tangents)
         assert abs(forward - reverse) <= limit, f"{s}: <ct, jvp> = {forward}, <vjp, t> = {reverse}, operands {group}"
+        if _excluded(s, "forward mode"):
+            continue
         _, push = wl.linearize(f, *point)
-        assert_close(push(*tangents), pushed, f"{s}: linearize against jvp")
+        assert_close(push(*tangents), pushed, f"{s}: linearize against jvp", s.tolerance)
 
 
+@_quiet
 def check_second_order(s: Sample) -> None:
     """v^T H u by all four nestings of forward and reverse, and by central differences of the gradient."""
     args = s.args()
     chosen = s.differentiated(args)
-    if "derivatives" in s.row.excluded or not chosen or s.dtype not in ("float64", "complex128") or not _is_wide(s):
+    if _excluded(s, "derivatives", "forward mode") or not chosen:
+        return
+    if s.dtype not in ("float64", "complex128") or not _is_wide(s):
         return
     f, point = _fix(s.function, args, chosen)
     rng = np.random.default_rng(3)
@@ -230,6 +261,7 @@ def check_second_order(s: Sample) -> None:
         assert abs(value - first) <= 1e-9 * max(1.0, abs(first)), f"{s}: v^T H u: {found}, {name} differs"
 
 
+@_quiet
 def check_batch(s: Sample) -> None:
     """vmap is the loop, for every choice of batched operands, along the first and the last axis."""
     count = len(s.case.shapes)
@@ -238,21 +270,21 @@ def check_batch(s: Sample) -> None:
             continue
         args = s.args(batch=flags)
         entry = lambda i: [a[i] if b else a for a, b in zip(args, flags)]
-        with np.errstate(all="ignore"):
-            each = [s.function(*entry(i)) for i in range(3)]
-            expected = tree.tree_map(lambda *xs: np.stack(xs), each[0], *each[1:])
-            out = wl.vmap(s.function, in_axes=tuple(0 if b else None for b in flags))(*args)
-            assert_close(out, expected, f"{s}: vmap over operands {flags}")
-            last = [np.moveaxis(a, 0, -1) if b else a for a, b in zip(args, flags)]
-            out = wl.vmap(s.function, in_axes=tuple(-1 if b else None for b in flags), out_axes=-1)(*last)
+        each = [s.function(*entry(i)) for i in range(3)]
+        expected = tree.tree_map(lambda *xs: np.stack(xs), each[0], *each[1:])
+        out = wl.vmap(s.function, in_axes=tuple(0 if b else None for b in flags))(*args)
+        assert_close(out, expected, f"{s}: vmap over operands {flags}", s.tolerance)
+        last = [np.moveaxis(a, 0, -1) if b else a for a, b in zip(args, flags)]
+        out = wl.vmap(s.function, in_axes=tuple(-1 if b else None for b in flags), out_axes=-1)(*last)
         moved = tree.tree_map(lambda x: np.moveaxis(x, 0, -1), expected)
-        assert_close(out, moved, f"{s}: vmap along the last axis over operands {flags}")
+        assert_close(out, moved, f"{s}: vmap along the last axis over operands {flags}", s.tolerance)
 
 
+@_quiet
 def check_batched_gradient(s: Sample) -> None:
     """vmap of grad and grad of vmap are the loop of gradients."""
     chosen = s.differentiated(s.args())
-    if "derivatives" in s.row.excluded or not chosen:
+    if _excluded(s, "derivatives") or not chosen:
         return
     flags = [shape is not None for shape in s.case.shapes]
     args = s.args(batch=flags)
@@ -262,23 +294,25 @@ def check_batched_gradient(s: Sample) -> None:
     each = [gradient(*(a[i] if b else a for a, b in zip(args, flags))) for i in range(3)]
     axes = tuple(0 if b else None for b in flags)
     expected = tree.tree_map(lambda *xs: np.stack(xs), each[0], *each[1:])
-    assert_close(wl.vmap(gradient, axes)(*args), expected, f"{s}: vmap of grad")
+    assert_close(wl.vmap(gradient, axes)(*args), expected, f"{s}: vmap of grad", s.tolerance)
     whole = wl.grad(lambda *a: np.sum(wl.vmap(scalar, axes)(*a)), tuple(chosen))(*args)
     for i, w, e in zip(chosen, whole, expected):
         e = e if flags[i] else np.sum(e, axis=0, dtype=e.dtype)
-        assert_close(w, e, f"{s}: grad of vmap, operand {i}")
+        assert_close(w, e, f"{s}: grad of vmap, operand {i}", s.tolerance)
 
 
+@_quiet
 def check_pattern(s: Sample) -> None:
     """The sparsity pattern contains the nonzero entries of the Jacobian, and no others where it can be exact."""
     args = s.args()
     chosen = s.differentiated(args)
-    if "derivatives" in s.row.excluded or not chosen:
+    if _excluded(s, "derivatives") or not chosen:
         return
     f, point = _fix(s.function, args, chosen)
     matrices = program_pattern(wl.trace(f)(*point))
     outs = tree.leaves(f(*point))
-    jacobians = wl.jacobian(lambda *x: tuple(tree.leaves(f(*x))), tuple(range(len(point))))(*point)
+    mode = "reverse" if _excluded(s, "forward mode") else "auto"
+    jacobians = wl.jacobian(lambda *x: tuple(tree.leaves(f(*x))), tuple(range(len(point))), mode)(*point)
     for out, row, blocks in zip(outs, matrices, jacobians, strict=True):
         for x, matrix, block in zip(point, row, blocks, strict=True):
             shape = (np.size(out), np.size(x))
@@ -290,6 +324,7 @@ def check_pattern(s: Sample) -> None:
                 assert np.array_equal(nonzero, possible), f"{s}: the pattern has entries that are always zero"
 
 
+@_quiet
 def check_programs(s: Sample) -> None:
     """Every transformed Program passes `verify`, and computes what the transformation does eagerly."""
     args = s.args()
@@ -301,7 +336,7 @@ def check_programs(s: Sample) -> None:
     if any(flags):
         verify(batch_program(program, size, flags, (True,) * len(program.outputs))[0])
     chosen = s.differentiated(args)
-    if "derivatives" in s.row.excluded or not chosen:
+    if _excluded(s, "derivatives", "forward mode") or not chosen:
         return
     nonzero = tuple(i in chosen for i in range(len(args)))
     fill = (False,) * len(program.outputs)
@@ -312,21 +347,21 @@ def check_programs(s: Sample) -> None:
     value, pushed = wl.jvp(f, point, tangents)
     kept = [t for t, flag in zip(tree.leaves(pushed), has_tangent) if flag]
     outs = run(forward, (*args, *tangents))
-    assert_close(outs, tuple(tree.leaves(value) + kept), f"{s}: the Program of jvp")
+    assert_close(outs, tuple(tree.leaves(value) + kept), f"{s}: the Program of jvp", s.tolerance)
     primal, linear, has_tangent, count = linearize_program(program, nonzero, fill)
     verify(primal)
     verify(linear, linear.inputs[count:])
     values = run(primal, args)
     residuals = values[len(program.outputs) :]
     pushed_again = run(linear, (*residuals, *tangents))
-    assert_close(pushed_again, tuple(kept), f"{s}: the linear Program")
+    assert_close(pushed_again, tuple(kept), f"{s}: the linear Program", s.tolerance)
     known = (*(False,) * count, *(True,) * len(chosen))
     back, _ = transpose_program(linear, known, (True,) * len(linear.outputs), True)
     verify(back)
     cotangents = random_like(tuple(kept), np.random.default_rng(6))
     pulled = run(back, (*residuals, *cotangents))
     scale = max(1.0, *(float(np.max(np.abs(t), initial=0.0)) for t in (*kept, *pulled)))
-    limit = scale * (1e-3 if "float32" in str(s) else 1e-10)
+    limit = 10 * scale * s.tolerance
     assert abs(inner(cotangents, tuple(kept)) - inner(pulled, tangents)) <= limit, f"{s}: the transposed Program"
 
 
@@ -354,6 +389,7 @@ def check_operator(row: Row, dtypes: Sequence[str] | None = None, compiled: bool
 # Compiled code -------------------------------------------------------------------------------------------------------
 
 
+@_quiet
 def check_compiled(s: Sample) -> None:
     """jit gives eager's types, and values, gradients and batches as exact as NumPy's (SEMANTICS 7)."""
     jit = getattr(wl, "jit", None)
@@ -367,7 +403,7 @@ def check_compiled(s: Sample) -> None:
         wide = s.args(_wider(s.dtype), flags)
         _compare_compiled(jit, batched, s.args(batch=flags), wide, f"{s}: jit of vmap")
     chosen = s.differentiated(args)
-    if "derivatives" in s.row.excluded or not chosen:
+    if _excluded(s, "derivatives") or not chosen:
         return
     weights = random_like(s.function(*args), np.random.default_rng(7))
     gradient = wl.grad(scalar_of(s.function, weights), tuple(chosen))
@@ -380,11 +416,9 @@ def _wider(dtype: str) -> str:
 
 def _compare_compiled(jit: Callable, f: Callable, args: tuple, wide: tuple, what: str) -> None:
     """The error against a wider evaluation is at most a small multiple of eager's, and a few units in the last place."""
-    with np.errstate(all="ignore"):
-        eager = f(*args)
-        # The same numbers in the wider dtype: widening is exact, sampling again is not.
-        exact = f(*(a if is_python_scalar(a) else np.asarray(a).astype(np.result_type(w))[()] for a, w in zip(args, wide)))
-        native = jit(f)(*args)
+    eager, native = f(*args), jit(f)(*args)
+    # The same numbers in the wider dtype: widening is exact, sampling again is not.
+    exact = f(*(a if is_python_scalar(a) else np.asarray(a).astype(np.result_type(w))[()] for a, w in zip(args, wide)))
     assert tree.flatten(native)[1] == tree.flatten(eager)[1], f"{what}: another structure of results"
     for n, e, x in zip(tree.leaves(native), tree.leaves(eager), tree.leaves(exact), strict=True):
         assert type_of(n) == type_of(e), f"{what}: {type_of(n)} instead of {type_of(e)}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -73,14 +72,16 @@ def _plain(out: Any) -> Any:
     return structure.unflatten(leaves)
 
 
-def _check_source(f: Callable) -> None:
+def _check_source(f: Any) -> None:
     """Refuse a function of the user's that can't be rewritten."""
     while isinstance(f, functools.partial):
         f = f.func
+    if isinstance(f, type):
+        f = f.__init__  # type: ignore[misc]
+    elif not isinstance(f, (types.FunctionType, types.MethodType)):
+        f = getattr(type(f), "__call__", None)  # noqa: B004
     f = getattr(f, "__func__", f)
-    if isinstance(f, type) or not isinstance(f, types.FunctionType):
-        f = getattr(f if isinstance(f, type) else type(f), "__init__" if isinstance(f, type) else "__call__", f)
-    if isinstance(f, types.FunctionType) and _is_users(f) and _rewritten(f) is None:
+    if type(f) is types.FunctionType and _is_users(f) and _rewritten(f) is None:
         raise ArgumentError(
             f"lift needs the source code of {f.__name__}, and there is none at {f.__code__.co_filename}:"
             f"{f.__code__.co_firstlineno} (it was made by exec or at a prompt, or the file has changed). Put it "
@@ -126,7 +127,7 @@ class Lifting:
             inner = getattr(g, "__lifted__", None)
             if inner is not None:
                 return self.form(inner)
-            return self._caller(g) if g.__module__.startswith("wonderland.") else g
+            return self._caller(g) if _library(g) == "wonderland" else g
         found = _rewritten(g)
         if found is None:
             return g
@@ -164,10 +165,14 @@ class Lifting:
         return make
 
 
+def _library(g: types.FunctionType) -> str:
+    return str(g.__globals__.get("__name__")).partition(".")[0]
+
+
 def _is_users(g: types.FunctionType) -> bool:
     """Is it code to rewrite: not a library's of ours, not the standard library's, not asynchronous?"""
     code = g.__code__
-    if code.co_flags & _ASYNC or str(g.__globals__.get("__name__")).partition(".")[0] in _LIBRARIES:
+    if code.co_flags & _ASYNC or _library(g) in _LIBRARIES:
         return False
     return not code.co_filename.startswith(_STANDARD) or _INSTALLED in code.co_filename
 
@@ -243,32 +248,35 @@ def _private_prefix(code: types.CodeType) -> str:
 
 def _find(code: types.CodeType, module: dict) -> Any:
     """A fresh syntax tree of the function with this code, positions as in its file; None if there is no source."""
-    import ast
+    import copy
     import linecache
 
     lines = linecache.getlines(code.co_filename, module)
     if len(lines) < code.co_firstlineno:
         return None
-    kind = ast.Lambda if code.co_name == "<lambda>" else ast.FunctionDef
-    found = []
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    found = None
+    for node in _functions("".join(lines)):
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+        if first != code.co_firstlineno or getattr(node, "name", "<lambda>") != code.co_name:
+            continue
+        arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        if all(a.arg in (n, "__" + n.partition("__")[2]) for a, n in zip(arguments, names)) and (
+            code.co_name != "<lambda>" or _covers(node.body, code)
+        ):
+            found = node  # of nested lambdas that fit the last, which is the innermost
+    return copy.deepcopy(found)
+
+
+@functools.lru_cache(maxsize=16)
+def _functions(source: str) -> list:
+    """All functions and lambdas in a file, from the outside inwards."""
+    import ast
+
     try:
-        candidates = [node for node in ast.walk(ast.parse("".join(lines))) if isinstance(node, kind)]
+        return [n for n in ast.walk(ast.parse(source)) if isinstance(n, (ast.FunctionDef, ast.Lambda))]
     except SyntaxError:
-        return None
-    count = code.co_argcount + code.co_kwonlyargcount
-    for node in candidates:
-        if _first_line(node) != code.co_firstlineno or getattr(node, "name", "<lambda>") != code.co_name:
-            continue
-        arguments = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-        if len(arguments) != count:
-            continue
-        if kind is ast.FunctionDef or _covers(node.body, code):
-            found.append(node)
-    return found[-1] if found else None  # `walk` goes inwards: of nested lambdas that fit, the innermost
-
-
-def _first_line(node: Any) -> int:
-    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+        return []
 
 
 def _covers(body: Any, code: types.CodeType) -> bool:
@@ -277,5 +285,5 @@ def _covers(body: Any, code: types.CodeType) -> bool:
     return all(
         start <= (line, column) and (end_line, end_column) <= end
         for line, end_line, column, end_column in code.co_positions()
-        if None not in (line, end_line, column, end_column) and (column, end_column) != (0, 0)
+        if None not in (line, end_line, column, end_column) and end_column != 0
     )

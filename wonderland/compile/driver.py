@@ -1,0 +1,415 @@
+"""The native `run(slots, arena, table)`: steps come in, a whole module of LLVM IR and its table of numbers go out.
+
+`run` calls the kernels and GEMM with their memory; loops and branches are native functions of the same three arguments
+(counters live in cells at the head of the arena). Nothing in the text depends on addresses, offsets or large extents:
+they are in the table. It returns 0, or the error word: a site's number, and 16 bits further up the offending index.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wonderland.compile import vecmath
+from wonderland.compile.graph import Number
+from wonderland.compile.plan import Buffer, Copy, Plan, RunBranch, RunCall, RunGemm, RunKernel, RunLoop
+
+MOST_STEPS = 200  # in one function
+ARGUMENTS = "ptr noalias %slots, ptr %arena, ptr noalias readonly %table"
+PASSED = "ptr %slots, ptr %arena, ptr %table"
+
+HELPERS = """
+define internal void @wl_fail(ptr %err, i64 %site, i64 %index) cold noinline {
+  %old = load i64, ptr %err, align 8
+  %first = icmp eq i64 %old, 0
+  br i1 %first, label %set, label %done
+set:
+  %high = shl i64 %index, 16
+  %code = or i64 %high, %site
+  store i64 %code, ptr %err, align 8
+  br label %done
+done:
+  ret void
+}
+
+; Cells of a growing buffer: pointer, length, capacity in bytes.
+define internal void @wl_reserve(ptr %cells, i64 %bytes, ptr %err) {
+  %capacity.at = getelementptr i64, ptr %cells, i64 2
+  %capacity = load i64, ptr %capacity.at, align 8
+  %enough = icmp ule i64 %bytes, %capacity
+  br i1 %enough, label %done, label %grow
+grow:
+  %twice = shl i64 %capacity, 1
+  %least = call i64 @llvm.umax.i64(i64 %twice, i64 4096)
+  %size = call i64 @llvm.umax.i64(i64 %least, i64 %bytes)
+  %old = load ptr, ptr %cells, align 8
+  %new = call ptr @realloc(ptr %old, i64 %size)
+  %failed = icmp eq ptr %new, null
+  br i1 %failed, label %full, label %set
+full:
+  call void @wl_fail(ptr %err, i64 1, i64 0)
+  call void @abort()
+  unreachable
+set:
+  store ptr %new, ptr %cells, align 8
+  store i64 %size, ptr %capacity.at, align 8
+  br label %done
+done:
+  ret void
+}
+"""
+DECLARATIONS = [
+    "declare void @wl_parallel(ptr, ptr, i64)",
+    "declare i64 @llvm.umin.i64(i64, i64)",
+    "declare i64 @llvm.umax.i64(i64, i64)",
+    "declare i64 @llvm.smin.i64(i64, i64)",
+    "declare i64 @llvm.smax.i64(i64, i64)",
+    "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+    "declare ptr @realloc(ptr, i64)",
+    "declare void @free(ptr)",
+    "declare void @abort()",
+]
+GEMM = "declare void @wl_gemm_{}(i64, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr)"
+
+
+class Function:
+    """The text of one function of the driver."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.lines: list[str] = []
+        self.count = 0
+        self.label = "entry"
+
+    def let(self, instruction: str) -> str:
+        self.count += 1
+        name = f"%x{self.count}"
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def do(self, instruction: str) -> None:
+        self.lines.append(f"  {instruction}")
+
+    def start(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.label = label
+
+    def fresh(self, prefix: str) -> str:
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def text(self) -> str:
+        body = "\n".join(self.lines)
+        return f"define internal void @{self.name}({ARGUMENTS}) {{\nentry:\n{body}\n  ret void\n}}"
+
+
+class Driver:
+    """Writes the module of a planned Program."""
+
+    def __init__(self, plan: Plan, steps: list, dynamic_outputs: list[tuple[Buffer, int]], callbacks: Any):
+        self.plan = plan
+        self.callbacks = callbacks
+        self.table: list[int | Buffer] = []
+        self.cells: dict[Any, int] = {}
+        self.functions: list[str] = []
+        self.kernels: dict[str, str] = {}
+        self.texts: list[str] = []
+        self.needed: set[tuple[str, str]] = set()
+        self.declared: set[str] = set(DECLARATIONS)
+        self.gemms: set[str] = set()
+        main = Function("main")
+        self.steps(main, steps)
+        self.functions.append(main.text())
+        self.ir = self._module(dynamic_outputs)
+
+    def numbers(self) -> np.ndarray:
+        """The table; after the plan is finished."""
+        values = [item.offset if isinstance(item, Buffer) else item for item in self.table] or [0]
+        return np.array(values, np.int64)
+
+    # -- small parts ------------------------------------------------------------------------------
+
+    def number(self, f: Function, value: int | Buffer, key: Any = None) -> str:
+        """A number from the table. One that a person would call structure (0, 1) is written out."""
+        if isinstance(value, int) and value in (0, 1):
+            return str(value)
+        if key is None or key not in self.cells:
+            at = len(self.table)
+            self.table.append(value)
+            if key is not None:
+                self.cells[key] = at
+        else:
+            at = self.cells[key]
+        place = f.let(f"getelementptr inbounds i64, ptr %table, i64 {at}")
+        return f.let(f"load i64, ptr {place}, align 8, !invariant.load !0")
+
+    def cell(self, f: Function, index: int) -> str:
+        return f.let(f"getelementptr inbounds i64, ptr %arena, i64 {index}")
+
+    def slot(self, f: Function, index: int) -> str:
+        return f.let(f"getelementptr inbounds ptr, ptr %slots, i64 {index}")
+
+    def pointer(self, f: Function, buffer: Buffer, offset: int = 0) -> str:
+        """The address of a buffer, and `offset` bytes further."""
+        if buffer.kind == "slot":
+            text = f.let(f"load ptr, ptr {self.slot(f, buffer.data)}, align 8, !invariant.load !0")
+        elif buffer.kind == "arena":
+            text = f.let(f"getelementptr inbounds i8, ptr %arena, i64 {self.number(f, buffer, buffer)}")
+        elif buffer.kind == "constant":
+            address = self.number(f, buffer.data, buffer)
+            text = f.let(f"inttoptr i64 {address} to ptr")
+        elif buffer.kind == "heap":
+            text = f.let(f"load ptr, ptr {self.cell(f, buffer.data)}, align 8")
+        else:
+            base, counter, stride, start = buffer.data
+            text = self.pointer(f, base, start)
+            t = f.let(f"load i64, ptr {self.cell(f, counter)}, align 8")
+            step = f.let(f"mul nsw i64 {t}, {self.number(f, stride)}")
+            text = f.let(f"getelementptr inbounds i8, ptr {text}, i64 {step}")
+        if offset:
+            text = f.let(f"getelementptr inbounds i8, ptr {text}, i64 {self.number(f, offset)}")
+        return text
+
+    # -- steps ------------------------------------------------------------------------------------
+
+    def steps(self, f: Function, steps: list) -> None:
+        """Emit steps, in parts if there are many."""
+        if len(steps) <= MOST_STEPS:
+            for step in steps:
+                self.step(f, step)
+            return
+        for i in range(0, len(steps), MOST_STEPS):
+            self.function(f, f"part{len(self.functions)}", steps[i : i + MOST_STEPS])
+
+    def function(self, f: Function, name: str, steps: list) -> None:
+        """Steps as a function of their own, and its call."""
+        part = Function(name)
+        self.steps(part, steps)
+        part.name = f"{name}.{len(self.functions)}"
+        self.functions.append(part.text())
+        f.do(f"call void @{part.name}({PASSED})")
+
+    def step(self, f: Function, step: Any) -> None:
+        if isinstance(step, RunKernel):
+            self.kernel(f, step)
+        elif isinstance(step, Copy):
+            self.copy(f, step)
+        elif isinstance(step, RunGemm):
+            self.gemm(f, step)
+        elif isinstance(step, RunCall):
+            self.call(f, step)
+        elif isinstance(step, RunBranch):
+            self.branch(f, step)
+        else:
+            self.loop(f, step)
+
+    def kernel(self, f: Function, step: RunKernel) -> None:
+        kernel = step.kernel
+        if kernel.text not in self.kernels:
+            name = f"k{len(self.kernels)}"
+            self.kernels[kernel.text] = name
+            self.texts.append(kernel.text.replace("@NAME", f"@{name}"))
+            self.needed |= kernel.needed
+            self.declared |= kernel.declared
+        arguments = [f"ptr {self.pointer(f, buffer, offset)}" for buffer, offset in kernel.params]
+        at = len(self.table)
+        self.table += kernel.table
+        arguments.append(f"ptr {f.let(f'getelementptr inbounds i64, ptr %table, i64 {at}')}")
+        if kernel.checks:
+            arguments.append("ptr %arena")
+        f.do(f"call void @{self.kernels[kernel.text]}({', '.join(arguments)})")
+
+    def copy(self, f: Function, step: Copy) -> None:
+        if step.size:
+            to, source = self.pointer(f, step.to), self.pointer(f, step.source)
+            size = str(step.size) if step.size <= 16 else self.number(f, step.size)
+            f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {size}, i1 false)")
+
+    def gemm(self, f: Function, step: RunGemm) -> None:
+        node = step.node
+        dtype = "f32" if node.dtype.itemsize == 4 else "f64"
+        self.gemms.add(dtype)
+        size = node.dtype.itemsize
+        x = self.pointer(f, step.x, node.x_strides[0] * size)
+        y = self.pointer(f, step.y, node.y_strides[0] * size)
+        out, scratch = self.pointer(f, step.out), self.pointer(f, step.scratch)
+        m, n, k = (self.number(f, v) for v in (node.m, node.n, node.k))
+        xm, xk = (self.number(f, v) for v in node.x_strides[-2:])
+        yn, yk = (self.number(f, v) for v in node.y_strides[-2:])
+        ends = []
+        at = self.number(f, 0)
+        entry = at
+        done = 0
+        out_stride = node.m * node.n
+        strides = []
+        for extent in reversed(node.batch):
+            strides.insert(0, out_stride)
+            out_stride *= extent
+        for i, extent in enumerate(node.batch):  # a loop for each batch axis
+            steps = [node.x_strides[1 + i], node.y_strides[1 + i], strides[i]]
+            steps = [self.number(f, s * size) for s in steps]
+            stop = self.number(f, extent)
+            head, before = f.fresh("batch"), f.label
+            f.do(f"br label %{head}")
+            f.start(head)
+            index = f.fresh("%b")
+            at = len(f.lines)
+            f.lines.append("")
+            pointers = []
+            for base, by in zip((x, y, out), steps, strict=True):
+                moved = f.let(f"mul i64 {index}, {by}")
+                pointers.append(f.let(f"getelementptr inbounds i8, ptr {base}, i64 {moved}"))
+            x, y, out = pointers
+            ends.append((head, before, index, at, stop))
+            done += 1
+        del entry
+        f.do(
+            f"call void @wl_gemm_{dtype}(i64 {m}, i64 {n}, i64 {k}, ptr {x}, i64 {xm}, i64 {xk}, ptr {y}, "
+            f"i64 {yk}, i64 {yn}, ptr {out}, i64 {n}, i64 0, ptr {scratch})"
+        )
+        for head, before, index, at, stop in reversed(ends):
+            following = f.let(f"add nuw nsw i64 {index}, 1")
+            more = f.let(f"icmp ult i64 {following}, {stop}")
+            exit = f.fresh("batched")
+            f.lines[at] = f"  {index} = phi i64 [ 0, %{before} ], [ {following}, %{f.label} ]"
+            f.do(f"br i1 {more}, label %{head}, label %{exit}")
+            f.start(exit)
+
+    def call(self, f: Function, step: RunCall) -> None:
+        """Hand an array of pointers to Python; a dynamic operand's length follows its pointer."""
+        pointers: list[str] = []
+        for operand in step.operands:
+            if isinstance(operand, Number):
+                continue
+            node, buffer = operand
+            pointers.append(self.pointer(f, buffer))
+            if None in node.shape:
+                pointers.append(f.let(f"inttoptr i64 {self.length(f, buffer)} to ptr"))
+        for node, buffer in zip(step.node.results, step.results, strict=True):
+            dynamic = None in node.shape
+            pointers.append(self.cell(f, buffer.data) if dynamic else self.pointer(f, buffer))
+        array = f.fresh("%array")
+        f.lines.insert(0, f"  {array} = alloca [{max(len(pointers), 1)} x ptr], align 8")
+        for i, pointer in enumerate(pointers):
+            f.do(f"store ptr {pointer}, ptr {f.let(f'getelementptr ptr, ptr {array}, i64 {i}')}, align 8")
+        address = self.number(f, self.callbacks.add(step))
+        function = f.let(f"inttoptr i64 {address} to ptr")
+        failed = f.let(f"call i64 {function}(ptr {array})")
+        bad, on = f.fresh("bad"), f.fresh("on")
+        f.do(f"br i1 {f.let(f'icmp ne i64 {failed}, 0')}, label %{bad}, label %{on}")
+        f.start(bad)
+        f.do(f"call void @wl_fail(ptr %arena, i64 {failed}, i64 0)")
+        f.do("ret void")
+        f.start(on)
+
+    def length(self, f: Function, buffer: Buffer) -> str:
+        """The leading extent of a dynamic value."""
+        place = self.cell(f, buffer.data + 1) if buffer.kind == "heap" else self.slot(f, buffer.data + 1)
+        return f.let(f"load i64, ptr {place}, align 8")
+
+    def branch(self, f: Function, step: RunBranch) -> None:
+        index = f.let(f"load i64, ptr {self.pointer(f, step.index)}, align 8")
+        low = f.let(f"call i64 @llvm.smax.i64(i64 {index}, i64 0)")
+        chosen = f.let(f"call i64 @llvm.smin.i64(i64 {low}, i64 {len(step.bodies) - 1})")
+        labels = [f.fresh("branch") for _ in step.bodies]
+        done = f.fresh("chosen")
+        cases = " ".join(f"i64 {i}, label %{label}" for i, label in enumerate(labels))
+        f.do(f"switch i64 {chosen}, label %{labels[-1]} [ {cases} ]")
+        for label, body in zip(labels, step.bodies, strict=True):
+            f.start(label)
+            self.function(f, "branch", body)
+            f.do(f"br label %{done}")
+        f.start(done)
+
+    def loop(self, f: Function, step: RunLoop) -> None:
+        if step.static == 0:
+            return
+        trip: str | None = None
+        if step.static is not None:
+            trip = self.number(f, step.static)
+        elif step.length is not None:
+            trip = f.let(f"load i64, ptr {self.pointer(f, step.length)}, align 8")
+        head, body, done = f.fresh("loop"), f.fresh("body"), f.fresh("done")
+        if trip is not None:
+            for buffer, row in step.heaps:
+                self.reserve(f, buffer, f.let(f"mul i64 {trip}, {self.number(f, row)}"))
+                f.do(f"store i64 {trip}, ptr {self.cell(f, buffer.data + 1)}, align 8")
+        before = f.label
+        f.do(f"br label %{head}")
+        f.start(head)
+        t = f.fresh("%t")
+        at = len(f.lines)
+        f.lines.append("")
+        error = f.let("load i64, ptr %arena, align 8")
+        running = f.let(f"icmp eq i64 {error}, 0")
+        if trip is not None:
+            inside = f.let(f"icmp slt i64 {t}, {trip}")
+        else:
+            assert step.condition is not None and step.predicate is not None
+            self.function(f, "condition", step.condition)
+            byte = f.let(f"load i8, ptr {self.pointer(f, step.predicate)}, align 1")
+            inside = f.let(f"icmp ne i8 {byte}, 0")
+        more = f.let(f"and i1 {inside}, {running}")
+        f.do(f"br i1 {more}, label %{body}, label %{done}")
+        f.start(body)
+        current = t
+        if step.reverse and trip is not None:
+            last = f.let(f"sub i64 {trip}, 1")
+            current = f.let(f"sub i64 {last}, {t}")
+        f.do(f"store i64 {current}, ptr {self.cell(f, step.counter)}, align 8")
+        following = f.let(f"add nuw nsw i64 {t}, 1")
+        if trip is None:
+            for buffer, row in step.heaps:
+                self.reserve(f, buffer, f.let(f"mul i64 {following}, {self.number(f, row)}"))
+        self.function(f, "body", step.body)
+        f.do(f"br label %{head}")
+        f.lines[at] = f"  {t} = phi i64 [ 0, %{before} ], [ {following}, %{f.label} ]"
+        f.start(done)
+        if trip is None:
+            for buffer, _ in step.heaps:
+                f.do(f"store i64 {t}, ptr {self.cell(f, buffer.data + 1)}, align 8")
+            assert step.count is not None
+            f.do(f"store i64 {t}, ptr {self.pointer(f, step.count)}, align 8")
+
+    def reserve(self, f: Function, buffer: Buffer, size: str) -> None:
+        f.do(f"call void @wl_reserve(ptr {self.cell(f, buffer.data)}, i64 {size}, ptr %arena)")
+
+    # -- the module -------------------------------------------------------------------------------
+
+    def _module(self, dynamic_outputs: list[tuple[Buffer, int]]) -> str:
+        f = Function("run")
+        f.do("store i64 0, ptr %arena, align 8")
+        for heap in self.plan.heaps:
+            for i in range(3):
+                f.do(f"store i64 0, ptr {self.cell(f, heap.data + i)}, align 8")
+        f.do(f"call void @main({PASSED})")
+        code = f.let("load i64, ptr %arena, align 8")
+        if self.plan.final or dynamic_outputs:
+            f.do(f"br i1 {f.let(f'icmp eq i64 {code}, 0')}, label %fine, label %end")
+            f.start("fine")
+            for copy in self.plan.final:
+                self.copy(f, copy)
+            for buffer, slot in dynamic_outputs:
+                cells = self.cell(f, buffer.data)
+                f.do(f"store ptr {f.let(f'load ptr, ptr {cells}, align 8')}, ptr {self.slot(f, slot)}, align 8")
+                f.do(f"store i64 {self.length(f, buffer)}, ptr {self.slot(f, slot + 1)}, align 8")
+                f.do(f"store ptr null, ptr {cells}, align 8")
+            f.do("br label %end")
+            f.start("end")
+        for heap in self.plan.heaps:
+            f.do(f"call void @free(ptr {f.let(f'load ptr, ptr {self.cell(f, heap.data)}, align 8')})")
+        body = "\n".join(f.lines)
+        run = f"define i64 @run({ARGUMENTS}) {{\nentry:\n{body}\n  ret i64 {code}\n}}"
+        declared = self.declared | vecmath.intrinsics(self.needed) if self.needed else self.declared
+        declared |= {GEMM.format(dtype) for dtype in self.gemms}
+        parts = ["\n".join(sorted(_once(declared))), HELPERS]
+        if self.needed:
+            parts.append(vecmath.module_text(self.needed))
+        return "\n\n".join([*parts, *self.texts, *self.functions, run, "!0 = !{}\n"])
+
+
+def _once(declared: set[str]) -> list[str]:
+    """One declaration per function, whatever its attributes."""
+    by_name = {line.split("@", 1)[1].split("(", 1)[0]: line for line in sorted(declared)}
+    return list(by_name.values())

@@ -1,0 +1,262 @@
+"""A closed Program comes in, a native function of its flat arguments goes out.
+
+The way: passes, lowering to nodes, fusion and memory plan, text, machine code (kept by its text), native entry.
+`WONDERLAND_DEBUG=1..5` shows each stage on stderr: 1 signature and compile time, 2 Programs, 3 kernels and memory plan,
+4 LLVM IR, 5 assembly.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+import time
+from collections import OrderedDict
+from typing import Any, NoReturn
+
+import numpy as np
+
+from wonderland.compile import gemm, llvm, passes, pool
+from wonderland.compile.driver import Driver
+from wonderland.compile.entry import MISS, Entry, Input, Output, layout
+from wonderland.compile.graph import Leaf, Node, Number, Region, View, base_of, layout_of, lower, normal
+from wonderland.compile.plan import Buffer, Plan, RegionPlan, RunCall, Target
+from wonderland.core.program import Program, Var
+from wonderland.core.types import ArrayType
+
+PYTHON_TYPES = {"f": float, "i": int, "b": bool, "c": complex}
+MOST_LIBRARIES = 512
+OUT_OF_MEMORY, CALL_FAILED, FIRST_SITE = 1, 2, 3
+LONG_RUN = 20_000  # nanoseconds from which a run lets other Python threads work meanwhile
+
+_libraries: OrderedDict[str, llvm.Library] = OrderedDict()
+_failures = threading.local()
+
+
+class Sites:
+    """Numbers for the places where compiled code can fail, and what they raise."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[int, int], int] = {}
+
+    def index(self, axis: int, extent: int) -> int:
+        return self.found.setdefault((axis, extent), FIRST_SITE + len(self.found))
+
+    def fail(self, code: int) -> NoReturn:
+        site, index = code & 0xFFFF, code >> 16
+        if site == CALL_FAILED:
+            raise _failures.__dict__.pop("exception")
+        if site == OUT_OF_MEMORY:
+            raise MemoryError("no memory for the residuals of a loop")
+        axis, extent = list(self.found)[site - FIRST_SITE]
+        raise IndexError(f"index {index} is out of bounds for axis {axis} with size {extent}")
+
+
+class Callbacks:
+    """Equations that NumPy evaluates, callable from native code."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.alive: list[Any] = []
+
+    def add(self, step: RunCall) -> int:
+        """The address of a native function that evaluates this step on an array of pointers."""
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p))
+        function = kind(lambda pointers: _evaluate(step, pointers))
+        self.names.append(step.node.name)
+        self.alive.append(function)
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _evaluate(step: RunCall, pointers: Any) -> int:
+    try:
+        place = iter(range(1 << 30))
+        operands = []
+        for operand in step.operands:
+            if isinstance(operand, Number):
+                operands.append(_value(np.broadcast_to(np.asarray(operand.value, operand.dtype), operand.shape), operand))
+                continue
+            node, _ = operand
+            address, shape = pointers[next(place)], node.shape
+            if None in shape:
+                shape = (pointers[next(place)] or 0, *shape[1:])
+                operands.append(_array(address, shape, node.dtype).copy())
+                continue
+            offset, strides = layout_of(node)
+            base = _array(address, base_of(node).shape, node.dtype)
+            size = node.dtype.itemsize
+            if isinstance(node, View):
+                base = np.ndarray(shape, node.dtype, base, offset * size, [s * size for s in strides])
+            operands.append(_value(base.copy(), node))
+        with np.errstate(all="ignore"):
+            out = step.node.evaluate(*operands)
+        for result, value in zip(step.node.results, out if step.node.multiple else (out,), strict=True):
+            address = pointers[next(place)]
+            if None in result.shape:
+                _hand_over(address, np.ascontiguousarray(value, result.dtype))
+            elif result.type.size:
+                _array(address, result.shape, result.dtype)[...] = value
+        return 0
+    except BaseException as exception:
+        _failures.exception = exception
+        return CALL_FAILED
+
+
+def _value(array: np.ndarray, node: Node) -> Any:
+    """What `evaluate` expects: Python scalars where weak, NumPy scalars where 0-d."""
+    if node.type.weak:
+        return array.item()
+    return array[()]
+
+
+def _array(address: int | None, shape: tuple, dtype: np.dtype) -> np.ndarray:
+    size = int(np.prod(shape)) * dtype.itemsize
+    if not size or not address:
+        return np.zeros(shape, dtype)
+    return np.frombuffer((ctypes.c_char * size).from_address(address), dtype).reshape(shape)
+
+
+def _hand_over(cells: int, value: np.ndarray) -> None:
+    """Put a dynamic result into a growing buffer."""
+    libc = ctypes.CDLL(None)
+    libc.realloc.restype, libc.realloc.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_size_t)
+    words = (ctypes.c_int64 * 3).from_address(cells)
+    address = libc.realloc(words[0] or None, max(value.nbytes, 8))
+    words[0], words[1], words[2] = address, len(value), max(value.nbytes, 8)
+    ctypes.memmove(address, value.ctypes.data, value.nbytes)
+
+
+class Compiled:
+    """A compiled Program: call it with flat arguments; it returns a tuple. The rest is for looking inside."""
+
+    def __init__(self, program: Program, written: dict[int, int]):
+        start = time.perf_counter()
+        self.source = program
+        self.written = dict(written)
+        stages = passes.optimize(program)
+        self.program = stages[-1][1]
+        with llvm.lock:
+            self._build()
+        self.compile_seconds = time.perf_counter() - start
+        _debug(self, stages)
+
+    def __call__(self, *flat_args: Any) -> tuple:
+        out = self.entry.call(*flat_args)
+        return self.entry.convert(flat_args) if out is MISS else out
+
+    def _build(self) -> None:
+        program = self.program
+        returned = [i for i in range(len(program.outputs)) if i not in self.written]
+        inputs = [
+            _input(v.type, i in self.written.values(), f"argument {i}") for i, v in enumerate(program.inputs)
+        ]
+        outputs = [Output(a.type.dtype, a.type.shape, True) for a in (program.outputs[i] for i in returned)]
+        in_slots, out_slots, _ = layout(inputs, outputs, 0)
+        sites, callbacks = Sites(), Callbacks()
+        plan = Plan(sites)
+        nodes: list[Node] = []
+        for i, v in enumerate(program.inputs):
+            leaf = Leaf(ArrayType(v.type.shape, v.type.dtype), f"input {i}")
+            plan.memory[leaf] = Buffer("slot", 0, in_slots[i])
+            nodes.append(Number(leaf.type, 0) if 0 in v.type.shape else leaf)
+        keep: list[Any] = [callbacks]
+        constants = {v: _constant(v, value, plan, keep) for v, value in program.constants}
+        region = lower(
+            Program((*program.inputs, *constants), program.equations, program.outputs),
+            [*nodes, *constants.values()], Region(None),
+        )  # fmt: skip
+        targets: list[Target | None] = []
+        dynamic: list[tuple[int, int]] = []
+        for position, atom in enumerate(program.outputs):
+            if position in self.written:
+                old = nodes[self.written[position]]
+                targets.append(None if isinstance(old, Number) else Target(plan.memory[old], old, True))
+                continue
+            slot = out_slots[returned.index(position)]
+            if None in atom.type.shape:
+                dynamic.append((position, slot))
+            targets.append(Target(Buffer("slot", 0, slot)))
+        steps = RegionPlan(plan, region, targets).steps
+        heaps = [(plan.memory[base_of(region.outputs[position])], slot) for position, slot in dynamic]
+        driver = Driver(plan, steps, heaps, callbacks)
+        self.arena_bytes = plan.finish()
+        self.ir = driver.ir
+        self.fallbacks = tuple(callbacks.names)
+        self.kernels = [k.description for k in plan.kernels]
+        self.plan = plan
+        library = _library(driver)
+        self.entry = Entry(
+            library.address("run"), inputs, outputs, [], self.arena_bytes, driver.numbers(), sites.fail,
+            plan.work > LONG_RUN or bool(callbacks.names), (library, keep), always_tuple=True,
+        )  # fmt: skip
+
+    def assembly(self) -> str:
+        """The machine code, for a person to read."""
+        return llvm.assembly(self.ir)
+
+
+def compile_program(program: Program, written: dict[int, int] | None = None) -> Compiled:
+    """Compile a closed Program. `written[output] = input`: that output replaces the contents of that input."""
+    return Compiled(program, written or {})
+
+
+def _input(type: ArrayType, written: bool, name: str) -> Input:
+    weak = PYTHON_TYPES[type.dtype.kind] if type.weak else None
+    return Input(type.dtype.num, type.dtype.itemsize, type.shape, weak, written, name)
+
+
+def _constant(var: Var, value: Any, plan: Plan, keep: list) -> Node:
+    """A constant by reference; a number where it can't change and is the same everywhere."""
+    array = np.asarray(value)
+    fixed = not isinstance(value, np.ndarray) or not value.flags.writeable
+    if 0 in array.shape:
+        return Number(ArrayType(array.shape, array.dtype), 0)
+    if fixed and (array.size == 1 or not any(array.strides)):
+        return Number(ArrayType(array.shape, array.dtype), array.ravel()[0])
+    whole = all(s % array.itemsize == 0 for s in array.strides) and array.flags.aligned and array.dtype.isnative
+    if not whole or array.dtype.kind == "c" and not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+    keep.append(array)
+    type = ArrayType(array.shape, array.dtype)
+    leaf = Leaf(type, "constant", array)
+    plan.memory[leaf] = Buffer("constant", 0, array.__array_interface__["data"][0])
+    strides = normal(array.shape, tuple(s // array.itemsize for s in array.strides))
+    if (0, strides) == layout_of(leaf):
+        return leaf
+    return View(type, leaf, 0, strides)
+
+
+def _library(driver: Driver) -> llvm.Library:
+    """Machine code, found by its text."""
+    known = _libraries.get(driver.ir)
+    if known is None:
+        imports = {f"wl_gemm_{dtype}": gemm.address(dtype) for dtype in driver.gemms}
+        if "call void @wl_parallel" in driver.ir:
+            imports["wl_parallel"] = pool.address()
+        known = _libraries[driver.ir] = llvm.compile_library(driver.ir, ["run"], imports)
+        while len(_libraries) > MOST_LIBRARIES:
+            _libraries.popitem(last=False)
+    else:
+        _libraries.move_to_end(driver.ir)
+    return known
+
+
+def _debug(compiled: Compiled, stages: list[tuple[str, Program]]) -> None:
+    level = int(os.environ.get("WONDERLAND_DEBUG") or 0)
+    if level < 1:
+        return
+    types = ", ".join(map(str, compiled.source.input_types))
+    out = [f"wonderland: compiled ({types}) in {compiled.compile_seconds * 1e3:.1f} ms"]
+    if level >= 2:
+        out += [f"-- {name}\n{program}" for name, program in stages]
+    if level >= 3:
+        out += [f"-- kernel {i}: {text}" for i, text in enumerate(compiled.kernels)]
+        out.append(f"-- arena: {compiled.arena_bytes} bytes for {len(compiled.plan.buffers)} buffers")
+        if compiled.fallbacks:
+            out.append(f"-- evaluated by NumPy: {', '.join(compiled.fallbacks)}")
+    if level >= 4:
+        out.append(compiled.ir)
+    if level >= 5:
+        out.append(compiled.assembly())
+    print("\n".join(out), file=sys.stderr)

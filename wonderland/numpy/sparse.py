@@ -1,0 +1,134 @@
+"""Products of SciPy's sparse matrices with traced arrays: `A @ x`, `x @ A`, `A.dot(x)` and, for spmatrix, `A * x`.
+
+A sparse matrix comes in as its numbers and its `Structure`; the numbers are an operand of the primitive, so they are
+captured like any array's, the structure is a parameter. SciPy is imported only by who has a matrix of its already.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from wonderland.core.primitive import Linear, Primitive
+from wonderland.core.tracer import METHODS, Tracer
+from wonderland.core.types import ArrayType, promote, shape_of, type_of
+from wonderland.numpy import reduce as _reduce  # noqa: F401  (registers the products of dense arrays)
+from wonderland.ops.elementwise import conjugate
+from wonderland.ops.shape import convert, reshape, transpose
+
+
+class Structure:
+    """Where a sparse matrix has its numbers, by compressed rows. Compared by identity."""
+
+    __slots__ = ("indices", "indptr", "shape")
+
+    def __init__(self, csr: Any):
+        self.indices, self.indptr, self.shape = csr.indices, csr.indptr, csr.shape
+
+    def matrix(self, data: Any, transposed: bool) -> Any:
+        from scipy.sparse import csr_array
+
+        matrix = csr_array((np.asarray(data), self.indices, self.indptr), shape=self.shape)
+        return matrix.T if transposed else matrix
+
+
+def _infer(data: ArrayType, x: ArrayType, structure: Structure, transposed: bool) -> ArrayType:
+    rows, columns = structure.shape[::-1] if transposed else structure.shape
+    if x.ndim not in (1, 2) or x.shape[0] != columns:
+        raise ValueError(f"a sparse matrix of shape {(rows, columns)} can't be multiplied with an array of shape {x.shape}")
+    return ArrayType((rows, *x.shape[1:]), promote(data, x)[0])
+
+
+def _evaluate(data: Any, x: Any, structure: Structure, transposed: bool) -> Any:
+    kind = _infer(type_of(data), type_of(x), structure, transposed)
+    return np.asarray(structure.matrix(data, transposed) @ x, kind.dtype)
+
+
+def _transpose(ct: Any, data: Any, x: Linear, structure: Structure, transposed: bool) -> tuple:
+    out = sparse_dot(conjugate(data), ct, structure=structure, transposed=not transposed)
+    return None, out if type_of(out).dtype == x.dtype else convert(out, dtype=x.dtype)
+
+
+def _batch(size: int, args: tuple, batched: tuple, structure: Structure, transposed: bool) -> Any:
+    data, x = args
+    if batched[0]:
+        raise TypeError("the numbers of a sparse matrix can't be batched")
+    n, *rest = shape_of(x)[1:]
+    order = (1, 0, 2)[: 2 + len(rest)]
+    columns = reshape(transpose(x, permutation=order), shape=(n, size * (rest[0] if rest else 1)))
+    out = sparse_dot(data, columns, structure=structure, transposed=transposed)
+    return transpose(reshape(out, shape=(shape_of(out)[0], size, *rest)), permutation=order)
+
+
+def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+    data, x = types
+    coo = params["structure"].matrix(np.ones(data.shape), params["transposed"]).tocoo()
+    k = x.size // x.shape[0] if x.shape[0] else 0
+    within = np.arange(k)
+    return [None, tuple((index[:, None] * k + within).ravel() for index in (coo.row, coo.col))]
+
+
+sparse_dot = Primitive(
+    "sparse_dot",
+    _evaluate,
+    _infer,
+    linear=(1,),
+    transpose=_transpose,
+    batch=_batch,
+    pattern=_pattern,
+    zero_preserving=True,
+)
+
+
+def is_sparse(value: Any) -> bool:
+    """Is it one of SciPy's sparse matrices or arrays, of two dimensions?"""
+    return hasattr(value, "tocsr") and len(getattr(value, "shape", ())) == 2
+
+
+def _product(matrix: Any, x: Any, transposed: bool) -> Any:
+    csr = matrix.tocsr()
+    return sparse_dot(csr.data, x, structure=Structure(csr), transposed=transposed)
+
+
+def _left(self: Tracer, matrix: Any) -> Tracer:
+    """`matrix @ self`."""
+    return Tracer(_product(matrix, self._get(), False))
+
+
+def _right(self: Tracer, matrix: Any) -> Tracer:
+    """`self @ matrix`."""
+    x = self._get()
+    if len(shape_of(x)) != 2:
+        return Tracer(_product(matrix, x, True))
+    out = _product(matrix, transpose(x, permutation=(1, 0)), True)
+    return Tracer(transpose(out, permutation=(1, 0)))
+
+
+def _hook(name: str, product: Any, applies: Any) -> None:
+    dense = METHODS[name]
+    METHODS[name] = lambda self, other: product(self, other) if applies(other) else dense(self, other)
+
+
+def _is_spmatrix(value: Any) -> bool:
+    return is_sparse(value) and isinstance(value, sys.modules["scipy.sparse"].spmatrix)
+
+
+_hook("__rmatmul__", _left, is_sparse)
+_hook("__matmul__", _right, is_sparse)
+_hook("__rmul__", _left, _is_spmatrix)
+_hook("__mul__", _right, _is_spmatrix)
+
+# SciPy asks np.asanyarray what the other operand is, and gives way to its operator only if that is a lone object.
+_array = Tracer.__array__
+_OBJECT = np.empty((), object)
+
+
+def _array_unless_sparse(self: Tracer, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    if sys._getframe(1).f_code.co_name == "_matmul_dispatch":
+        return _OBJECT
+    return _array(self, dtype, copy)
+
+
+Tracer.__array__ = _array_unless_sparse  # type: ignore[method-assign]
