@@ -1,4 +1,4 @@
-"""The GEMM generator against NumPy: exact on small integers, within the error bound of a product otherwise."""
+"""The GEMM generator against NumPy: exact on small integers, otherwise within the error bound."""
 
 from __future__ import annotations
 
@@ -127,7 +127,14 @@ def test_small_shapes_are_exact(dtype):
 def test_layouts_are_exact(dtype, layout_a, layout_b):
     rng = np.random.default_rng(2)
     t = gemm.tile(dtype)
-    shapes = [(1, 1, 1), (1, 19, 23), (19, 1, 23), (t.rows, t.columns, 16), (13, 37, 29), (t.rows * 7 + 1, 131, 257)]
+    shapes = [
+        (1, 1, 1),
+        (1, 19, 23),
+        (19, 1, 23),
+        (t.rows, t.columns, 16),
+        (13, 37, 29),
+        (t.rows * 7 + 1, 131, 257),
+    ]
     for m, n, k in shapes:
         check_exact(operand(rng, m, k, layout_a, dtype), operand(rng, k, n, layout_b, dtype), dtype)
 
@@ -142,7 +149,8 @@ def test_blocks_are_exact(dtype, transposed_a, transposed_b):
     shapes = [
         (97, 101, t.depth - 1), (97, 101, t.depth), (97, 101, t.depth + 1), (131, 127, 3 * t.depth + 2),
         (t.chunk_rows + 1, 211, 61), (rows + 1, 33, 7), (rows + 1, 300, 19), (33, columns + 1, 7),
-        (300, columns + 1, 19), (5, columns + 5, t.depth + 3), (t.rows * 5, 511, 383), (3, 2, 9001), (257, 263, 269),
+        (300, columns + 1, 19), (5, columns + 5, t.depth + 3), (t.rows * 5, 511, 383),
+        (3, 2, 9001), (257, 263, 269),
     ]  # fmt: skip
     for m, n, k in shapes:
         a = integers(rng, (k, m), dtype).T if transposed_a else integers(rng, (m, k), dtype)
@@ -150,10 +158,24 @@ def test_blocks_are_exact(dtype, transposed_a, transposed_b):
         check_exact(a, b, dtype)
 
 
-@pytest.mark.parametrize("layout", ["rows", "columns", "padded rows", "padded columns", "reversed", "strided"])
+@pytest.mark.parametrize(
+    "layout", ["rows", "columns", "padded rows", "padded columns", "reversed", "strided"]
+)
 def test_matrix_times_vector_is_exact(dtype, layout):
     rng = np.random.default_rng(4)
-    sizes = [(1, 1), (1, 5), (5, 1), (4, 4), (7, 63), (64, 65), (33, 1000), (1000, 33), (5000, 40), (40, 5000), (2, 99_991)]
+    sizes = [
+        (1, 1),
+        (1, 5),
+        (5, 1),
+        (4, 4),
+        (7, 63),
+        (64, 65),
+        (33, 1000),
+        (1000, 33),
+        (5000, 40),
+        (40, 5000),
+        (2, 99_991),
+    ]
     for size, k in sizes:
         matrix = operand(rng, size, k, layout, dtype)
         for vector in ("rows", "strided", "reversed", "one row repeated"):
@@ -196,12 +218,23 @@ def test_random_shapes_are_exact(sizes, layouts, dtype, seed):
 
 @pytest.mark.parametrize(
     ("m", "n", "k"),
-    [(64, 64, 64), (129, 257, 511), (1, 700, 1300), (700, 1, 1300), (31, 33, 5000), (3, 1, 60_000), (1, 1, 99_999)],
+    [
+        (64, 64, 64),
+        (129, 257, 511),
+        (1, 700, 1300),
+        (700, 1, 1300),
+        (31, 33, 5000),
+        (3, 1, 60_000),
+        (1, 1, 99_999),
+    ],
 )
 def test_error_is_bounded(dtype, m, n, k):
     """|c - ab| <= 2 sqrt(k) u |a||b| elementwise: well inside the worst case k u |a||b| (Higham, 3.5)."""
     rng = np.random.default_rng(6)
-    a, b = rng.standard_normal((m, k)).astype(DTYPES[dtype]), rng.standard_normal((k, n)).astype(DTYPES[dtype])
+    a, b = (
+        rng.standard_normal((m, k)).astype(DTYPES[dtype]),
+        rng.standard_normal((k, n)).astype(DTYPES[dtype]),
+    )
     wide = np.float64 if dtype == "f32" else np.longdouble
     expected = a.astype(wide) @ b.astype(wide)
     scale = np.abs(a).astype(wide) @ np.abs(b).astype(wide)
@@ -222,13 +255,24 @@ def test_infinities_and_nans_stay_in_their_row_and_column(dtype):
         np.testing.assert_array_equal(np.isinf(c), np.isinf(expected))
 
 
-SHARED = [(300, 310, 320), (1500, 40, 50), (40, 1500, 50), (60, 60, 3000), (1, 2000, 900), (2000, 1, 900), (1, 1, 400_000)]
+SHARED = [
+    (300, 310, 320),
+    (1500, 40, 50),
+    (40, 1500, 50),
+    (60, 60, 3000),
+    (1, 2000, 900),
+    (2000, 1, 900),
+    (1, 1, 400_000),
+]
 
 
 @pytest.mark.parametrize(("m", "n", "k"), SHARED)
 def test_same_bits_for_any_number_of_threads(dtype, threads, m, n, k):
     rng = np.random.default_rng(8)
-    a, b = rng.standard_normal((m, k)).astype(DTYPES[dtype]), rng.standard_normal((k, n)).astype(DTYPES[dtype])
+    a, b = (
+        rng.standard_normal((m, k)).astype(DTYPES[dtype]),
+        rng.standard_normal((k, n)).astype(DTYPES[dtype]),
+    )
     for left, right in ((a, b), (np.asfortranarray(a), np.asfortranarray(b))):
         results = []
         for count in (1, 2, 5):
@@ -278,7 +322,13 @@ def test_tiles_of_other_machines(dtype, width, rows, vectors, monkeypatch):
         library = llvm.compile_library(gemm.definition(dtype), [symbol], {"wl_parallel": pool.address()})
         patch.setattr(gemm, "address", lambda dtype: library.address(symbol))
         rng = np.random.default_rng(10)
-        shapes = [(1, 40, 50), (40, 1, 50), (7, 9, 11), (rows + 1, tile.columns + 1, 30), (131, 137, tile.depth + 5)]
+        shapes = [
+            (1, 40, 50),
+            (40, 1, 50),
+            (7, 9, 11),
+            (rows + 1, tile.columns + 1, 30),
+            (131, 137, tile.depth + 5),
+        ]
         for (m, n, k), layout in itertools.product(shapes, ["rows", "columns", "strided"]):
             check_exact(operand(rng, m, k, layout, dtype), operand(rng, k, n, layout, dtype), dtype)
     gemm.definition.cache_clear()
@@ -310,4 +360,6 @@ def test_nothing_outside_the_operands_is_touched(dtype):
         right = fenced(b.T.copy(), at_end).T if flip & 2 else fenced(b, at_end)
         c = fenced(np.zeros((m, n), DTYPES[dtype]), at_end)
         np.testing.assert_array_equal(product(left, right, c), a.astype(np.float64) @ b)
-        np.testing.assert_array_equal(product(left, right, c, accumulate=True), 2 * (a.astype(np.float64) @ b))
+        np.testing.assert_array_equal(
+            product(left, right, c, accumulate=True), 2 * (a.astype(np.float64) @ b)
+        )

@@ -1,4 +1,4 @@
-"""The native thread pool: every chunk runs exactly once, whoever calls it, from wherever, in whatever process."""
+"""The native thread pool: every chunk runs exactly once, whoever calls it, from wherever."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from wonderland.compile import llvm, pool
 
-# count(context, i): context[i] += 1.   nest(context, i): runs count over row i of a matrix, through the pool again.
+# count(context, i): context[i] += 1.   nest(context, i): count over row i of a matrix, by the pool again.
 TASKS = """
 declare void @wl_parallel(ptr, ptr, i64)
 define void @count(ptr %context, i64 %chunk) {
@@ -281,10 +281,14 @@ def run_script(threads: str, ending: str = "") -> subprocess.CompletedProcess:
     script = SCRIPT.format(tests=os.path.dirname(os.path.abspath(__file__))) + ending
     environment = dict(os.environ, WONDERLAND_THREADS=threads, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    return subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60
+    )
 
 
-@pytest.mark.parametrize("ending", ["", "sys.exit(0)", "import gc; del tasks; pool._library = None; gc.collect()"])
+@pytest.mark.parametrize(
+    "ending", ["", "sys.exit(0)", "import gc; del tasks; pool._library = None; gc.collect()"]
+)
 def test_exit_right_after_use(ending):
     result = run_script("4", ending)
     assert result.returncode == 0, result.stderr

@@ -43,6 +43,16 @@ adam_small = Benchmark(
 def ours(parameters, x, y):
     import wonderland as wl
 
+    @wl.register_mutable
+    class State:
+        """Weights and Adam's moments, updated in place by the native call."""
+
+        def __init__(self):
+            self.p = {k: w.copy() for k, w in parameters.items()}
+            self.m = {k: np.zeros_like(w) for k, w in parameters.items()}
+            self.v = {k: np.zeros_like(w) for k, w in parameters.items()}
+            self.t = np.zeros((), np.float32)
+
     def loss(p, x, y):
         hidden = np.tanh(x @ p["w1"] + p["b1"])
         logits = hidden @ p["w2"] + p["b2"]
@@ -51,23 +61,18 @@ def ours(parameters, x, y):
         return np.mean(logsumexp - np.sum(y * logits, axis=1))
 
     @wl.jit
-    def step(p, m, v, t, x, y):
-        value, g = wl.value_and_grad(loss)(p, x, y)
-        t = t + 1
-        scale1, scale2 = 1 / (1 - BETA1**t), 1 / (1 - BETA2**t)
-        m = {k: BETA1 * m[k] + (1 - BETA1) * g[k] for k in p}
-        v = {k: BETA2 * v[k] + (1 - BETA2) * g[k] ** 2 for k in p}
-        p = {k: p[k] - RATE * (m[k] * scale1) / (np.sqrt(v[k] * scale2) + EPSILON) for k in p}
-        return value, (p, m, v, t)
-
-    zeros = {k: np.zeros_like(w) for k, w in parameters.items()}
-    state = [(parameters, zeros, zeros, np.float32(0))]
-
-    def call():
-        value, state[0] = step(*state[0], x, y)
+    def step(state, x, y):
+        value, g = wl.value_and_grad(loss)(state.p, x, y)
+        state.t = state.t + 1
+        scale1, scale2 = 1 / (1 - BETA1**state.t), 1 / (1 - BETA2**state.t)
+        for k, w in state.p.items():
+            state.m[k] = BETA1 * state.m[k] + (1 - BETA1) * g[k]
+            state.v[k] = BETA2 * state.v[k] + (1 - BETA2) * g[k] ** 2
+            state.p[k] = w - RATE * (state.m[k] * scale1) / (np.sqrt(state.v[k] * scale2) + EPSILON)
         return value
 
-    return call
+    state = State()
+    return lambda: step(state, x, y)
 
 
 @adam_small.contender("jax")

@@ -1,8 +1,9 @@
 """Scalar code as text: typed scalars come in, lines of LLVM IR go out.
 
 The `emit` functions of `ops/` call the methods of an `Emitter` (`e.add(x, y)`, `e.call("exp", x)`). A bool is an `i1`
-here and a byte in memory. Products that feed sums may contract to FMA; nothing else is relaxed, and nothing has
-undefined behaviour: conversions from float to integer give what NumPy gives on x86.
+here and a byte in memory. A product that feeds a sum contracts to FMA, by our decision and not LLVM's: a value that is
+computed in two places is the same number in both (`x == max(x)` must hold somewhere). Nothing else is relaxed, and
+nothing has undefined behaviour: conversions from float to integer give what NumPy gives on x86.
 """
 
 from __future__ import annotations
@@ -51,11 +52,12 @@ def memory_kind(dtype: np.dtype) -> str:
 class Scalar:
     """One SSA value (or constant) with its NumPy dtype."""
 
-    __slots__ = ("dtype", "text")
+    __slots__ = ("dtype", "factors", "text")
 
-    def __init__(self, text: str, dtype: np.dtype):
+    def __init__(self, text: str, dtype: np.dtype, factors: tuple[Scalar, Scalar] | None = None):
         self.text = text
         self.dtype = dtype
+        self.factors = factors  # of a product that a sum may take over
 
     @property
     def kind(self) -> str:
@@ -119,7 +121,7 @@ class Emitter:
 
     def _arithmetic(self, x: Scalar, y: Scalar, of_float: str, of_int: str, of_bool: str) -> Scalar:
         if x.dtype.kind == "f":
-            return self.let(f"{of_float} contract {x.typed}, {y.text}", x.dtype)
+            return self.let(f"{of_float} {x.typed}, {y.text}", x.dtype)
         if x.dtype.kind == "b":
             if not of_bool:
                 raise Unsupported(f"{of_int} of bools")
@@ -127,13 +129,25 @@ class Emitter:
         return self.let(f"{of_int} {x.typed}, {y.text}", x.dtype)
 
     def add(self, x: Scalar, y: Scalar) -> Scalar:
+        if x.factors:
+            return self.intrinsic("fmuladd", *x.factors, y)
+        if y.factors:
+            return self.intrinsic("fmuladd", *y.factors, x)
         return self._arithmetic(x, y, "fadd", "add", "or")
 
     def sub(self, x: Scalar, y: Scalar) -> Scalar:
+        if x.factors:
+            return self.intrinsic("fmuladd", *x.factors, self.neg(y))
+        if y.factors:
+            return self.intrinsic("fmuladd", self.neg(y.factors[0]), y.factors[1], x)
         return self._arithmetic(x, y, "fsub", "sub", "")
 
     def mul(self, x: Scalar, y: Scalar) -> Scalar:
-        return self._arithmetic(x, y, "fmul", "mul", "and")
+        if x.dtype.kind == "f":  # `contract` lets the sum of a reduction, whose order is free, take it over
+            product = self.let(f"fmul contract {x.typed}, {y.text}", x.dtype)
+            product.factors = (x, y)
+            return product
+        return self._arithmetic(x, y, "", "mul", "and")
 
     def div(self, x: Scalar, y: Scalar) -> Scalar:
         if x.dtype.kind != "f":

@@ -1,18 +1,20 @@
-"""The generator of matrix products: an element type comes in, LLVM IR (or the address of compiled code) goes out.
+"""The generator of matrix products: an element type comes in, LLVM IR or the address of its code goes out.
 
     void wl_gemm_f32(i64 m, i64 n, i64 k, ptr A, i64 rsa, i64 csa, ptr B, i64 rsb, i64 csb,
                      ptr C, i64 ldc, i64 accumulate, ptr scratch)
 
     C[i*ldc + j] = (accumulate ? C[i*ldc + j] : 0) + sum_p A[i*rsa + p*csa] * B[p*rsb + j*csb]
 
-Strides count elements and may have any sign or be zero. `scratch` belongs to the call: `scratch_bytes(m, n, k, dtype)`
-bytes, in any alignment. So the code allocates nothing, and any number of threads may be inside it.
+Strides count elements and may have any sign or be zero. `scratch` belongs to the call: as many bytes as
+`scratch_bytes(m, n, k, dtype)` says, in any alignment. So the code allocates nothing, and any number of
+threads may be inside it.
 
-The way of the data (Goto and van de Geijn 2008; Van Zee and van de Geijn 2015): the product is cut into blocks whose
-operands fit the caches, each block is packed into panels as wide as the register tile, and the tile kernel runs over
-the panels. Packing and tiles are tasks of the pool. Where packing doesn't pay, the kernel reads the operand where it
-lies. Vectors (m = 1 or n = 1) have their own loops, which read the matrix once in the order of memory. The cut along k
-depends on nothing but the sizes and strides: results are the same to the bit for any number of threads.
+The way of the data (Goto and van de Geijn 2008; Van Zee and van de Geijn 2015): the product is cut into
+blocks whose operands fit the caches, each block is packed into panels as wide as the register tile, and the
+tile kernel runs over the panels. Packing and tiles are tasks of the pool. Where packing doesn't pay, the
+kernel reads the operand where it lies. Vectors (m = 1 or n = 1) have their own loops, which read the matrix
+once in the order of memory. The cut along k depends on nothing but the sizes and strides: results are the
+same to the bit for any number of threads.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ CHUNK_BYTES = 224 << 10  # of A in one task (MC x KC), which stays in L2
 CHUNK_COLUMNS = 512
 CHUNK_WORK = 1 << 17  # multiply-adds that are worth a task
 MOST_CHUNKS = 64
-PARALLEL_WORK = 1 << 20  # multiply-adds from which a product is shared between threads
+PARALLEL_WORK = 1 << 21  # multiply-adds from which a product is shared between threads
 PARALLEL_VECTOR = 1 << 17  # the same for matrix times vector, in matrix elements
 SMALL_BYTES = 1 << 16  # of an operand that needn't be packed
 UNROLL = 4  # steps of k in one turn of the kernel's loop
@@ -48,7 +50,7 @@ VECTOR_CHUNKS = 16  # most cuts of matrix times vector along k
 
 @dataclass(frozen=True)
 class Tile:
-    """Shape of the register tile: `rows` broadcasts of A times `vectors` vectors of B, all sums in registers."""
+    """Shape of the register tile: `rows` broadcasts of A times `vectors` vectors of B."""
 
     dtype: str
     scalar: str
@@ -151,7 +153,7 @@ declare {t.scalar} @llvm.vector.reduce.fadd.{t.suffix}({t.scalar}, {t.vector})
 declare {t.vector} @llvm.masked.load.{t.suffix}.p0(ptr, i32, {lane_mask}, {t.vector})
 declare void @llvm.masked.store.{t.suffix}.p0({t.vector}, ptr, i32, {lane_mask})
 """
-    # Loops are written the way they should run; LLVM's own unrolling and vectorising of the rest costs compile time.
+    # Loops are written the way they should run: more unrolling and vectorising would only cost compile time.
     metadata = ['!0 = !{!"llvm.loop.vectorize.enable", i1 false}', '!1 = !{!"llvm.loop.unroll.disable"}']
     text = declarations + "\n".join(function.text() for function in functions)
     loops = text.count("!llvm.loop !LOOP")
@@ -161,12 +163,20 @@ declare void @llvm.masked.store.{t.suffix}.p0({t.vector}, ptr, i32, {lane_mask})
     return text + "\n" + "\n".join(metadata) + "\n"
 
 
+KINDS = {"i": "i64", "p": "ptr", "b": "i1"}
+
+
 class Function:
     """One IR function being written. Variables live in `alloca`s, which LLVM turns into registers."""
 
-    def __init__(self, t: Tile, name: str, parameters: str, attributes: str = "", linkage: str = "internal "):
+    def __init__(self, t: Tile, name: str, kinds: str, parameters: str, exported: bool = False):
+        """`kinds` has a letter per parameter: i(64), p(ointer), b(oolean)."""
         self.tile = t
-        self._head = f"define {linkage}void @{name}({parameters}) {attributes} {{\nentry:"
+        typed = ", ".join(
+            f"{KINDS[kind]} %{word}" for kind, word in zip(kinds, parameters.split(), strict=True)
+        )
+        linkage = "" if exported else "internal "
+        self._head = f"define {linkage}void @{name}({typed}) noinline {{\nentry:"
         self._variables: list[str] = []
         self._lines: list[str] = []
         self._count = 0
@@ -181,6 +191,11 @@ class Function:
         self._count += 1
         self.emit(f"%t{self._count} = {expression}")
         return f"%t{self._count}"
+
+    def call(self, name: str, kinds: str, *values: Value) -> None:
+        """Call a function that returns nothing."""
+        arguments = ", ".join(f"{KINDS[kind]} {value}" for kind, value in zip(kinds, values, strict=True))
+        self.emit(f"call void {name}({arguments})")
 
     def variable(self, kind: str, value: Value, align: int = 8) -> str:
         pointer = self.space(kind, align)
@@ -238,12 +253,16 @@ class Function:
         return self.let(f"load {kind or self.tile.scalar}, ptr {pointer}, align {align or self.tile.bytes}")
 
     def store(self, value: Value, pointer: str, kind: str | None = None, align: int | None = None) -> None:
-        self.emit(f"store {kind or self.tile.scalar} {value}, ptr {pointer}, align {align or self.tile.bytes}")
+        self.emit(
+            f"store {kind or self.tile.scalar} {value}, ptr {pointer}, align {align or self.tile.bytes}"
+        )
 
     def broadcast(self, scalar: str) -> str:
         t = self.tile
         one = self.let(f"insertelement {t.vector} poison, {t.scalar} {scalar}, i64 0")
-        return self.let(f"shufflevector {t.vector} {one}, {t.vector} poison, <{t.lanes} x i32> zeroinitializer")
+        return self.let(
+            f"shufflevector {t.vector} {one}, {t.vector} poison, <{t.lanes} x i32> zeroinitializer"
+        )
 
     def fma(self, a: str, b: str, c: str) -> str:
         v, name = self.tile.vector, f"@llvm.fmuladd.{self.tile.suffix}"
@@ -257,7 +276,9 @@ class Function:
         """Mask of the lanes first, first + 1, ... that are below the limit."""
         kind = f"<{self.tile.lanes} x i64>"
         one = self.let(f"insertelement {kind} poison, i64 {limit}, i64 0")
-        all_limits = self.let(f"shufflevector {kind} {one}, {kind} poison, <{self.tile.lanes} x i32> zeroinitializer")
+        all_limits = self.let(
+            f"shufflevector {kind} {one}, {kind} poison, <{self.tile.lanes} x i32> zeroinitializer"
+        )
         lanes = ", ".join(f"i64 {first + lane}" for lane in range(self.tile.lanes))
         return self.let(f"icmp slt {kind} <{lanes}>, {all_limits}")
 
@@ -346,21 +367,21 @@ class Fields:
 # One block of a product. Columns of B from `packed_from` on are packed; A is packed if `pack_a`.
 BLOCK = [
     "m", "n", "k", "ptr_a", "rsa", "csa", "ptr_b", "rsb", "csb", "ptr_c", "ldc", "accumulate",
-    "ptr_rows", "ptr_columns", "pack_a", "packed_from", "row_groups", "chunk_rows", "chunk_columns", "column_chunks",
+    "ptr_rows", "ptr_columns", "pack_a", "packed_from", "row_groups",
+    "chunk_rows", "chunk_columns", "column_chunks",
 ]  # fmt: skip
 # M x in chunks of height x depth; those of the same columns of M write the same vector of partial sums.
 VECTOR = ["m", "k", "ptr_matrix", "rs", "cs", "ptr_x", "incx", "ptr_partial", "height", "depth"]
 
 
 def _kernel(t: Tile, packed: bool) -> Function:
-    """One register tile: rows x columns of C from k steps. Packed A has its strides built in and is padded with zeros;
-    otherwise rows beyond the last repeat it, so that nothing outside A is read, and their sums are dropped."""
+    """One register tile: rows x columns of C from k steps. Packed A has its strides built in and is padded
+    with zeros; otherwise rows beyond the last repeat it, so that only A is read, and their sums are dropped."""
     f = Function(
         t,
         "kernel_packed" if packed else "kernel_direct",
-        "i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %b, i64 %rsb, ptr %c, i64 %ldc, i64 %rows, i64 %columns, "
-        "i64 %accumulate",
-        "noinline",
+        "ipiipipiiii",
+        "k a rsa csa b rsb c ldc rows columns accumulate",
     )
     zero = "zeroinitializer"
     sums = [[f.variable(t.vector, zero, 64) for _ in range(t.vectors)] for _ in range(t.rows)]
@@ -395,7 +416,7 @@ def _kernel(t: Tile, packed: bool) -> Function:
         f.store(f.add(a_at, count * t.rows) if packed else a_at, a_offset, "i64", 8)
         f.store(b_at, b_offset, "i64", 8)
 
-    # Unrolled with strides unknown to it, LLVM would keep an address for every row and step, and spill the sums.
+    # Unrolled with unknown strides, LLVM would keep an address for every row and step, and spill the sums.
     unroll = UNROLL if packed else 1
     whole = f.let(f"and i64 %k, {-unroll}")
     with f.loop(0, whole, unroll):
@@ -425,17 +446,13 @@ def _kernel(t: Tile, packed: bool) -> Function:
             for v in range(t.vectors):
                 place = f.at(spilled, r * t.columns + v * t.lanes)
                 f.store(f.load(sums[r][v], t.vector, 64), place, t.vector)
-        f.emit(
-            f"call void @store_edge(ptr {spilled}, ptr %c, i64 %ldc, i64 %rows, i64 %columns, i64 %accumulate)"
-        )
+        f.call("@store_edge", "ppiiii", spilled, "%c", "%ldc", "%rows", "%columns", "%accumulate")
     return f
 
 
 def _store_edge(t: Tile) -> Function:
     """The part of a tile that lies inside C."""
-    f = Function(
-        t, "store_edge", "ptr %sums, ptr %c, i64 %ldc, i64 %rows, i64 %columns, i64 %accumulate", "noinline"
-    )
+    f = Function(t, "store_edge", "ppiiii", "sums c ldc rows columns accumulate")
     old_columns = f.choose(f.compare("ne", "%accumulate", 0), "%columns", 0)
     for v in range(t.vectors):
         mask, old_mask = f.lanes_below("%columns", v * t.lanes), f.lanes_below(old_columns, v * t.lanes)
@@ -448,7 +465,7 @@ def _store_edge(t: Tile) -> Function:
 
 def _pack_rows(t: Tile) -> Function:
     """A panel of A: out[p*R + r] = a[r*rsa + p*csa] for the R rows of a tile, zero beyond the last."""
-    f = Function(t, "pack_rows", "i64 %k, ptr %a, i64 %rsa, i64 %csa, i64 %rows, ptr %out", "noinline")
+    f = Function(t, "pack_rows", "ipiiip", "k a rsa csa rows out")
     full = f.compare("eq", "%rows", t.rows)
     done = f.variable("i64", 0)
     with f.when(f.both(full, f.compare("eq", "%rsa", 1))):
@@ -457,8 +474,8 @@ def _pack_rows(t: Tile) -> Function:
             f.store(f.load(f.at("%a", f.mul(p, "%csa")), kind), f.at("%out", f.mul(p, t.rows)), kind)
         f.store("%k", done, "i64", 8)
     with f.when(f.both(full, f.compare("eq", "%csa", 1))):
-        # Whole vectors are stored, so each step spills over into the next, which is written later: the last step of
-        # the panel must not be one of these.
+        # Whole vectors are stored, so each step spills over into the next, which is written later: the last
+        # step of the panel must not be one of these.
         steps = f.mul(f.div(f.sub("%k", 1), t.lanes), t.lanes)
         sources = [f.at("%a", f.mul(r, "%rsa")) for r in range(t.rows)]
         with f.loop(0, steps, t.lanes) as p:
@@ -484,7 +501,7 @@ def _pack_rows(t: Tile) -> Function:
 
 def _pack_columns(t: Tile) -> Function:
     """A panel of B: out[p*N + j] = b[p*rsb + j*csb] for the N columns of a tile, zero beyond the last."""
-    f = Function(t, "pack_columns", "i64 %k, ptr %b, i64 %rsb, i64 %csb, i64 %columns, ptr %out", "noinline")
+    f = Function(t, "pack_columns", "ipiiip", "k b rsb csb columns out")
     full = f.compare("eq", "%columns", t.columns)
     done = f.variable("i64", 0)
     with f.when(f.compare("eq", "%csb", 1)):
@@ -498,7 +515,9 @@ def _pack_columns(t: Tile) -> Function:
             with f.loop(0, "%k") as p:
                 source, place = f.at("%b", f.mul(p, "%rsb")), f.at("%out", f.mul(p, t.columns))
                 for v in range(t.vectors):
-                    f.store(f.load_lanes(f.at(source, v * t.lanes), masks[v]), f.at(place, v * t.lanes), t.vector)
+                    f.store(
+                        f.load_lanes(f.at(source, v * t.lanes), masks[v]), f.at(place, v * t.lanes), t.vector
+                    )
         f.store("%k", done, "i64", 8)
     with f.when(f.both(full, f.compare("eq", "%rsb", 1))):
         start = f.load(done, "i64", 8)  # everything is done already if both strides are 1
@@ -525,7 +544,7 @@ PACKED_PANELS = 4  # panels that one packing task packs
 
 def _pack_task(t: Tile) -> Function:
     """Chunks 0..row_groups-1 pack panels of A, the later ones panels of B."""
-    f = Function(t, "pack_task", "ptr %context, i64 %chunk", "noinline")
+    f = Function(t, "pack_task", "pi", "context chunk")
     block = Fields(f, "%context", BLOCK)
     k, groups = block.get("k"), block.get("row_groups")
     of_a = f.compare("slt", "%chunk", groups)
@@ -535,7 +554,7 @@ def _pack_task(t: Tile) -> Function:
         with f.loop(start, f.min(m, f.add(start, PACKED_PANELS * t.rows)), t.rows) as i:
             source, place = f.at(a, f.mul(i, rsa)), f.at(out, f.mul(i, k))
             rows = f.min(t.rows, f.sub(m, i))
-            f.emit(f"call void @pack_rows(i64 {k}, ptr {source}, i64 {rsa}, i64 {csa}, i64 {rows}, ptr {place})")
+            f.call("@pack_rows", "ipiiip", k, source, rsa, csa, rows, place)
     with f.unless(of_a):
         n, b, rsb, csb, out = (block.get(name) for name in ("n", "ptr_b", "rsb", "csb", "ptr_columns"))
         first = block.get("packed_from")
@@ -543,13 +562,13 @@ def _pack_task(t: Tile) -> Function:
         with f.loop(start, f.min(n, f.add(start, PACKED_PANELS * t.columns)), t.columns) as j:
             source, place = f.at(b, f.mul(j, csb)), f.at(out, f.mul(f.sub(j, first), k))
             columns = f.min(t.columns, f.sub(n, j))
-            f.emit(f"call void @pack_columns(i64 {k}, ptr {source}, i64 {rsb}, i64 {csb}, i64 {columns}, ptr {place})")
+            f.call("@pack_columns", "ipiiip", k, source, rsb, csb, columns, place)
     return f
 
 
 def _tile_task(t: Tile) -> Function:
     """The tiles of a chunk of C: a panel of B stays in L1 while the panels of A pass."""
-    f = Function(t, "tile_task", "ptr %context, i64 %chunk", "noinline")
+    f = Function(t, "tile_task", "pi", "context chunk")
     block = Fields(f, "%context", BLOCK)
     m, n, k, a, rsa, csa, b, rsb, _, c, ldc, accumulate = (block.get(name) for name in BLOCK[:12])
     rows, columns, pack_a, first, _, height, width, across = (block.get(name) for name in BLOCK[12:])
@@ -566,26 +585,25 @@ def _tile_task(t: Tile) -> Function:
         with f.loop(top, bottom, t.rows) as i:
             high = f.min(t.rows, f.sub(m, i))
             place = f.at(f.at(c, f.mul(i, ldc)), j)
-            rest = f"ptr {panel}, i64 {stride}, ptr {place}, i64 {ldc}, i64 {high}, i64 {wide}, i64 {accumulate}"
+            rest = (panel, stride, place, ldc, high, wide, accumulate)
             with f.when(packed):
-                f.emit(f"call void @kernel_packed(i64 {k}, ptr {f.at(rows, f.mul(i, k))}, i64 0, i64 0, {rest})")
+                f.call("@kernel_packed", "ipiipipiiii", k, f.at(rows, f.mul(i, k)), 0, 0, *rest)
             with f.unless(packed):
-                source = f.at(a, f.mul(i, rsa))
-                f.emit(f"call void @kernel_direct(i64 {k}, ptr {source}, i64 {rsa}, i64 {csa}, {rest})")
+                f.call("@kernel_direct", "ipiipipiiii", k, f.at(a, f.mul(i, rsa)), rsa, csa, *rest)
     return f
 
 
 def _run(t: Tile) -> Function:
     """All chunks of a task, on the pool or here."""
-    f = Function(t, "run", "ptr %task, ptr %context, i64 %chunks, i1 %shared", "noinline")
+    f = Function(t, "run", "ppib", "task context chunks shared")
     with f.when("%shared"):
-        f.emit("call void @wl_parallel(ptr %task, ptr %context, i64 %chunks)")
+        f.call("@wl_parallel", "ppi", "%task", "%context", "%chunks")
     with f.unless("%shared"), f.loop(0, "%chunks") as chunk:
-        f.emit(f"call void %task(ptr %context, i64 {chunk})")
+        f.call("%task", "pi", "%context", chunk)
     return f
 
 
-def _vector_chunk(f: Function, fields: Fields) -> tuple[str, str, str, str, str]:
+def _vector_chunk(f: Function, fields: Fields) -> tuple[Value, Value, Value, Value, str]:
     """Rows top..bottom and columns start..stop of a chunk, and where its sums go."""
     m, k, height, depth = (fields.get(name) for name in ("m", "k", "height", "depth"))
     across = f.ceil_div(m, height)
@@ -598,12 +616,12 @@ def _vector_chunk(f: Function, fields: Fields) -> tuple[str, str, str, str, str]
 
 def _dot_task(t: Tile) -> Function:
     """partial_i = sum_p M_ip x_p with M contiguous along p, as is x: four rows share the loads of x."""
-    f = Function(t, "dot_task", "ptr %context, i64 %chunk", "noinline")
+    f = Function(t, "dot_task", "pi", "context chunk")
     fields = Fields(f, "%context", VECTOR)
     top, bottom, start, stop, partial = _vector_chunk(f, fields)
     matrix, rs, x = (fields.get(name) for name in ("ptr_matrix", "rs", "ptr_x"))
 
-    def dots(i: str, count: int, parts: int) -> None:
+    def dots(i: Value, count: int, parts: int) -> None:
         """Rows i, ..., i + count - 1, each summed in `parts` vectors."""
         rows = [f.at(matrix, f.mul(f.add(i, r), rs)) for r in range(count)]
         sums = [[f.variable(t.vector, "zeroinitializer", 64) for _ in range(parts)] for _ in rows]
@@ -614,7 +632,9 @@ def _dot_task(t: Tile) -> Function:
                 factor = f.load(f.at(f.at(x, p), part * t.lanes), t.vector)
                 for row, cells in zip(rows, sums, strict=True):
                     value = f.load(f.at(f.at(row, p), part * t.lanes), t.vector)
-                    f.store(f.fma(value, factor, f.load(cells[part], t.vector, 64)), cells[part], t.vector, 64)
+                    f.store(
+                        f.fma(value, factor, f.load(cells[part], t.vector, 64)), cells[part], t.vector, 64
+                    )
         totals = []
         for cells in sums:
             values = [f.load(cell, t.vector, 64) for cell in cells]
@@ -639,8 +659,8 @@ def _dot_task(t: Tile) -> Function:
 
 
 def _axpy_task(t: Tile) -> Function:
-    """partial = sum_p M_:p x_p with M contiguous along its rows' index: some columns at a time, the sums in L1."""
-    f = Function(t, "axpy_task", "ptr %context, i64 %chunk", "noinline")
+    """partial = sum_p M_:p x_p with M contiguous along its rows' index: the sums stay in L1."""
+    f = Function(t, "axpy_task", "pi", "context chunk")
     fields = Fields(f, "%context", VECTOR)
     top, bottom, start, stop, partial = _vector_chunk(f, fields)
     matrix, cs, x, incx = (fields.get(name) for name in ("ptr_matrix", "cs", "ptr_x", "incx"))
@@ -648,7 +668,7 @@ def _axpy_task(t: Tile) -> Function:
     with f.loop(top, bottom) as i:
         f.store("0.0", f.at(partial, i))
 
-    def columns(p: str, count: int) -> None:
+    def columns(p: Value, count: int) -> None:
         factors = [f.load(f.at(x, f.mul(f.add(p, q), incx))) for q in range(count)]
         spread = [f.broadcast(factor) for factor in factors]
         sources = [f.at(matrix, f.mul(f.add(p, q), cs)) for q in range(count)]
@@ -673,13 +693,7 @@ def _axpy_task(t: Tile) -> Function:
 
 def _matrix_vector(t: Tile) -> Function:
     """y_i = (y_i) + sum_p M[i*rs + p*cs] x[p*incx] where rs or cs is 1."""
-    f = Function(
-        t,
-        "matrix_vector",
-        "i64 %m, i64 %k, ptr %matrix, i64 %rs, i64 %cs, ptr %x, i64 %incx, ptr %y, i64 %incy, i64 %accumulate, "
-        "ptr %scratch",
-        "noinline",
-    )
+    f = Function(t, "matrix_vector", "iipiipipiip", "m k matrix rs cs x incx y incy accumulate scratch")
     context = f.space(f"[{len(VECTOR)} x i64]", 8)
     fields = Fields(f, context, VECTOR)
     partial = f.at("%scratch", "%k")
@@ -694,7 +708,9 @@ def _matrix_vector(t: Tile) -> Function:
     # Chunks of about equal work; along k only as far as the rows alone don't make enough of them.
     work = f.mul("%m", "%k")
     shared = f.compare("sge", work, PARALLEL_VECTOR)
-    most_rows = f.choose(by_rows, f.round_up(f.add(f.div(VECTOR_CHUNK, "%k"), 1), DOT_ROWS), AXPY_BYTES // t.bytes)
+    most_rows = f.choose(
+        by_rows, f.round_up(f.add(f.div(VECTOR_CHUNK, "%k"), 1), DOT_ROWS), AXPY_BYTES // t.bytes
+    )
     height = f.round_up(f.ceil_div("%m", f.ceil_div("%m", most_rows)), DOT_ROWS)
     down = f.ceil_div("%m", height)
     chunks = f.min(VECTOR_CHUNKS, f.div(work, VECTOR_CHUNK))
@@ -702,7 +718,7 @@ def _matrix_vector(t: Tile) -> Function:
     parts = f.ceil_div("%k", depth)
     fields.put(height=height, depth=depth)
     task = f.choose(by_rows, "@dot_task", "@axpy_task", "ptr")
-    f.emit(f"call void @run(ptr {task}, ptr {context}, i64 {f.mul(down, parts)}, i1 {shared})")
+    f.call("@run", "ppib", task, context, f.mul(down, parts), shared)
 
     width = f.let(f"and i64 %m, {-t.lanes}")
     with f.loop(1, parts) as part:
@@ -724,9 +740,9 @@ def _gemm(t: Tile) -> Function:
     f = Function(
         t,
         f"wl_gemm_{t.dtype}",
-        "i64 %m, i64 %n, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %b, i64 %rsb, i64 %csb, ptr %c, i64 %ldc, "
-        "i64 %accumulate, ptr %scratch0",
-        linkage="",
+        "iiipiipiipiip",
+        "m n k a rsa csa b rsb csb c ldc accumulate scratch0",
+        exported=True,
     )
     f.return_when(f.either(f.compare("sle", "%m", 0), f.compare("sle", "%n", 0)))
     with f.when(f.compare("sle", "%k", 0)):
@@ -742,21 +758,22 @@ def _gemm(t: Tile) -> Function:
     a_unit = f.either(f.compare("eq", "%rsa", 1), f.compare("eq", "%csa", 1))
     by_column = f.both(column, a_unit)
     with f.when(by_column):
-        f.emit(
-            "call void @matrix_vector(i64 %m, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %b, i64 %rsb, ptr %c, i64 %ldc, "
-            f"i64 %accumulate, ptr {scratch})"
+        f.call(
+            "@matrix_vector",
+            "iipiipipiip",
+            *"%m %k %a %rsa %csa %b %rsb %c %ldc %accumulate".split(),
+            scratch,
         )
     f.return_when(by_column)
     b_unit = f.either(f.compare("eq", "%rsb", 1), f.compare("eq", "%csb", 1))
     by_row = f.both(f.compare("eq", "%m", 1), b_unit)
     with f.when(by_row):
-        f.emit(
-            "call void @matrix_vector(i64 %n, i64 %k, ptr %b, i64 %csb, i64 %rsb, ptr %a, i64 %csa, ptr %c, i64 1, "
-            f"i64 %accumulate, ptr {scratch})"
+        f.call(
+            "@matrix_vector", "iipiipipiip", *"%n %k %b %csb %rsb %a %csa %c 1 %accumulate".split(), scratch
         )
     f.return_when(by_row)
 
-    # Packing pays when the panels are used often enough, unless the operand sits in the nearest caches anyway.
+    # Packing pays when the panels are used often, unless the operand sits in the nearest caches anyway.
     context = f.space(f"[{len(BLOCK)} x i64]", 8)
     block = Fields(f, context, BLOCK)
     a_is_small = f.compare("sle", f.mul("%m", "%k"), SMALL_BYTES // t.bytes)
@@ -786,13 +803,15 @@ def _gemm(t: Tile) -> Function:
         shared = f.compare("sge", work, PARALLEL_WORK)
         chunks = f.min(MOST_CHUNKS, f.max(1, f.div(work, CHUNK_WORK)))
         down = f.ceil_div(m, t.chunk_rows)
-        across = f.max(f.ceil_div(n, CHUNK_COLUMNS), f.min(f.ceil_div(chunks, down), f.ceil_div(n, t.columns)))
+        across = f.max(
+            f.ceil_div(n, CHUNK_COLUMNS), f.min(f.ceil_div(chunks, down), f.ceil_div(n, t.columns))
+        )
         down = f.max(down, f.min(f.ceil_div(chunks, across), f.ceil_div(m, t.rows)))
         chunk_rows = f.round_up(f.ceil_div(m, down), t.rows)
         chunk_columns = f.round_up(f.ceil_div(n, across), t.columns)
         down, across = f.ceil_div(m, chunk_rows), f.ceil_div(n, chunk_columns)
         block.put(chunk_rows=chunk_rows, chunk_columns=chunk_columns, column_chunks=across)
         packs = f.add(row_groups, column_groups)
-        f.emit(f"call void @run(ptr @pack_task, ptr {context}, i64 {packs}, i1 {shared})")
-        f.emit(f"call void @run(ptr @tile_task, ptr {context}, i64 {f.mul(down, across)}, i1 {shared})")
+        f.call("@run", "ppib", "@pack_task", context, packs, shared)
+        f.call("@run", "ppib", "@tile_task", context, f.mul(down, across), shared)
     return f

@@ -177,10 +177,12 @@ class Nest:
         inner = rank - 1
         if not ordered and rank > 1:
             stored = set(self.stores.values())
+            # What is read or written once a row doesn't decide the inner loop.
+            counted = [a for a in self.accesses.values() if not reduced or any(a.strides[i] for i in reduced)]
 
             def score(i: int) -> tuple[float, int]:
                 total = 0.0
-                for access in self.accesses.values():
+                for access in counted:
                     weight = 1.5 if access in stored else 1.0
                     total += weight if access.strides[i] in (1, -1) else 0.25 * weight * (access.strides[i] == 0)
                 return total * (0.3 if cluster.space[i] < 4 else 1.0), i
@@ -365,6 +367,8 @@ class Nest:
             row = self.cluster.roles.get(node) == "row"
             scalars = [self.operand(o, row, home) for o in node.operands]
             value = node.emit(self.at(home), *scalars)
+            if value.factors and node in self.schedule.stored:
+                value = Scalar(value.text, value.dtype)  # some read it from memory, rounded: so do all
         home.memo[node] = value
         return value
 

@@ -143,7 +143,9 @@ class Compiled:
 
     def __call__(self, *flat_args: Any) -> tuple:
         out = self.entry.call(*flat_args)
-        return self.entry.convert(flat_args) if out is MISS else out
+        if out is MISS:
+            out = self.entry.convert(flat_args)
+        return (out,) if len(self.entry.outputs) == 1 else out
 
     def _build(self) -> None:
         program = self.program
@@ -188,7 +190,7 @@ class Compiled:
         library = _library(driver)
         self.entry = Entry(
             library.address("run"), inputs, outputs, [], self.arena_bytes, driver.numbers(), sites.fail,
-            plan.work > LONG_RUN or bool(callbacks.names), (library, keep), always_tuple=True,
+            plan.work > LONG_RUN or bool(callbacks.names), (library, keep),
         )  # fmt: skip
 
     def assembly(self) -> str:

@@ -2,15 +2,17 @@
 
     void wl_parallel(ptr task, ptr context, i64 chunks)
 
-runs `task(context, chunk)` for every chunk in 0..chunks-1 on the calling thread and the workers, and returns when all
-are done. There is one pool per process. Its code is compiled on first use and never unloaded: workers live in it.
+runs `task(context, chunk)` for every chunk in 0..chunks-1 on the calling thread and the workers, and returns
+when all are done. There is one pool per process. Its code is compiled on first use and never unloaded: the
+workers live in it.
 
-How it works. A job is published by storing its number of chunks in `remaining`; whoever decrements it from a positive
-value owns one chunk. That one word decides everything: a worker that comes late gets a number that isn't positive and
-touches nothing, one that gets a chunk knows that the job stands still around it, because the caller waits until `done`
-reaches the number of chunks. So a caller never waits for a worker that is asleep, and which thread runs which chunk
-leaves no trace in the results. Workers spin for about 30 microseconds after their last job, then sleep on a condition
-variable. A call that finds the pool in use (another thread's call, or one made inside a task) runs its chunks itself.
+How it works. A job is published by storing its number of chunks in `remaining`; whoever decrements it from a
+positive value owns one chunk. That one word decides everything: a worker that comes late gets a number that
+isn't positive and touches nothing; one that gets a chunk knows that the job stands still around it, for the
+caller waits until `done` reaches the number of chunks. So a caller never waits for a worker that is asleep,
+and which thread runs which chunk leaves no trace in the results. Workers spin for about 30 microseconds after
+their last job, then sleep on a condition variable. A call that finds the pool in use (another thread's call,
+or one made inside a task) runs its chunks itself.
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ import ctypes
 import os
 import signal
 from functools import cache
+from time import perf_counter_ns
 
 from . import llvm
 
 SPIN_NANOSECONDS = 30_000
-# A worker takes no signals, so that they reach Python's main thread; faults of its own must still be reported.
+# A worker takes no signals, so that they reach Python's main thread; its own faults must still be reported.
 FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP")
 
 _library: llvm.Library | None = None
@@ -39,7 +42,7 @@ def size() -> int:
 
 
 def set_size(threads: int) -> None:
-    """Use this many threads from now on, the caller included. Surplus workers leave, missing ones start on demand."""
+    """Use this many threads from now on, the caller included: surplus workers leave, missing ones start."""
     global _size
     if threads < 1:
         raise ValueError(f"a pool needs at least one thread, got {threads}")
@@ -76,8 +79,10 @@ def _has_pthreads() -> bool:
 
 
 def _load() -> llvm.Library:
-    library = llvm.compile_library(definition(), ["wl_parallel", "wl_pool_reset", "wl_pool_resize", "wl_pool_spin"])
-    # Workers may still be inside this code when the interpreter clears its modules: it must outlive everything.
+    library = llvm.compile_library(
+        definition(), ["wl_parallel", "wl_pool_reset", "wl_pool_resize", "wl_pool_spin"]
+    )
+    # Workers may still be inside this code when the interpreter clears its modules: it outlives everything.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
     if _has_pthreads():
         _call(library, "wl_pool_reset", _pauses(library))
@@ -92,16 +97,13 @@ def _call(library: llvm.Library, symbol: str, argument: int) -> None:
 
 
 def _pauses(library: llvm.Library) -> int:
-    """How many pause instructions fill the time to spin: between 10 and 150 cycles each, so it has to be measured."""
-    from time import perf_counter_ns
-
-    best = None
+    """How many pause instructions fill the time to spin: measured, for one takes 10 to 150 cycles."""
+    best = SPIN_NANOSECONDS * 1000
     for _ in range(3):
         start = perf_counter_ns()
         _call(library, "wl_pool_spin", 1000)
-        elapsed = perf_counter_ns() - start
-        best = elapsed if best is None else min(best, elapsed)
-    return max(100, min(30_000, SPIN_NANOSECONDS * 1000 // max(best or 1, 1)))
+        best = min(best, perf_counter_ns() - start)
+    return max(100, min(30_000, SPIN_NANOSECONDS * 1000 // max(best, 1)))
 
 
 def definition() -> str:
@@ -115,7 +117,7 @@ def definition() -> str:
 
 
 def _pause() -> tuple[str, str]:
-    """The instruction that tells a core it is waiting, and its declaration; without one, a plain loop waits too."""
+    """The instruction that tells a core it is waiting, and its declaration; a plain loop waits too."""
     triple = llvm.target_machine().triple
     if triple.startswith(("x86_64", "i386", "i686")):
         return "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()\n"

@@ -82,16 +82,20 @@ COS = {
 }
 
 
-def reduce(x: Value) -> tuple[Value, Value]:
-    """n as i64, and r as a double, for |x| < LARGE."""
-    r = x.convert("double")
-    n, integer = round_to_integer(r * TWO_OVER_PI)
-    for part in HALF_PI[: 2 if x.kind == "float" else 3]:
-        r = fma(n, -part, r)
-    return integer, r
+def reduce(x: Value) -> tuple[Value, Value, Value]:
+    """n as i64, and r as a double and what its rounding lost, for |x| < LARGE."""
+    wide = x.convert("double")
+    n, integer = round_to_integer(wide * TWO_OVER_PI)
+    exact = fma(n, -HALF_PI[0], wide)
+    near = fma(n, -HALF_PI[1], exact)
+    if x.kind == "float":
+        return integer, near, near.like(0.0)
+    r = fma(n, -HALF_PI[2], near)
+    lost = fma(n, -HALF_PI[2], fma(n, -HALF_PI[1], exact - near)) - (r - near)
+    return integer, r, lost
 
 
-def reduce_large(x: Value) -> tuple[Value, Value]:
+def reduce_large(x: Value) -> tuple[Value, Value, Value]:
     """The same for a double with |x| >= LARGE, by integers (Payne and Hanek).
 
     |x| = m 2^e with a 53-bit integer m. Of the bits of 2/pi those worth a multiple of 4 in x 2/pi are skipped
@@ -115,25 +119,19 @@ def reduce_large(x: Value) -> tuple[Value, Value]:
     top = funnel_shift(upper, size.convert("i64"), zeros)
     # size = top 2^(64 - zeros), |r| = size 2^-126 pi/2; both parts of top become doubles exactly.
     high, low = (top >> 11).convert("double") * 2.0**11, (top & 2047).convert("double")
-    r = fma(high, HALF_PI[0], fma(high, HALF_PI[1], low * HALF_PI[0]))
-    r = r * power_of_two((64 - 126) - zeros, "double")
+    tail = fma(high, HALF_PI[1], low * HALF_PI[0])
+    r = fma(high, HALF_PI[0], tail)
+    r_low = fma(high, HALF_PI[0], -r) + tail
+    unit = power_of_two((64 - 126) - zeros, "double")
     # Infinity minus itself makes NaN of infinite arguments.
-    r = where(signed < 0, -r, r) + (x - x)
+    unit = where(signed < 0, -unit, unit) + (x - x)
+    unit = where(x < 0.0, -unit, unit)
     n = n.convert("i64")
-    return where(x < 0.0, -n, n), where(x < 0.0, -r, r)
+    return where(x < 0.0, -n, n), r * unit, r_low * unit
 
 
-def sine_and_cosine(r: Value, precision: str) -> tuple[Value, Value, Value, Value]:
-    """sin(r) and cos(r) for |r| <= pi/4, each as a rounded value and what its last sum still lacks."""
-    square = r * r
-    sine, sine_low = fast_two_sum(r, square * r * polynomial(square, SIN[precision]))
-    half, half_low = fast_two_sum(r.like(1.0), square * -0.5)
-    cosine, cosine_low = fast_two_sum(half, square * square * polynomial(square, COS[precision]))
-    return sine, sine_low, cosine, cosine_low + half_low
-
-
-def sine_of_quadrant(n: Value, r: Value, kind: str) -> Value:
-    """sin(n pi/2 + r), in the given type."""
+def sine_of_quadrant(n: Value, r: Value, _: Value, kind: str) -> Value:
+    """sin(n pi/2 + r), in the given type; what r lacks doesn't matter here."""
     r, n = r.convert(kind), n.convert(INTEGER[kind])
     square = r * r
     sine = fma(square * r, polynomial(square, SIN[kind]), r)
@@ -143,18 +141,23 @@ def sine_of_quadrant(n: Value, r: Value, kind: str) -> Value:
     return (value.bits() ^ sign).as_float()
 
 
-def cosine_of_quadrant(n: Value, r: Value, kind: str) -> Value:
+def cosine_of_quadrant(n: Value, r: Value, r_low: Value, kind: str) -> Value:
     """cos(n pi/2 + r)."""
-    return sine_of_quadrant(n + 1, r, kind)
+    return sine_of_quadrant(n + 1, r, r_low, kind)
 
 
-def tangent_of_quadrant(n: Value, r: Value, kind: str) -> Value:
-    """tan(n pi/2 + r) = sin / cos or -cos / sin, in double; for double corrected by the residual."""
-    sine, sine_low, cosine, cosine_low = sine_and_cosine(r, kind)
+def tangent_of_quadrant(n: Value, r: Value, r_low: Value, kind: str) -> Value:
+    """tan(n pi/2 + r) = sin / cos or -cos / sin, in double; for double corrected by all that rounding lost."""
+    square = r * r
+    sine, sine_low = fast_two_sum(r, square * r * polynomial(square, SIN[kind]))
+    half, half_low = fast_two_sum(r.like(1.0), square * -0.5)
+    cosine, cosine_low = fast_two_sum(half, square * square * polynomial(square, COS[kind]))
     odd = (n & 1).equals(1)
     numerator, denominator = where(odd, -cosine, sine), where(odd, sine, cosine)
     if kind == "float":
         return (numerator / denominator).convert("float")
+    sine_low = fma(r_low, cosine, sine_low)
+    cosine_low = fma(-r_low, sine, cosine_low + half_low)
     reciprocal = 1.0 / denominator
     quotient = numerator * reciprocal
     missing = fma(-quotient, denominator, numerator) + where(odd, -cosine_low, sine_low)
@@ -185,8 +188,7 @@ def large_functions(name: str, dtype: str) -> tuple[str, Block]:
     """
     kind = FLOATS[dtype]
     block = Block()
-    n, r = reduce_large(Value(block, kind, "%x").convert("double"))
-    result = OF_QUADRANT[name](n, r, kind)
+    result = OF_QUADRANT[name](*reduce_large(Value(block, kind, "%x").convert("double")), kind)
     function = f"wl_{name}_large_{dtype}"
     scalar = [
         f"define hidden {kind} @{function}({kind} %x) {PURE} {{",

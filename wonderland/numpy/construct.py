@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.core.level import freeze
 from wonderland.core.tracer import Tracer, concrete, unwrap
 from wonderland.core.types import NUMERIC_KINDS
 from wonderland.numpy.dispatch import has_tracer, namespace
@@ -19,7 +20,9 @@ from wonderland.ops.shape import convert
 
 def _held(made: Any) -> Any:
     """A new array of numbers, as one that can be written with traced values."""
-    return Tracer(made) if type(made) is np.ndarray and made.dtype.kind in NUMERIC_KINDS else made
+    if type(made) is not np.ndarray or made.dtype.kind not in NUMERIC_KINDS:
+        return made
+    return Tracer(freeze(made))  # nobody else has it: as an operand it needn't be copied
 
 
 def array(object: Any, dtype: Any = None, *, copy: Any = True, ndmin: int = 0, **kwargs: Any) -> Any:
@@ -62,7 +65,7 @@ def asfortranarray(a: Any, dtype: Any = None, **kwargs: Any) -> Any:
     return array(a, dtype, order="F", copy=None)
 
 
-def holding(make: Any) -> Any:
+def _holding(make: Any) -> Any:
     """A constructor whose result can be written with traced values."""
 
     def constructor(*args: Any, **kwargs: Any) -> Any:
@@ -98,12 +101,12 @@ def _traced_full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) 
     return Tracer(broadcast_to(value, tuple(shape) if np.ndim(shape) else (int(shape),)))
 
 
-def _held_result(make: Any) -> Any:
-    """Of a function that makes arrays from arrays: new ones can be written with traced values."""
+def held_result(make: Any, owner: Any = None) -> Any:
+    """Of a function (or a method of `owner`) that makes arrays from arrays: new ones hold traced values."""
 
     def constructor(*args: Any, **kwargs: Any) -> Any:
         made = make(*args, **kwargs)
-        source = (*args, *kwargs.values())[0]
+        source = (*args, *kwargs.values())[0] if owner is None else owner
         # np.asarray(a) of a plain array is that array: a write to it must reach a.
         return made if isinstance(source, np.ndarray) and np.may_share_memory(source, made) else _held(made)
 
@@ -111,14 +114,11 @@ def _held_result(make: Any) -> Any:
     return constructor
 
 
-for _make in (array, asarray, asanyarray, ascontiguousarray, asfortranarray):
-    namespace[_make.__name__] = _make
-for _make in (np.zeros, np.ones, np.empty, np.full, np.eye, np.identity):
-    namespace[_make.__name__] = holding(_make)
-
-LIFTED: dict[Any, Any] = {  # NumPy's constructor -> ours
-    getattr(np, name): namespace[name] for name in "zeros ones empty full eye identity".split()
-}
+LIFTED: dict[Any, Any] = {}  # NumPy's constructor -> ours
+for _name in "zeros ones empty full eye identity".split():
+    namespace[_name] = LIFTED[getattr(np, _name)] = _holding(getattr(np, _name))
+for _convert in (array, asarray, asanyarray, ascontiguousarray, asfortranarray):
+    namespace[_convert.__name__] = _convert
 _NAMES = "array asarray asanyarray ascontiguousarray asfortranarray copy zeros_like ones_like empty_like full_like"
 for _name in _NAMES.split():
-    LIFTED[getattr(np, _name)] = _held_result(namespace[_name])
+    LIFTED[getattr(np, _name)] = held_result(namespace[_name])

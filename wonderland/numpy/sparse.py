@@ -37,7 +37,9 @@ class Structure:
 def _infer(data: ArrayType, x: ArrayType, structure: Structure, transposed: bool) -> ArrayType:
     rows, columns = structure.shape[::-1] if transposed else structure.shape
     if x.ndim not in (1, 2) or x.shape[0] != columns:
-        raise ValueError(f"a sparse matrix of shape {(rows, columns)} can't be multiplied with an array of shape {x.shape}")
+        raise ValueError(
+            f"a sparse matrix of shape {(rows, columns)} can't be multiplied with an array of shape {x.shape}"
+        )
     return ArrayType((rows, *x.shape[1:]), promote(data, x)[0])
 
 
@@ -120,15 +122,18 @@ _hook("__matmul__", _right, is_sparse)
 _hook("__rmul__", _left, _is_spmatrix)
 _hook("__mul__", _right, _is_spmatrix)
 
-# SciPy asks np.asanyarray what the other operand is, and gives way to its operator only if that is a lone object.
+# SciPy asks np.asanyarray what the other operand is. Its products give way to the operand's own operator only if that
+# is a lone object; COO's `dot` goes on to `@` only if it isn't.
+_ANSWERS = {"_matmul_dispatch": np.empty((), object), "dot": np.empty(0)}
 _array = Tracer.__array__
-_OBJECT = np.empty((), object)
 
 
-def _array_unless_sparse(self: Tracer, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-    if sys._getframe(1).f_code.co_name == "_matmul_dispatch":
-        return _OBJECT
+def _array_unless_asked_by_scipy(self: Tracer, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    caller = sys._getframe(1)
+    answer = _ANSWERS.get(caller.f_code.co_name)
+    if answer is not None and str(caller.f_globals.get("__name__")).startswith("scipy.sparse."):
+        return answer
     return _array(self, dtype, copy)
 
 
-Tracer.__array__ = _array_unless_sparse  # type: ignore[method-assign]
+Tracer.__array__ = _array_unless_asked_by_scipy  # type: ignore[method-assign]

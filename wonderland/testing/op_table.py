@@ -10,6 +10,7 @@ is one line here (or, for one of your own, one call of `add` from anywhere) besi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -341,8 +342,9 @@ _fifth.defvjp(
 )
 
 
-def _jitted(x: Any, y: Any) -> Any:
-    return wl.jit(lambda x, y: (np.sin(x) * y, np.sum(x)))(x, y)
+@functools.cache
+def _jitted() -> Callable:
+    return wl.jit(lambda x, y: (np.sin(x) * y, np.sum(x)))
 
 
 _SMALL = [case((3,), (3,)), case((), ()), case((2, 3), (2, 3))]
@@ -352,5 +354,6 @@ add(
     excluded={"forward mode": "a custom vjp has only reverse mode"},
 )  # fmt: skip
 add(
-    "jit", reals, reals, function=_jitted, reference=lambda x, y: (np.sin(x) * y, np.sum(x)), dtypes="f", cases=_SMALL
-)
+    "jit", reals, reals, function=lambda x, y: _jitted()(x, y), reference=lambda x, y: (np.sin(x) * y, np.sum(x)),
+    dtypes="f", cases=_SMALL[1:],
+)  # fmt: skip

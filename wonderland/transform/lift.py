@@ -21,12 +21,10 @@ from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import handles
 from wonderland.core.level import _state
 from wonderland.core.tracer import Tracer
-from wonderland.numpy.construct import LIFTED, holding
+from wonderland.numpy.construct import LIFTED, held_result
 
 _NAME = "__lift__"
 _STANDARD = os.path.dirname(os.__file__) + os.sep
-_INSTALLED = f"{os.sep}site-packages{os.sep}"
-_LIBRARIES = ("numpy", "scipy", "wonderland")
 _ASYNC = 0x80 | 0x200  # the flags of coroutines and of asynchronous generators
 _CALLERS = (map, filter, functools.reduce)  # builtins that call the functions they are given
 
@@ -74,13 +72,10 @@ def _plain(out: Any) -> Any:
 
 def _check_source(f: Any) -> None:
     """Refuse a function of the user's that can't be rewritten."""
-    while isinstance(f, functools.partial):
-        f = f.func
-    if isinstance(f, type):
-        f = f.__init__  # type: ignore[misc]
-    elif not isinstance(f, (types.FunctionType, types.MethodType)):
-        f = getattr(type(f), "__call__", None)  # noqa: B004
-    f = getattr(f, "__func__", f)
+    while isinstance(f, (functools.partial, types.MethodType)):
+        f = f.func if isinstance(f, functools.partial) else f.__func__
+    if type(f) is not types.FunctionType:
+        f = f.__init__ if isinstance(f, type) else getattr(type(f), "__call__", None)  # noqa: B004
     if type(f) is types.FunctionType and _is_users(f) and _rewritten(f) is None:
         raise ArgumentError(
             f"lift needs the source code of {f.__name__}, and there is none at {f.__code__.co_filename}:"
@@ -113,7 +108,7 @@ class Lifting:
             return types.MethodType(self.form(g.__func__), g.__self__)
         if kind is types.BuiltinFunctionType:
             if isinstance(g.__self__, np.ndarray) and g.__name__ in ("copy", "astype"):
-                return holding(g)
+                return held_result(g, g.__self__)
             return self._caller(g) if g in _CALLERS else g
         if kind is functools.partial:
             return functools.partial(self.form(g.func), *g.args, **g.keywords)
@@ -127,7 +122,7 @@ class Lifting:
             inner = getattr(g, "__lifted__", None)
             if inner is not None:
                 return self.form(inner)
-            return self._caller(g) if _library(g) == "wonderland" else g
+            return self._caller(g) if _package(g) == "wonderland" else g
         found = _rewritten(g)
         if found is None:
             return g
@@ -135,20 +130,15 @@ class Lifting:
         cells = tuple(self.cell if i is None else g.__closure__[i] for i in places)  # type: ignore[index]
         new = types.FunctionType(code, g.__globals__, g.__name__, g.__defaults__, cells)
         new.__kwdefaults__ = g.__kwdefaults__
-        new.__qualname__, new.__module__, new.__doc__ = g.__qualname__, g.__module__, g.__doc__
-        return new
+        return functools.update_wrapper(new, g)
 
     def _caller(self, g: Callable) -> Callable:
         """A function that calls the user's functions among its arguments: `wl.grad(loss)`, `map(f, xs)`."""
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            args = tuple(self._argument(a) for a in args)
-            return g(*args, **{name: self._argument(a) for name, a in kwargs.items()})
+        def argument(a: Any) -> Any:
+            return self.form(a) if isinstance(a, (types.FunctionType, types.MethodType)) else a
 
-        return call
-
-    def _argument(self, a: Any) -> Any:
-        return self.form(a) if isinstance(a, (types.FunctionType, types.MethodType)) else a
+        return lambda *args, **kwargs: g(*map(argument, args), **{k: argument(a) for k, a in kwargs.items()})
 
     def _class(self, cls: type) -> Any:
         """Instances of the user's classes are made with a lifted `__init__`."""
@@ -165,16 +155,15 @@ class Lifting:
         return make
 
 
-def _library(g: types.FunctionType) -> str:
+def _package(g: Any) -> str:
     return str(g.__globals__.get("__name__")).partition(".")[0]
 
 
-def _is_users(g: types.FunctionType) -> bool:
-    """Is it code to rewrite: not a library's of ours, not the standard library's, not asynchronous?"""
-    code = g.__code__
-    if code.co_flags & _ASYNC or _library(g) in _LIBRARIES:
-        return False
-    return not code.co_filename.startswith(_STANDARD) or _INSTALLED in code.co_filename
+def _is_users(g: Any) -> bool:
+    """Is it code to rewrite: not of a library that we know, not the standard library's, not asynchronous?"""
+    name = g.__code__.co_filename
+    standard = name.startswith(_STANDARD) and f"{os.sep}site-packages{os.sep}" not in name
+    return not (standard or g.__code__.co_flags & _ASYNC or _package(g) in ("numpy", "scipy", "wonderland"))
 
 
 # id of a code object -> (it, kept alive so that the id stays its own; its rewritten form, None without source)
@@ -187,13 +176,14 @@ def _rewritten(g: types.FunctionType) -> tuple[types.CodeType, tuple] | None:
     known = _codes.get(id(code))
     if known is None:
         names = code.co_freevars
-        new = code if _NAME in names else _rewrite(code, g.__globals__)
-        places = new and tuple(None if n == _NAME else names.index(n) for n in new.co_freevars)
+        new = _rewrite(code, g.__globals__)
+        places = tuple(None if n == _NAME else names.index(n) for n in new.co_freevars) if new else ()
         _codes[id(code)] = known = (code, new and (new, places))
     return known[1]
 
 
 def _rewrite(code: types.CodeType, module: dict) -> types.CodeType | None:
+    import __future__
     import ast
 
     node = _find(code, module)
@@ -211,10 +201,7 @@ def _rewrite(code: types.CodeType, module: dict) -> types.CodeType | None:
     for argument in ast.walk(node.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None
-    if isinstance(node, ast.FunctionDef):
-        node.decorator_list, node.returns = [], None
-        if hasattr(node, "type_params"):
-            node.type_params = []
+    node.decorator_list, node.type_params, node.returns = [], [], None
     node = Calls().visit(node)
     # Around it a class, which hides the function's own name from it and gives private names (self.__x) their prefix,
     # and a function, whose arguments become its free variables.
@@ -224,18 +211,11 @@ def _rewrite(code: types.CodeType, module: dict) -> types.CodeType | None:
         body[0].value = node
     else:
         body[0] = node
-    new: Any = compile(ast.fix_missing_locations(outer), code.co_filename, "exec", _future(code), True)
+    flags = code.co_flags & __future__.annotations.compiler_flag
+    new: Any = compile(ast.fix_missing_locations(outer), code.co_filename, "exec", flags, True)
     for _ in range(3):
         new = next(c for c in new.co_consts if isinstance(c, types.CodeType))
     return new.replace(co_qualname=code.co_qualname)
-
-
-def _future(code: types.CodeType) -> int:
-    import __future__
-
-    return code.co_flags & functools.reduce(
-        lambda flags, name: flags | getattr(__future__, name).compiler_flag, __future__.all_feature_names, 0
-    )
 
 
 def _private_prefix(code: types.CodeType) -> str:
@@ -254,16 +234,14 @@ def _find(code: types.CodeType, module: dict) -> Any:
     lines = linecache.getlines(code.co_filename, module)
     if len(lines) < code.co_firstlineno:
         return None
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    names = [*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]]
     found = None
     for node in _functions("".join(lines)):
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
         if first != code.co_firstlineno or getattr(node, "name", "<lambda>") != code.co_name:
             continue
-        arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-        if all(a.arg in (n, "__" + n.partition("__")[2]) for a, n in zip(arguments, names)) and (
-            code.co_name != "<lambda>" or _covers(node.body, code)
-        ):
+        arguments = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        if arguments == names and (code.co_name != "<lambda>" or _covers(node.body, code)):
             found = node  # of nested lambdas that fit the last, which is the innermost
     return copy.deepcopy(found)
 
@@ -283,7 +261,7 @@ def _covers(body: Any, code: types.CodeType) -> bool:
     """Do all instructions of a lambda lie in this expression?"""
     start, end = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
     return all(
-        start <= (line, column) and (end_line, end_column) <= end
-        for line, end_line, column, end_column in code.co_positions()
-        if None not in (line, end_line, column, end_column) and end_column != 0
+        start <= (place[0], place[2]) and (place[1], place[3]) <= end
+        for place in code.co_positions()
+        if None not in place and place[3] != 0
     )

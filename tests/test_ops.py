@@ -1,0 +1,159 @@
+"""Every row of the op table, in its dtypes, shapes and layouts, against every check; and adding a row."""
+
+import numpy as np
+import pytest
+
+import wonderland as wl
+from wonderland.core.primitive import registry
+from wonderland.ops.elementwise import elementwise, mul
+from wonderland.ops.reduce import spread, sum
+from wonderland.testing import check_grads, check_operator, op_table
+from wonderland.testing.op_checks import CHECKS, check_compiled, check_forward, check_value, samples
+from wonderland.testing.op_table import TABLE
+from wonderland.testing.samples import LAYOUTS, reals
+
+ROWS = [(row, dtype) for row in TABLE for dtype in row.dtype_names()]
+DERIVATIVES = [(row, dtype) for row, dtype in ROWS if dtype[0] in "fc" and "derivatives" not in row.excluded]
+COMPILED = [(row, dtype) for row, dtype in ROWS if dtype in ("float32", "float64", "int64", "bool")]
+
+
+def name(value):
+    return value.__name__.removeprefix("check_") if callable(value) else str(value).replace(" ", "_")
+
+
+@pytest.mark.parametrize(("row", "dtype"), ROWS, ids=name)
+def test_value_and_type(row, dtype):
+    for sample in samples(row, [dtype]):
+        check_value(sample)
+
+
+@pytest.mark.parametrize(("row", "dtype"), DERIVATIVES, ids=name)
+@pytest.mark.parametrize("check", [c for c in CHECKS if c is not check_value], ids=name)
+def test_rule(check, row, dtype):
+    layouts = LAYOUTS if dtype == "float64" and check is check_forward else LAYOUTS[:1]
+    for sample in samples(row, [dtype], layouts):
+        check(sample)
+
+
+@pytest.mark.parametrize(("row", "dtype"), [r for r in ROWS if r not in DERIVATIVES], ids=name)
+def test_batch_without_derivatives(row, dtype):
+    for sample in samples(row, [dtype], LAYOUTS[:1]):
+        for check in CHECKS:
+            if check.__name__ in ("check_batch", "check_programs"):
+                check(sample)
+
+
+@pytest.mark.parametrize(("row", "dtype"), COMPILED, ids=name)
+def test_compiled(row, dtype):
+    """The largest case in the fast run; every case in the slow one."""
+    layout = {"float32": "strided", "float64": "transposed", "int64": "reversed"}.get(dtype)
+    for sample in samples(row, [dtype], (layout,) if layout else LAYOUTS[:1]):
+        check_compiled(sample)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", TABLE, ids=name)
+def test_everything(row):
+    check_operator(row, compiled=True)
+
+
+@pytest.fixture
+def temporary():
+    """Operators made in a test are gone after it."""
+    names, rows = set(registry), list(TABLE)
+    yield
+    for added in set(registry) - names:
+        del registry[added]
+    TABLE[:] = rows
+
+
+def test_adding_an_operator_is_one_block_and_one_row(temporary):
+    cosh = elementwise("cosh", np.cosh, (lambda out, x: sinh(x),))
+    sinh = elementwise("sinh", np.sinh, (lambda out, x: cosh(x),))
+    check_operator(op_table.add("sinh", reals, reference=np.sinh), compiled=True)
+
+
+@pytest.mark.parametrize(
+    ("derivative", "emit", "message"),
+    [
+        (lambda out, x: out, None, "central differences"),
+        (lambda out, x: wl.stop_gradient(out), None, "central differences"),
+        (lambda out, x: registry["convert"](x, dtype=np.dtype("float32")), None, "dtype|central differences"),
+    ],
+)
+def test_a_wrong_rule_is_found(temporary, derivative, emit, message):
+    elementwise("wrong", np.sin, (derivative,), emit=emit)
+    with pytest.raises(AssertionError, match=message):
+        check_operator(op_table.add("wrong", reals), dtypes=["float64"])
+
+
+def test_a_wrong_transpose_batch_pattern_and_infer_are_found(temporary):
+    def fault(dtypes=("float64",), reference=None, **rules):
+        kept = {k: getattr(sum, k) for k in ("infer", "transpose", "batch", "pattern")}
+        wl.Primitive("wrong", sum.evaluate, linear=(0,), **{**kept, **rules})
+        row = op_table.add("wrong", reals, cases=[op_table.case((3, 4), axes=(1,))], reference=reference)
+        with pytest.raises((AssertionError, ValueError)) as caught:
+            check_operator(row, dtypes=dtypes)
+        return str(caught.value)
+
+    assert "<vjp, t>" in fault(transpose=lambda ct, x, axes: (spread(mul(2.0, ct), x.shape, axes),))
+    assert "vmap" in fault(batch=lambda size, args, batched, axes: sum(args[0], axes=axes))
+    assert "misses" in fault(pattern=lambda types, params: [(np.array([0]), np.array([0]))])
+    assert "inferred" in fault(infer=lambda x, axes: x)
+    assert "the value" in fault(reference=lambda x, axes: np.sum(x, axes) + 1)
+
+
+class TestCheckGrads:
+    def test_accepts_right_derivatives_of_trees(self):
+        f = lambda x, tree: {"a": np.sin(x) * tree["w"], "b": np.sum(tree["v"] ** 3) * tree["n"]}
+        check_grads(f, (np.linspace(0.1, 1, 3), {"w": np.ones(3), "v": np.array([0.3, 0.7]), "n": 3}), order=3)
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+    def test_accepts_right_derivatives_in(self, dtype):
+        x = (np.linspace(0.3, 1.5, 6).reshape(2, 3) * (1 + 0.4j if dtype == "complex128" else 1)).astype(dtype)
+        check_grads(lambda x: np.exp(np.sin(x)) / x + np.abs(x), (x,))
+
+    def test_accepts_python_scalars_and_no_elements(self):
+        check_grads(lambda x, y: x * y**2, (2.0, np.ones(3)))
+        check_grads(np.sin, (np.ones((0, 3)),))
+
+    def test_names_mode_order_argument_and_numbers(self):
+        @wl.custom_jvp
+        def f(x, y):
+            return np.sin(x) * y
+
+        @f.defjvp
+        def rule(primals, tangents):
+            (x, y), (s, t) = primals, tangents
+            return f(x, y), np.cos(x) * s * y * 1.01 + np.sin(x) * t
+
+        with pytest.raises(AssertionError, match=r"forward mode is wrong, order 1 \(forward\), in argument 0 .*jvp"):
+            check_grads(f, (np.ones(3), np.ones(3)))
+
+    def test_finds_a_wrong_reverse_mode(self):
+        @wl.custom_vjp
+        def f(x, y):
+            return np.sin(x) * y
+
+        f.defjvp(lambda p, t: (f(*p), np.cos(p[0]) * t[0] * p[1] + np.sin(p[0]) * t[1]))
+        f.defvjp(lambda x, y: (f(x, y), (x, y)), lambda r, ct: (np.cos(r[0]) * r[1] * ct, 2 * np.sin(r[0]) * ct))
+        with pytest.raises(AssertionError, match=r"reverse mode is wrong, order 1 .* in argument 1 .*<cotangent"):
+            check_grads(f, (np.ones(3), np.ones(3)), order=1)
+
+    def test_finds_a_fault_of_second_order_only(self):
+        @wl.custom_jvp
+        def f(x):
+            return np.sin(x)
+
+        f.defjvp(lambda p, t: (f(*p), np.cos(wl.stop_gradient(p[0])) * t[0]))
+        check_grads(f, (np.ones(2),), order=1)
+        with pytest.raises(AssertionError, match="order 2"):
+            check_grads(f, (np.ones(2),), order=2)
+
+    def test_refuses_what_it_cannot_check(self):
+        with pytest.raises(TypeError, match="floating-point"):
+            check_grads(lambda x: x, (np.arange(3),))
+        with pytest.raises(TypeError, match="tuple"):
+            check_grads(np.sin, np.ones(3))
+        with pytest.raises(ValueError, match="modes"):
+            check_grads(np.sin, (1.0,), modes=("backward",))
