@@ -376,7 +376,7 @@ VECTOR = ["m", "k", "ptr_matrix", "rs", "cs", "ptr_x", "incx", "ptr_partial", "h
 
 def _kernel(t: Tile, packed: bool) -> Function:
     """One register tile: rows x columns of C from k steps. Packed A has its strides built in and is padded
-    with zeros; otherwise rows beyond the last repeat it, so that only A is read, and their sums are dropped."""
+    with zeros; otherwise rows beyond the last repeat it, so that only A is read, and are dropped."""
     f = Function(
         t,
         "kernel_packed" if packed else "kernel_direct",

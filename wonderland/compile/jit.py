@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from wonderland.compile.access import leaf_reader
 from wonderland.compile.entry import MISS
 from wonderland.compile.native import Compiled, compile_program
@@ -82,9 +84,17 @@ def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     return [[None if m is None else m.nonzero() for m in row] for row in program_pattern(params["program"])]
 
 
+def _evaluate(*args: Any, program: Program, name: str) -> tuple:
+    plain = [
+        a.item() if v.type.weak and isinstance(a, (np.generic, np.ndarray)) else a
+        for a, v in zip(args, program.inputs, strict=True)
+    ]
+    return native(program)(*plain)
+
+
 jit_p = Primitive(
     "jit",
-    lambda *args, program, name: native(program)(*args),
+    _evaluate,
     lambda *types, program, name: program.output_types,
     jvp=_jvp,
     linearize=_linearize,

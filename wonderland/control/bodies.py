@@ -36,18 +36,19 @@ class Body:
             self.program, self.captured = hoist(level.finish(inputs, values))
 
 
-def _mutable_objects(f: Callable) -> list:
-    """The registered mutable objects that a body closes over."""
-    cells = getattr(f, "__closure__", None) or ()
+def _mutable_objects(f: Callable, depth: int = 3) -> list:
+    """The registered mutable objects that a body, or a function it holds, closes over."""
     found = []
-    for cell in cells:
+    for cell in getattr(f, "__closure__", None) or ():
         try:
             value = cell.cell_contents
-        except ValueError:
+        except ValueError:  # not assigned yet
             continue
         kind = tree.kind_of(value)
         if kind is not None and kind.mutable:
             found.append(value)
+        elif callable(value) and depth:
+            found += _mutable_objects(value, depth - 1)
     return found
 
 

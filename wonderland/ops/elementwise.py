@@ -352,6 +352,7 @@ imag = elementwise(
     transpose=lambda ct, z: (
         mul(_shape.convert(ct, dtype=z.dtype), 1j) if z.dtype.kind == "c" else None,
     ),
+    impossible={"lower": "kernels compute with real numbers; equations on complex ones call evaluate"},
 )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     call = Call(f, tuple(primals), {})
     flat_tangents = _flat_tangents(tangents, call)
     with np.errstate(**quiet), Dual() as level:
-        outs = call.run([level.lift(v, t) for v, t in zip(call.values, flat_tangents, strict=True)])
+        outs = call.run([v if t is None else level.lift(v, t) for v, t in zip(call.values, flat_tangents, strict=True)])
         pairs = [level.split(o) for o in outs]
         results, written = call.split([p for p, _ in pairs])
         tangents_out = [dense(t, p) for p, t in pairs[: len(results)]]
@@ -75,6 +75,8 @@ def _matched(value: Any, kind: ArrayType, what: str) -> Any:
         raise ArgumentError(f"{what} has shape {actual.shape}, expected {kind.shape}")
     if actual.dtype.kind == "c" and kind.dtype.kind != "c":
         raise ArgumentError(f"{what} is complex ({actual.dtype}), but belongs to a real value ({kind.dtype})")
+    if kind.weak and isinstance(value, (np.generic, np.ndarray)):
+        return value.item()  # the tangent of a Python scalar is one too
     if actual.dtype != kind.dtype:
         value = convert(value, dtype=kind.dtype)
     return constant_copy(value)
@@ -91,7 +93,7 @@ class Linearized:
             variables = [tape.variable(t) for t in pick(call.types, self.select)]
             with Dual(linearizing=True) as level:
                 tangents = scatter_flags(variables, self.select)
-                outs = call.run([level.lift(v, t) for v, t in zip(call.values, tangents, strict=True)])
+                outs = call.run([v if t is None else level.lift(v, t) for v, t in zip(call.values, tangents, strict=True)])
                 pairs = [level.split(o) for o in outs]
             self.values, written = call.split([p for p, _ in pairs])
             tangents_out = [t for _, t in pairs[: len(self.values)]]

@@ -41,7 +41,7 @@ def lift(f: Callable) -> Callable:
     So does what isn't called by name: operators and properties of your own classes, `np.r_[...]`, functions handed
     to SciPy or cached by `functools`. Inside, arrays are traced ones: `isinstance(x, np.ndarray)` is false.
     """
-    f = getattr(f, "__lifted__", f)
+    f = _inside(f)
     if not callable(f):
         raise ArgumentError(f"lift takes a function, not {type(f).__name__}")
     _check_source(f)
@@ -57,8 +57,14 @@ def lift(f: Callable) -> Callable:
             run.active = False
         return out if _state.depth else _plain(out)
 
-    lifted.__lifted__ = f  # type: ignore[attr-defined]
+    lifted.__lifted__ = (lifted, f)  # type: ignore[attr-defined]
     return lifted
+
+
+def _inside(f: Any) -> Any:
+    """What a lifted function lifts, others as they are (`functools.wraps` copies the mark to other functions)."""
+    owner, inner = getattr(f, "__lifted__", (None, None))
+    return inner if owner is f else f
 
 
 def _plain(out: Any) -> Any:
@@ -119,9 +125,8 @@ class Lifting:
 
     def _function(self, g: types.FunctionType) -> Any:
         if not _is_users(g):
-            inner = getattr(g, "__lifted__", None)
-            if inner is not None:
-                return self.form(inner)
+            if _inside(g) is not g:
+                return self.form(_inside(g))
             return self._caller(g) if _package(g) == "wonderland" else g
         found = _rewritten(g)
         if found is None:
@@ -184,6 +189,7 @@ def _rewritten(g: types.FunctionType) -> tuple[types.CodeType, tuple] | None:
 
 def _rewrite(code: types.CodeType, module: dict) -> types.CodeType | None:
     import __future__
+
     import ast
 
     node = _find(code, module)
@@ -235,15 +241,18 @@ def _find(code: types.CodeType, module: dict) -> Any:
     if len(lines) < code.co_firstlineno:
         return None
     names = [*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]]
-    found = None
+    places = [p for p in code.co_positions() if None not in p and p[3]] if code.co_name == "<lambda>" else []
+    found = []
     for node in _functions("".join(lines)):
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
         if first != code.co_firstlineno or getattr(node, "name", "<lambda>") != code.co_name:
             continue
         arguments = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-        if arguments == names and (code.co_name != "<lambda>" or _covers(node.body, code)):
-            found = node  # of nested lambdas that fit the last, which is the innermost
-    return copy.deepcopy(found)
+        if arguments == names and _covers(node.body, places):
+            found.append(node)
+    if not found or (len(found) > 1 and not places):  # several in a line, and python -X no_debug_ranges
+        return None
+    return copy.deepcopy(found[-1])  # of nested lambdas that fit, the innermost
 
 
 @functools.lru_cache(maxsize=16)
@@ -257,11 +266,9 @@ def _functions(source: str) -> list:
         return []
 
 
-def _covers(body: Any, code: types.CodeType) -> bool:
+def _covers(body: Any, places: list) -> bool:
     """Do all instructions of a lambda lie in this expression?"""
-    start, end = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
     return all(
-        start <= (place[0], place[2]) and (place[1], place[3]) <= end
-        for place in code.co_positions()
-        if None not in place and place[3] != 0
+        (body.lineno, body.col_offset) <= (line, column) and (end, end_column) <= (body.end_lineno, body.end_col_offset)
+        for line, end, column, end_column in places
     )
