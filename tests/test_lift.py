@@ -15,8 +15,9 @@ import scipy.sparse as sp
 import wonderland as wl
 import wonderland.numpy as wnp
 from wonderland.core.errors import ArgumentError, LostDerivativeError
-from wonderland.core.tracer import Tracer
-from wonderland.numpy.sparse import sparse_dot
+from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.types import type_of
+from wonderland.numpy.sparse import Structure, sparse_dot
 from wonderland.ops import index as index_ops
 from wonderland.transform.lift import lift
 
@@ -658,11 +659,42 @@ def test_patterns_of_sparse_products():
         (lambda v: sp.csc_array(DENSE) @ v.reshape((4, 2)), 8),
     ):
         (equation,) = (e for e in wl.trace(f)(np.ones(n)).equations if e.primitive is sparse_dot)
-        of_data, (rows, columns) = sparse_dot.pattern([a.type for a in equation.inputs], equation.params)
+        _, (rows, columns) = sparse_dot.pattern([a.type for a in equation.inputs], equation.params)
         reads = np.zeros((equation.outputs[0].type.size, n), bool)
         reads[rows, columns] = True
-        assert of_data is None
         np.testing.assert_array_equal(reads, wl.jacobian(lambda v, f=f: f(v).ravel())(np.ones(n)) != 0)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("k", [None, 2])
+def test_the_numbers_of_a_sparse_matrix_have_derivatives_too(transposed, k, rng):
+    matrix = sp.csr_array(DENSE)
+    structure = Structure(matrix.indices, matrix.indptr, matrix.shape)
+    x = rng.normal(size=((3 if transposed else 4),) + (() if k is None else (k,)))
+
+    def sparse(data, x):
+        return Tracer(sparse_dot(unwrap(data), unwrap(x), structure=structure, transposed=transposed))
+
+    def dense(data, x):
+        matrix = wnp.zeros(DENSE.shape)
+        matrix[DENSE != 0] = data
+        return (matrix.T if transposed else matrix) @ x
+
+    for argnums in (0, 1):
+        jacobians = [
+            wl.jacobian(f, argnums, mode=m)(matrix.data, x) for f in (sparse, dense) for m in ("forward", "reverse")
+        ]
+        for other in jacobians[1:]:
+            np.testing.assert_allclose(jacobians[0], other, atol=1e-14)
+    seconds = [wl.jacobian(wl.grad(lambda d, x, f=f: np.sum(np.sin(f(d, x))))) for f in (sparse, dense)]
+    np.testing.assert_allclose(*(second(matrix.data, x) for second in seconds), atol=1e-13)
+    data = np.stack([matrix.data, 2 * matrix.data])
+    for axes, arguments in (((0, None), (data, x)), ((0, 0), (data, np.stack([x, x**2])))):
+        np.testing.assert_allclose(*(wl.vmap(f, axes)(*arguments) for f in (sparse, dense)), atol=1e-14)
+    reads = np.zeros((sparse(matrix.data, x).size, matrix.nnz), bool)
+    types = [type_of(matrix.data), type_of(x)]
+    reads[sparse_dot.pattern(types, {"structure": structure, "transposed": transposed})[0]] = True
+    np.testing.assert_array_equal(reads, (wl.jacobian(sparse)(matrix.data, x) != 0).reshape(reads.shape))
 
 
 def test_a_sparse_matrix_that_changes_later():

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from differential import check, compare
 
-from tests.compile.differential import check, compare
 from wonderland.ops import dot as dot_ops
 from wonderland.ops import elementwise as ew
 from wonderland.ops import index as index_ops

@@ -70,7 +70,7 @@ CASES = {
 
 
 def hvps(grad, jvp, f, params, x, v):
-    """Hessian-vector products: forward-over-reverse, reverse-over-forward, reverse-over-reverse, forward-over-forward."""
+    """Hessian-vector products by all four nestings of forward and reverse mode."""
 
     def directional(p):
         return jvp(lambda p: f(p, x), (p,), (v,))[1]
@@ -150,7 +150,7 @@ def test_heron_against_jax_and_closed_forms(run):
     for g in (wl.grad(ours), lambda a: wl.jvp(ours, (a,), (1.0,))[1]):
         np.testing.assert_allclose(run(wl.vmap(g))(xs), derivative, rtol=1e-9)
         np.testing.assert_allclose(run(wl.vmap(wl.grad(g)))(xs), second, rtol=1e-6)
-        forward = lambda a, g=g: wl.jvp(g, (a,), (1.0,))[1]  # noqa: E731
+        forward = lambda a, g=g: wl.jvp(g, (a,), (1.0,))[1]
         np.testing.assert_allclose(run(wl.vmap(forward))(xs), second, rtol=1e-6)
 
 

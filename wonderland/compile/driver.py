@@ -237,38 +237,31 @@ class Driver:
         m, n, k = (self.number(f, v) for v in (node.m, node.n, node.k))
         xm, xk = (self.number(f, v) for v in node.x_strides[-2:])
         yn, yk = (self.number(f, v) for v in node.y_strides[-2:])
-        ends = []
-        at = self.number(f, 0)
-        entry = at
-        done = 0
-        out_stride = node.m * node.n
-        strides = []
-        for extent in reversed(node.batch):
-            strides.insert(0, out_stride)
-            out_stride *= extent
+        out_strides = [0] * len(node.batch)
+        step_of_out = node.m * node.n
+        for i in reversed(range(len(node.batch))):
+            out_strides[i] = step_of_out
+            step_of_out *= node.batch[i]
+        loops = []
         for i, extent in enumerate(node.batch):  # a loop for each batch axis
-            steps = [node.x_strides[1 + i], node.y_strides[1 + i], strides[i]]
+            steps = [node.x_strides[1 + i], node.y_strides[1 + i], out_strides[i]]
             steps = [self.number(f, s * size) for s in steps]
             stop = self.number(f, extent)
-            head, before = f.fresh("batch"), f.label
+            head, before, index = f.fresh("batch"), f.label, f.fresh("%b")
             f.do(f"br label %{head}")
             f.start(head)
-            index = f.fresh("%b")
-            at = len(f.lines)
-            f.lines.append("")
-            pointers = []
-            for base, by in zip((x, y, out), steps, strict=True):
-                moved = f.let(f"mul i64 {index}, {by}")
-                pointers.append(f.let(f"getelementptr inbounds i8, ptr {base}, i64 {moved}"))
-            x, y, out = pointers
-            ends.append((head, before, index, at, stop))
-            done += 1
-        del entry
+            loops.append((head, before, index, len(f.lines), stop))
+            f.lines.append("")  # the index, once the end of the loop is known
+            moved = [f.let(f"mul i64 {index}, {by}") for by in steps]
+            x, y, out = (
+                f.let(f"getelementptr inbounds i8, ptr {base}, i64 {by}")
+                for base, by in zip((x, y, out), moved, strict=True)
+            )
         f.do(
             f"call void @wl_gemm_{dtype}(i64 {m}, i64 {n}, i64 {k}, ptr {x}, i64 {xm}, i64 {xk}, ptr {y}, "
             f"i64 {yk}, i64 {yn}, ptr {out}, i64 {n}, i64 0, ptr {scratch})"
         )
-        for head, before, index, at, stop in reversed(ends):
+        for head, before, index, at, stop in reversed(loops):
             following = f.let(f"add nuw nsw i64 {index}, 1")
             more = f.let(f"icmp ult i64 {following}, {stop}")
             exit = f.fresh("batched")

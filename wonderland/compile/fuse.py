@@ -149,7 +149,7 @@ def live_nodes(region: Region) -> list[Node]:
     needed = {base_of(n) for n in region.outputs}
     live = []
     for node in reversed(region.nodes):
-        wanted = node in needed or isinstance(node, Opaque) and any(r in needed for r in node.results)
+        wanted = node in needed or (isinstance(node, Opaque) and any(r in needed for r in node.results))
         if wanted:
             live.append(node)
             needed.update(map(base_of, operands_of(node)))
@@ -332,7 +332,7 @@ class Schedule:
 
     def _merge(self, one: Cluster, other: Cluster, node: Node) -> Cluster:
         """Both clusters as one, if nothing stands between them; otherwise the first."""
-        if one.space != other.space or None not in (one.reduced, other.reduced) and one.reduced != other.reduced:
+        if one.space != other.space or (None not in (one.reduced, other.reduced) and one.reduced != other.reduced):
             return one
         if one.targets or other.targets or len(one.roles) + len(other.roles) > MOST_MEMBERS:
             return one
@@ -412,7 +412,7 @@ def _squeezed_axes(node: Reduce) -> tuple[int, ...]:
 def _reads_own_element(operand: Node, base: Node, role: str, cluster: Cluster) -> bool:
     """Does a member with this role read a value inside its cluster only at its own element or row?"""
     inner = cluster.roles[base]
-    if inner == "scatter" or isinstance(operand, View) and operand.offset:
+    if inner == "scatter" or (isinstance(operand, View) and operand.offset):
         return False
     strides = squeezed_strides(operand)
     if inner == "full":

@@ -37,7 +37,7 @@ CHUNK_COLUMNS = 512
 CHUNK_WORK = 1 << 17  # multiply-adds that are worth a task
 MOST_CHUNKS = 64
 PARALLEL_WORK = 1 << 21  # multiply-adds from which a product is shared between threads
-PARALLEL_VECTOR = 1 << 17  # the same for matrix times vector, in matrix elements
+PARALLEL_VECTOR_BYTES = 1 << 19  # of a matrix, from which its product with a vector is shared
 SMALL_BYTES = 1 << 16  # of an operand that needn't be packed
 UNROLL = 4  # steps of k in one turn of the kernel's loop
 AHEAD = 16  # steps of k between a prefetch and its use
@@ -707,7 +707,7 @@ def _matrix_vector(t: Tile) -> Function:
 
     # Chunks of about equal work; along k only as far as the rows alone don't make enough of them.
     work = f.mul("%m", "%k")
-    shared = f.compare("sge", work, PARALLEL_VECTOR)
+    shared = f.compare("sge", work, PARALLEL_VECTOR_BYTES // t.bytes)
     most_rows = f.choose(
         by_rows, f.round_up(f.add(f.div(VECTOR_CHUNK, "%k"), 1), DOT_ROWS), AXPY_BYTES // t.bytes
     )

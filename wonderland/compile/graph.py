@@ -385,7 +385,7 @@ class Builder:
         rows, columns = [x.shape[i] for i in free[0]], [y.shape[i] for i in free[1]]
         shape = (*outer, *rows, *columns)
         k = math.prod(inner)
-        if 0 in shape or k == 0 or isinstance(x, Number) and x.value == 0 or isinstance(y, Number) and y.value == 0:
+        if 0 in shape or k == 0 or (isinstance(x, Number) and x.value == 0) or (isinstance(y, Number) and y.value == 0):
             if 0 in shape or k == 0:
                 return Number(ArrayType(shape, dtype), np.zeros((), dtype)[()])
         x = self.transpose(x, (*batch[0], *free[0], *contract[0]))
@@ -599,7 +599,7 @@ def _lower_equation(builder: Builder, equation: Equation, nodes: list[Node]) -> 
 
 def _is_small(batch: int, m: int, n: int, k: int) -> bool:
     """Is a product done before GEMM would have packed its operands?"""
-    return m * n * k <= SMALL_PRODUCT or m == 1 and n == 1
+    return m * n * k <= SMALL_PRODUCT or (m == 1 and n == 1)
 
 
 SMALL_PRODUCT = 8 * 1024

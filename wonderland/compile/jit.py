@@ -1,7 +1,7 @@
 """`wl.jit`: a function becomes one native call, specialised to the types of its arguments.
 
 The first call with given types records the function (without values), compiles the Program and keeps it; later calls go
-straight to the native entry. Inside other transformations a jitted function is one equation, and its derivative,
+to the native entry. Inside other transformations a jitted function is one equation, and its derivative,
 batched and transposed forms are jits of the transformed Programs.
 """
 
@@ -296,4 +296,3 @@ def jit(f: Callable, static_argnums: int | Sequence[int] = (), static_argnames: 
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     return Jitted(f, numbers, names)
-

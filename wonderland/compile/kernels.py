@@ -499,7 +499,7 @@ class Nest:
         for node, role in self.cluster.roles.items():
             if role == "reduce" and levels[node] == phase + 1:
                 roots.append(node)
-            elif levels[node] == phase and (role == "scatter" or role == "full" and node in self.stores):
+            elif levels[node] == phase and (role == "scatter" or (role == "full" and node in self.stores)):
                 roots.append(node)
             elif self.kept.get(node) == phase:
                 roots.append(node)
@@ -704,7 +704,7 @@ def _launcher(arguments: list[str], names: list[str], split: bool) -> list[str]:
     """`@NAME`: the whole range at once, or in chunks on the pool."""
     n = len(names)
     untyped = [a.replace("noalias ", "").replace("readonly ", "") for a in arguments]
-    task = [f"define internal void @NAME.task(ptr %c, i64 %chunk) {{"]
+    task = ["define internal void @NAME.task(ptr %c, i64 %chunk) {"]
     for i, name in enumerate(names):
         task += [f"  %c{i} = getelementptr ptr, ptr %c, i64 {i}", f"  {name} = load ptr, ptr %c{i}"]
     task += [

@@ -217,7 +217,7 @@ def _constant(var: Var, value: Any, plan: Plan, keep: list) -> Node:
     if fixed and (array.size == 1 or not any(array.strides)):
         return Number(ArrayType(array.shape, array.dtype), array.ravel()[0])
     whole = all(s % array.itemsize == 0 for s in array.strides) and array.flags.aligned and array.dtype.isnative
-    if not whole or array.dtype.kind == "c" and not array.flags.c_contiguous:
+    if not whole or (array.dtype.kind == "c" and not array.flags.c_contiguous):
         array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     keep.append(array)
     type = ArrayType(array.shape, array.dtype)

@@ -229,7 +229,7 @@ def _subtract_negative(equation: Equation, made: dict[Var, Equation]) -> Equatio
 
 def _power(equation: Equation, made: dict[Var, Equation]) -> Atom | Equation | None:
     x, y = equation.inputs
-    if not isinstance(y, Literal) or not y.type.weak and y.type.dtype != x.type.dtype:
+    if not isinstance(y, Literal) or (not y.type.weak and y.type.dtype != x.type.dtype):
         return None
     if y.value == 1:
         return x

@@ -8,10 +8,8 @@ an arena by lifetime.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from wonderland.compile import gemm
 from wonderland.compile.fuse import Cluster, Schedule, Step, Unit, memory_of, operands_of, results_of, squeezed_strides
@@ -23,11 +21,9 @@ from wonderland.compile.graph import (
     Gather,
     Leaf,
     Loop,
-    Map,
     Node,
     Number,
     Opaque,
-    Reduce,
     Region,
     Result,
     Scatter,
@@ -287,7 +283,9 @@ class RegionPlan:
         """Does a kernel read `old` only at the element where it writes `node`, and not after it has?"""
         if cluster.roles[node] != "full" or old.bytes != node.bytes or old.dtype.itemsize != node.dtype.itemsize:
             return False
-        if cluster.levels[node] != max(cluster.levels.values()) or cluster.is_long():
+        roles = cluster.roles
+        last_sweep = max(level - (roles[n] == "reduce") for n, level in cluster.levels.items() if roles[n] != "row")
+        if cluster.levels[node] != last_sweep:
             return False
         if old in cluster.targets:
             return False

@@ -13,8 +13,8 @@ from wonderland.core.program import Program, run
 from wonderland.core.tracer import unwrap
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import invert, le, ne, where
-from wonderland.ops.shape import convert, reshape, zeros_like_type
 from wonderland.ops.pattern import program_pattern
+from wonderland.ops.shape import convert, reshape, zeros_like_type
 from wonderland.transform.programs import (
     batch_program,
     jvp_program,
@@ -105,7 +105,7 @@ def _linearize(primals: tuple, tangents: tuple, branches: tuple[Program, ...]) -
     fill = _union(branches, lambda b, f: linearize_program(b, nonzero, f)[2])
     forms = [linearize_program(b, nonzero, fill) for b in branches]
     # Each branch has its own residuals; the others fill those places with zeros.
-    kinds = [[t for t in form[0].output_types[len(form[2]) :]] for form in forms]
+    kinds = [list(form[0].output_types[len(form[2]) :]) for form in forms]
     forward = tuple(_padded(form[0], i, kinds) for i, form in enumerate(forms))
     outs = cond_p(*primals, branches=forward)
     count = len(branches[0].outputs)

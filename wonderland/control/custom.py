@@ -21,7 +21,7 @@ from wonderland.ops.shape import convert, zeros_like_type
 from wonderland.transform.batch import Batch, BatchedValue, materialize
 from wonderland.transform.programs import record
 
-Flat = Callable[..., list]
+Flat = Callable[..., Any]  # of values; returns a list, or a pair of lists
 
 
 class CustomCall:

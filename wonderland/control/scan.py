@@ -19,10 +19,10 @@ from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Literal, Program, Var, eliminate_dead, run
 from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
 from wonderland.ops.elementwise import add, lt, sub, where
+from wonderland.ops.pattern import reachable_pattern
 from wonderland.ops.reduce import max as reduce_max
 from wonderland.ops.shape import convert, reshape, transpose, zeros_like_type
 from wonderland.transform.batch import materialize
-from wonderland.ops.pattern import reachable_pattern
 from wonderland.transform.programs import (
     batch_program,
     cached,

@@ -1,0 +1,1 @@
+"""The machine: types, trees, primitives, levels, Programs, tracers. It knows no operator."""

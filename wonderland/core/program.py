@@ -126,11 +126,11 @@ def run(program: Program, args: Sequence[Any]) -> tuple:
     for equation, dead in program.steps():
         primitive = equation.primitive
         if primitive.update is not None and type(equation.inputs[0]) is Var and equation.inputs[0] in dead:
-            rest = [env[a] if type(a) is Var else a.value for a in equation.inputs[1:]]
+            rest = [a.value if isinstance(a, Literal) else env[a] for a in equation.inputs[1:]]
             box = [env.pop(equation.inputs[0])]
             out = bind_update(primitive, box, *rest, **equation.params)
         else:
-            values = [env[a] if type(a) is Var else a.value for a in equation.inputs]
+            values = [a.value if isinstance(a, Literal) else env[a] for a in equation.inputs]
             out = bind(primitive, *values, **equation.params)
             values = None
         if primitive.multiple:
@@ -140,7 +140,7 @@ def run(program: Program, args: Sequence[Any]) -> tuple:
         out = None
         for v in dead:
             env.pop(v, None)
-    return tuple(env[a] if type(a) is Var else a.value for a in program.outputs)
+    return tuple(a.value if isinstance(a, Literal) else env[a] for a in program.outputs)
 
 
 class Record(Level):
@@ -289,7 +289,7 @@ def verify(program: Program, linear_in: Sequence[Var] = ()) -> Program:
         if touched:
             p = equation.primitive
             allowed = {i % len(equation.inputs) for i in p.linear}
-            if not (set(touched) <= allowed or (p.bilinear and len(touched) == 1) or p.transpose and not p.linear):
+            if not (set(touched) <= allowed or (p.bilinear and len(touched) == 1) or (p.transpose and not p.linear)):
                 fail(index, f"{p} isn't linear in operands {touched}")
             tainted.update(equation.outputs)
     for a in program.outputs:

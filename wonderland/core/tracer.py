@@ -1,7 +1,7 @@
 """Tracers: what user code holds while it is transformed.
 
 A tracer is a mutable handle on an immutable value. It speaks NumPy's protocols, so code written for `numpy` runs on it;
-writing in place replaces the handle's value by a functional update, and a write to a view reaches its base, as in NumPy.
+writing in place replaces the handle's value by a functional update, and a write to a view reaches its base, as NumPy's.
 What `np.sum(tracer)` or `tracer.reshape` mean is in tables that `wonderland.numpy` fills.
 """
 

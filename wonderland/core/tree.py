@@ -50,7 +50,7 @@ def register_mutable(cls: type) -> type:
         return children, (cls, tuple(names), tuple(static))
 
     def unflatten(static: Any, children: Sequence) -> Any:
-        node = cls.__new__(cls)
+        node: Any = object.__new__(cls)
         vars(node).update(static[2])
         vars(node).update(zip(static[1], children, strict=True))
         return node

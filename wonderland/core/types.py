@@ -100,6 +100,7 @@ def shape_of(value: Any) -> Shape:
 
 
 def is_python_scalar(value: Any) -> bool:
+    """Is it a bool, int, float or complex of Python's own?"""
     return type(value) in PYTHON_SCALARS
 
 

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as _np
 
 from wonderland.core.tracer import PROPERTIES
+from wonderland.numpy import construct as _construct  # noqa: F401
 from wonderland.numpy import elementwise as _elementwise  # noqa: F401  (registers its functions)
+from wonderland.numpy import index as _index  # noqa: F401
 from wonderland.numpy import reduce as _reduce  # noqa: F401
 from wonderland.numpy import shape as _shape  # noqa: F401
-from wonderland.numpy import index as _index  # noqa: F401
-from wonderland.numpy import construct as _construct  # noqa: F401
 from wonderland.numpy.dispatch import namespace as _namespace
 
 _ALIASES = {"amax": "max", "amin": "min", "abs": "absolute", "true_divide": "divide", "conj": "conjugate"}
 for _alias, _name in _ALIASES.items():
     _namespace[_alias] = _namespace[_name]
+shape = _namespace["shape"]  # NumPy's function, which the module of the same name would hide
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from wonderland.core.level import freeze
 from wonderland.core.tracer import Tracer, concrete, unwrap
 from wonderland.core.types import NUMERIC_KINDS
+from wonderland.numpy import elementwise as _elementwise  # noqa: F401  (registers np.copy)
 from wonderland.numpy.dispatch import has_tracer, namespace
 from wonderland.numpy.shape import broadcast_to, reshape_value, stack
 from wonderland.ops.shape import convert

@@ -55,7 +55,7 @@ def implements(*targets: Any, method: str | tuple[str, ...] = (), constructor: b
 
         function.__name__ = original.__name__
         function.__doc__ = f"NumPy's `{original.__name__}`, on traced arrays too."
-        ufunc = _strengthened(function)
+        ufunc = _strengthened(function, original)
         for target in targets:
             if isinstance(target, np.ufunc):
                 UFUNCS[target] = ufunc
@@ -69,16 +69,25 @@ def implements(*targets: Any, method: str | tuple[str, ...] = (), constructor: b
     return register
 
 
-def _strengthened(function: Callable) -> Callable:
+def _cast(value: Any, dtype: np.dtype, name: str) -> Any:
+    kind = type_of(value)
+    if not (kind.weak or np.can_cast(kind.dtype, dtype, "same_kind")):
+        raise TypeError(f"np.{name}(..., dtype={dtype}) can't convert an operand of dtype {kind.dtype} to it")
+    return convert(value, dtype=dtype)
+
+
+def _strengthened(function: Callable, original: Any) -> Callable:
     """A ufunc called on Python scalars alone gives a NumPy scalar, which is not weak (operators keep them weak)."""
 
     def ufunc(*args: Any, **kwargs: Any) -> Any:
+        if not has_tracer(args):
+            return original(*args, **kwargs)
         if kwargs:
             dtype = kwargs.pop("dtype", None)
             if kwargs.pop("where", True) is not True or kwargs:
                 raise TypeError(f"np.{function.__name__} on traced arrays takes no {', '.join(kwargs) or 'where'}=")
             if dtype is not None:
-                args = tuple(Tracer(convert(unwrap(a), dtype=np.dtype(dtype))) for a in args)
+                args = tuple(Tracer(_cast(unwrap(a), np.dtype(dtype), function.__name__)) for a in args)
         raw = [unwrap(a) for a in args]
         if all(is_python_scalar(a) or (not isinstance(a, np.ndarray) and type_of(a).weak) for a in raw):
             args = tuple(Tracer(convert(a, dtype=type_of(a).dtype)) for a in raw)

@@ -10,7 +10,7 @@ from wonderland.core.tracer import METHODS, PROPERTIES, Tracer
 from wonderland.core.types import type_of
 from wonderland.numpy.dispatch import implements, operator
 from wonderland.ops import elementwise as ops
-from wonderland.ops.shape import convert
+from wonderland.ops.shape import convert, zeros_like_type
 
 for _ufunc, _primitive in {
     np.negative: ops.neg, np.add: ops.add, np.subtract: ops.sub, np.multiply: ops.mul, np.true_divide: ops.div,
@@ -36,7 +36,13 @@ METHODS["__abs__"] = lambda self: Tracer(ops.abs(self._get()))
 METHODS["__invert__"] = lambda self: Tracer(ops.invert(self._get()))
 
 
-@implements(np.power, np.float_power)
+def _as_result(ufunc: np.ufunc, x: Any) -> Any:
+    """An operand in the dtype of the result that NumPy's function has for it (bools often become int8)."""
+    dtype = ufunc(*(np.ones(1, type_of(x).dtype),) * ufunc.nin).dtype
+    return x if dtype == type_of(x).dtype else convert(x, dtype=dtype)
+
+
+@implements(np.power)
 def power(x: Any, y: Any) -> Any:
     return ops.pow(x, y)
 
@@ -44,24 +50,34 @@ def power(x: Any, y: Any) -> Any:
 operator("pow", power)
 
 
+@implements(np.float_power)
+def float_power(x: Any, y: Any) -> Any:
+    return ops.pow(_as_result(np.float_power, x), _as_result(np.float_power, y))
+
+
 @implements(np.positive)
 def positive(x: Any) -> Any:
-    return x
+    return _as_result(np.positive, x)
 
 
 @implements(np.square)
 def square(x: Any) -> Any:
+    x = _as_result(np.square, x)
     return ops.mul(x, x)
 
 
 @implements(np.reciprocal)
 def reciprocal(x: Any) -> Any:
-    return ops.div(np.ones((), type_of(x).dtype)[()], x)
+    x = _as_result(np.reciprocal, x)
+    one = np.ones((), type_of(x).dtype)[()]
+    if type_of(x).dtype.kind in "iu":  # 1 // x: x itself for 1 and -1
+        return ops.where(ops.eq(ops.mul(x, x), one), x, ops.sub(one, one))
+    return ops.div(one, x)
 
 
 @implements(np.fabs)
 def fabs(x: Any) -> Any:
-    return ops.abs(x)
+    return ops.abs(_as_result(np.fabs, x))
 
 
 def _boolean(x: Any) -> Any:
@@ -90,7 +106,7 @@ def isnan(x: Any) -> Any:
 
 @implements(np.isfinite)
 def isfinite(x: Any) -> Any:
-    return ops.eq(ops.sub(x, x), 0)
+    return ops.eq(x, x) if type_of(x).dtype.kind in "biu" else ops.eq(ops.sub(x, x), 0)
 
 
 @implements(np.where)
@@ -115,7 +131,7 @@ def real(x: Any) -> Any:
 
 @implements(np.imag)
 def imag(x: Any) -> Any:
-    return ops.imag(x) if type_of(x).dtype.kind == "c" else ops.mul(x, 0)
+    return ops.imag(x) if type_of(x).dtype.kind == "c" else zeros_like_type(type_of(x))
 
 
 PROPERTIES["real"] = lambda self: Tracer(real(self._get()))

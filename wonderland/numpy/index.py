@@ -33,9 +33,11 @@ class Key:
         self.expanded: tuple = ()  # the shape with new axes inserted
         self.static: tuple = ()  # an int or slice for each axis of `expanded`; full slices where an array indexes
         self.arrays: list = []  # (axis after slicing, index array)
+        self.inserted: list[bool] = []  # for each axis of `expanded`: is it new?
         expanded, static, source = [], [], iter(shape)
         kept = 0
         for entry in entries:
+            self.inserted.append(entry is None)
             if entry is None:
                 expanded.append(1)
                 static.append(Slice(0, 1, 1))
@@ -49,6 +51,7 @@ class Key:
             elif isinstance(entry, int):
                 static.append(_checked(entry, extent, len(expanded) - 1))
             else:
+                _check_array(entry, extent, len(expanded) - 1)
                 static.append(Slice(0, extent, 1))
                 self.arrays.append((kept, entry))
                 kept += 1
@@ -116,10 +119,8 @@ class Key:
             value = _fitted(value, target, x_type.dtype)
             if self.expanded == x_type.shape:
                 return bind_update(scatter_slice, box, value, index=self.static, mode=mode)
-            index = tuple(s for s, new in self._own_axes() if not new)
-            return bind_update(
-                scatter_slice, box, reshape_value(value, _sliced(index)), index=index, mode=mode
-            )
+            index = tuple(s for s, new in zip(self.static, self.inserted, strict=True) if not new)
+            return bind_update(scatter_slice, box, reshape_value(value, _sliced(index)), index=index, mode=mode)
         axes, indices = zip(*self.arrays, strict=True)
         part = self.part(box[0])
         selected = broadcast_shapes(*(shape_of(i) for i in indices))
@@ -138,18 +139,6 @@ class Key:
         whole = reshape_value(box[0], self.expanded)
         whole = part if self.is_whole else scatter_slice(whole, part, index=self.static, mode="set")
         return reshape_value(whole, x_type.shape)
-
-    def _own_axes(self) -> list[tuple[Any, bool]]:
-        """Each static entry, and whether its axis was inserted."""
-        out, source = [], list(self.shape)
-        for s, n in zip(self.static, self.expanded, strict=True):
-            new = not source or len(out) - sum(f for _, f in out) >= len(self.shape) or n != source[0]
-            if not new and n == 1 and len(self.expanded) - len(out) > len(source):
-                new = True  # an inserted axis before one of size 1: which of them doesn't matter
-            if not new:
-                source.pop(0)
-            out.append((s, new))
-        return out
 
 
 def _sliced(index: tuple) -> tuple:
@@ -192,11 +181,18 @@ def _entry(entry: Any) -> Any:
         raise IndexError("a single bool as an index of a traced array isn't supported; use np.where")
     if isinstance(entry, (int, np.integer)):
         return int(entry)
+    if not hasattr(entry, "dtype"):
+        raise IndexError(
+            "only integers, slices (`:`), ellipsis (`...`), np.newaxis (`None`) and integer or boolean arrays are valid "
+            f"indices, not {entry!r}"
+        )
     kind = type_of(entry)
     if kind.dtype == bool:
         return _Mask(np.asarray(concrete(entry, "a boolean mask (its result's shape depends on values)")))
     if kind.dtype.kind not in "iu":
-        raise IndexError(f"only integers, slices, ellipsis, None and integer or boolean arrays are valid indices, not {kind}")
+        raise IndexError(
+            f"only integers, slices, ellipsis, None and integer or boolean arrays are valid indices, not {kind}"
+        )
     if kind.shape == ():
         try:
             return int(concrete(entry, "an index"))
@@ -238,6 +234,13 @@ def _checked(index: int, extent: int, axis: int) -> int:
     if not -extent <= index < extent:
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {extent}")
     return index % extent
+
+
+def _check_array(index: Any, extent: int, axis: int) -> None:
+    """Indices that are known are checked at once; the others where they are used."""
+    if isinstance(index, np.ndarray) and index.size:
+        for bound in (int(index.min()), int(index.max())):
+            _checked(bound, extent, axis)
 
 
 def _resolve(s: slice, extent: int) -> slice:

@@ -9,7 +9,7 @@ import numpy as np
 
 from wonderland.core.tracer import METHODS, UFUNCS
 from wonderland.core.types import shape_of, type_of
-from wonderland.numpy.dispatch import implements, operator
+from wonderland.numpy.dispatch import implements, namespace, operator
 from wonderland.numpy.shape import broadcast_to, normalize_axes, normalize_axis, reshape_value
 from wonderland.ops import elementwise as ops
 from wonderland.ops import reduce
@@ -23,8 +23,15 @@ def _kept(out: Any, shape: tuple, axes: tuple[int, ...], keepdims: bool) -> Any:
     return reshape_value(out, tuple(1 if i in axes else n for i, n in enumerate(shape)))
 
 
+def _strong(a: Any) -> Any:
+    """A reduction of a Python scalar is a NumPy scalar."""
+    return convert(a, dtype=type_of(a).dtype) if type_of(a).weak else a
+
+
 def _refuse(options: dict, name: str) -> None:
-    left = [k for k, v in options.items() if v is not np._NoValue and v is not None and not (k == "where" and v is True)]
+    left = [
+        k for k, v in options.items() if v is not np._NoValue and v is not None and not (k == "where" and v is True)
+    ]
     if left:
         raise TypeError(f"np.{name} on traced arrays doesn't take {', '.join(left)}=")
 
@@ -39,7 +46,7 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, **op
         a = convert(a, dtype=np.dtype(dtype))
     axes = normalize_axes(axis, len(shape_of(a)))
     if not axes:
-        return a
+        return _strong(a)
     return _kept(reduce.sum(a, axes=axes), shape_of(a), axes, keepdims is True)
 
 
@@ -69,14 +76,14 @@ def std(a: Any, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: An
     return ops.sqrt(var(a, axis, dtype, ddof, keepdims, **options))
 
 
-@implements(np.max, method="max")
+@implements(np.max, np.amax, method="max")
 def max(a: Any, axis: Any = None, keepdims: Any = False, **options: Any) -> Any:
     _refuse(options, "max")
     axes = normalize_axes(axis, len(shape_of(a)))
-    return _kept(reduce.max(a, axes=axes), shape_of(a), axes, keepdims is True) if axes else a
+    return _kept(reduce.max(a, axes=axes), shape_of(a), axes, keepdims is True) if axes else _strong(a)
 
 
-@implements(np.min, method="min")
+@implements(np.min, np.amin, method="min")
 def min(a: Any, axis: Any = None, keepdims: Any = False, **options: Any) -> Any:
     _refuse(options, "min")
     flip = ops.invert if type_of(a).dtype.kind in "bu" else ops.neg  # order-reversing, and its own inverse
@@ -99,9 +106,9 @@ def _ufunc_reduce(f: Any) -> Any:
     return lambda a, axis=0, dtype=None, out=None, keepdims=False, **kw: f(a, axis=axis, keepdims=keepdims, **kw)
 
 
-UFUNCS[np.add, "reduce"] = _ufunc_reduce(METHODS["sum"])
-UFUNCS[np.maximum, "reduce"] = _ufunc_reduce(METHODS["max"])
-UFUNCS[np.minimum, "reduce"] = _ufunc_reduce(METHODS["min"])
+for _ufunc, _method in ((np.add, "sum"), (np.maximum, "max"), (np.minimum, "min")):
+    UFUNCS[_ufunc, "reduce"] = _ufunc_reduce(METHODS[_method])
+    namespace[_ufunc.__name__].reduce = _ufunc.reduce
 
 
 @implements(np.matmul)

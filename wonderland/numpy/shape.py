@@ -110,9 +110,8 @@ def transpose(a: Tracer, axes: Any = None) -> Tracer:
 
 
 def _transpose_method(self: Tracer, *axes: Any) -> Tracer:
-    if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
-        axes = axes[0]
-    return transpose(self, axes or None)
+    nested = len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list)))
+    return transpose(self, (axes[0] if nested else axes) or None)
 
 
 METHODS["transpose"] = _transpose_method
@@ -133,7 +132,9 @@ def swapaxes(a: Tracer, axis1: int, axis2: int) -> Tracer:
 def moveaxis(a: Tracer, source: Any, destination: Any) -> Tracer:
     rank = a.ndim
     sources = [normalize_axis(i, rank) for i in (source if isinstance(source, (tuple, list)) else (source,))]
-    targets = [normalize_axis(i, rank) for i in (destination if isinstance(destination, (tuple, list)) else (destination,))]
+    targets = [
+        normalize_axis(i, rank) for i in (destination if isinstance(destination, (tuple, list)) else (destination,))
+    ]
     order = [i for i in range(rank) if i not in sources]
     for target, source_axis in sorted(zip(targets, sources, strict=True)):
         order.insert(target, source_axis)

@@ -15,8 +15,10 @@ from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.tracer import METHODS, Tracer
 from wonderland.core.types import ArrayType, promote, shape_of, type_of
 from wonderland.numpy import reduce as _reduce  # noqa: F401  (registers the products of dense arrays)
-from wonderland.ops.elementwise import conjugate
-from wonderland.ops.shape import convert, reshape, transpose
+from wonderland.ops.elementwise import conjugate, mul
+from wonderland.ops.index import gather
+from wonderland.ops.reduce import sum
+from wonderland.ops.shape import broadcast, convert, reshape, transpose
 
 
 class Structure:
@@ -24,14 +26,27 @@ class Structure:
 
     __slots__ = ("indices", "indptr", "shape")
 
-    def __init__(self, csr: Any):
-        self.indices, self.indptr, self.shape = csr.indices, csr.indptr, csr.shape
+    def __init__(self, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]):
+        self.indices, self.indptr, self.shape = indices, indptr, shape
 
     def matrix(self, data: Any, transposed: bool) -> Any:
+        """The matrix with these numbers."""
         from scipy.sparse import csr_array
 
         matrix = csr_array((np.asarray(data), self.indices, self.indptr), shape=self.shape)
         return matrix.T if transposed else matrix
+
+    def places(self, transposed: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Row and column of each number."""
+        rows = np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+        return (self.indices, rows) if transposed else (rows, self.indices)
+
+    def repeated(self, count: int) -> Structure:
+        """That of a matrix with this one `count` times along its diagonal."""
+        (m, n), steps = self.shape, np.arange(count)[:, None]
+        indices = (self.indices + n * steps).ravel()
+        ends = (self.indptr[1:] + len(self.indices) * steps).ravel()
+        return Structure(indices, np.concatenate(([0], ends)), (count * m, count * n))
 
 
 def _infer(data: ArrayType, x: ArrayType, structure: Structure, transposed: bool) -> ArrayType:
@@ -48,39 +63,51 @@ def _evaluate(data: Any, x: Any, structure: Structure, transposed: bool) -> Any:
     return np.asarray(structure.matrix(data, transposed) @ x, kind.dtype)
 
 
-def _transpose(ct: Any, data: Any, x: Linear, structure: Structure, transposed: bool) -> tuple:
-    out = sparse_dot(conjugate(data), ct, structure=structure, transposed=not transposed)
-    return None, out if type_of(out).dtype == x.dtype else convert(out, dtype=x.dtype)
+def _transpose(ct: Any, data: Any, x: Any, structure: Structure, transposed: bool) -> tuple:
+    if isinstance(x, Linear):
+        out = sparse_dot(conjugate(data), ct, structure=structure, transposed=not transposed)
+        return None, out if type_of(out).dtype == x.dtype else convert(out, dtype=x.dtype)
+    rows, columns = structure.places(transposed)
+    out = mul(gather(ct, rows, axes=(0,)), conjugate(gather(x, columns, axes=(0,))))
+    out = sum(out, axes=(1,)) if len(shape_of(x)) == 2 else out
+    return out if type_of(out).dtype == data.dtype else convert(out, dtype=data.dtype), None
 
 
 def _batch(size: int, args: tuple, batched: tuple, structure: Structure, transposed: bool) -> Any:
     data, x = args
-    if batched[0]:
-        raise TypeError("the numbers of a sparse matrix can't be batched")
+    params = {"structure": structure, "transposed": transposed}
+    if batched[0]:  # one matrix each: all of them along one diagonal
+        params["structure"] = structure.repeated(size)
+        x = x if batched[1] else broadcast(x, shape=(size, *shape_of(x)))
+        n, *rest = shape_of(x)[1:]
+        columns = reshape(x, shape=(size * n, *rest))
+        out = sparse_dot(reshape(data, shape=(size * len(structure.indices),)), columns, **params)
+        return reshape(out, shape=(size, shape_of(out)[0] // size, *rest))
     n, *rest = shape_of(x)[1:]
     order = (1, 0, 2)[: 2 + len(rest)]
     columns = reshape(transpose(x, permutation=order), shape=(n, size * (rest[0] if rest else 1)))
-    out = sparse_dot(data, columns, structure=structure, transposed=transposed)
+    out = sparse_dot(data, columns, **params)
     return transpose(reshape(out, shape=(shape_of(out)[0], size, *rest)), permutation=order)
 
 
 def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     data, x = types
-    coo = params["structure"].matrix(np.ones(data.shape), params["transposed"]).tocoo()
-    k = x.size // x.shape[0] if x.shape[0] else 0
-    within = np.arange(k)
-    return [None, tuple((index[:, None] * k + within).ravel() for index in (coo.row, coo.col))]
+    rows, columns = params["structure"].places(params["transposed"])
+    k = x.shape[1] if x.ndim == 2 else 1
+    out, read = ((index[:, None] * k + np.arange(k)).ravel() for index in (rows, columns))
+    return [(out, np.repeat(np.arange(data.size), k)), (out, read)]
 
 
 sparse_dot = Primitive(
     "sparse_dot",
     _evaluate,
     _infer,
-    linear=(1,),
+    bilinear=True,
     transpose=_transpose,
     batch=_batch,
     pattern=_pattern,
     zero_preserving=True,
+    impossible={"lower": "SciPy's own product is compiled code: compiled programs call it"},
 )
 
 
@@ -91,7 +118,8 @@ def is_sparse(value: Any) -> bool:
 
 def _product(matrix: Any, x: Any, transposed: bool) -> Any:
     csr = matrix.tocsr()
-    return sparse_dot(csr.data, x, structure=Structure(csr), transposed=transposed)
+    structure = Structure(csr.indices, csr.indptr, csr.shape)
+    return sparse_dot(csr.data, x, structure=structure, transposed=transposed)
 
 
 def _left(self: Tracer, matrix: Any) -> Tracer:

@@ -53,9 +53,7 @@ def _evaluate(x: Any, y: Any, contract: Axes, batch: Axes) -> Any:
     n = math.prod(y.shape[i] for i in y_free)
     a = x.transpose(batch[0] + x_free + contract[0]).reshape((*head, m, k))
     b = y.transpose(batch[1] + contract[1] + y_free).reshape((*head, k, n))
-    out = np.matmul(a, b).reshape(
-        head + tuple(x.shape[i] for i in x_free) + tuple(y.shape[i] for i in y_free)
-    )
+    out = np.matmul(a, b).reshape(head + tuple(x.shape[i] for i in x_free) + tuple(y.shape[i] for i in y_free))
     return out[()] if out.ndim == 0 else out
 
 
@@ -82,7 +80,7 @@ def _transpose_rule(ct: Any, x: Any, y: Any, contract: Axes, batch: Axes) -> tup
     rank = len(shape_of(ct))
     order = (*range(n_batch), *range(n_batch + n_x, rank), *range(n_batch, n_batch + n_x))
     swapped = transpose(ct, permutation=order) if order != tuple(range(rank)) else ct
-    return None, _transpose_x(swapped, y, x, contract[::-1], batch[::-1])
+    return None, _transpose_x(swapped, y, x, (contract[1], contract[0]), (batch[1], batch[0]))
 
 
 def _batch_rule(size: int, args: tuple, batched: tuple, contract: Axes, batch: Axes) -> Any:

@@ -54,9 +54,7 @@ def elementwise(
         return dtypes[key]
 
     def infer(*types: ArrayType) -> ArrayType:
-        return ArrayType(
-            broadcast_shapes(*(t.shape for t in types)), result_dtype(types), all(t.weak for t in types)
-        )
+        return ArrayType(broadcast_shapes(*(t.shape for t in types)), result_dtype(types), all(t.weak for t in types))
 
     def default_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         out = primitive(*primals)
@@ -141,9 +139,7 @@ def unbroadcast(ct: Any, target: Linear) -> Any:
     if actual.shape != goal.shape:
         extra = len(actual.shape) - len(goal.shape)
         axes = tuple(
-            i
-            for i, extent in enumerate(actual.shape)
-            if i < extra or (goal.shape[i - extra] == 1 and extent != 1)
+            i for i, extent in enumerate(actual.shape) if i < extra or (goal.shape[i - extra] == 1 and extent != 1)
         )
         if axes:
             ct = _reduce.sum(ct, axes=axes)
@@ -264,6 +260,7 @@ div = elementwise(
     emit=lambda e, x, y: e.div(x, y), transpose=_div_transpose,
 )  # fmt: skip
 
+
 def _reciprocal(y: Any) -> Any:
     one = 1.0 if type(y) in PYTHON_SCALARS else np.ones((), type_of(y).dtype)[()]
     return div(one, y)
@@ -278,9 +275,7 @@ tanh = elementwise(
     "tanh", np.tanh, (lambda out, x: sub(1.0, mul(out, out)),), emit=lambda e, x: e.call("tanh", x),
     monotone=True, zero_preserving=True,
 )  # fmt: skip
-sin = elementwise(
-    "sin", np.sin, (lambda out, x: cos(x),), emit=lambda e, x: e.call("sin", x), zero_preserving=True
-)
+sin = elementwise("sin", np.sin, (lambda out, x: cos(x),), emit=lambda e, x: e.call("sin", x), zero_preserving=True)
 cos = elementwise("cos", np.cos, (lambda out, x: neg(sin(x)),), emit=lambda e, x: e.call("cos", x))
 sqrt = elementwise(
     "sqrt", np.sqrt, (lambda out, x: div(0.5, out),), emit=lambda e, x: e.sqrt(x),

@@ -22,11 +22,7 @@ Index = tuple  # of ints and slices
 
 
 def _sliced_shape(shape: tuple, index: Index) -> tuple:
-    return tuple(
-        len(range(i.start, -1 if i.stop is None else i.stop, i.step))
-        for i in index
-        if not isinstance(i, int)
-    )
+    return tuple(len(range(i.start, -1 if i.stop is None else i.stop, i.step)) for i in index if not isinstance(i, int))
 
 
 def _slice(x: Any, index: Index) -> Any:
@@ -49,9 +45,7 @@ slice = Primitive(
     lambda x, index: ArrayType(_sliced_shape(x.shape, index), x.dtype),
     linear=(0,),
     transpose=lambda ct, x, index: (Accumulation(scatter_slice, ct, index=index, mode="add"),),
-    batch=lambda size, args, batched, index: slice(
-        args[0], index=_batched_index(shape_of(args[0])[0], index)
-    ),
+    batch=lambda size, args, batched, index: slice(args[0], index=_batched_index(shape_of(args[0])[0], index)),
     lower=lambda builder, x, index: builder.slice(x, index),
     zero_preserving=True,
 )
@@ -88,9 +82,7 @@ def zero_like(u: Any) -> Any:
 
 
 def _scatter_slice_batch(size: int, args: tuple, batched: tuple, index: Index, mode: str) -> Any:
-    x, u = (
-        a if b else broadcast(a, shape=(size, *shape_of(a))) for a, b in zip(args, batched, strict=True)
-    )
+    x, u = (a if b else broadcast(a, shape=(size, *shape_of(a))) for a, b in zip(args, batched, strict=True))
     return scatter_slice(x, u, index=_batched_index(size, index), mode=mode)
 
 
@@ -254,7 +246,7 @@ def _scatter_infer(x: ArrayType, *args: ArrayType, axes: tuple, mode: str) -> Ar
 
 
 def _scatter_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
-    x, *indices, u = types
+    x, *indices, _ = types
     reads = _gather_pattern((x, *indices), params)[0]
     numbers = np.arange(x.size)
     return [(numbers, numbers), *(None for _ in indices), (reads[1], reads[0])]

@@ -32,7 +32,7 @@ def program_pattern(program: Program) -> list[list]:
     for i, v in enumerate(program.inputs):
         reads: list = [None] * count
         if is_differentiable(v.dtype):
-            reads[i] = sparse.identity(v.type.size, dtype=bool, format="csr")
+            reads[i] = sparse.eye_array(v.type.size, dtype=bool, format="csr")
         env[v] = reads
     for equation in program.equations:
         types = tuple(a.type for a in equation.inputs)
@@ -49,15 +49,13 @@ def program_pattern(program: Program) -> list[list]:
                         product = (local @ reads).astype(bool)
                         total[i] = product if total[i] is None else (total[i] + product).astype(bool)
             env[out] = total if is_differentiable(out.dtype) else [None] * count
-    return [
-        env[a] if isinstance(a, Var) and a in env else [None] * count for a in program.outputs
-    ]
+    return [env[a] if isinstance(a, Var) and a in env else [None] * count for a in program.outputs]
 
 
 def _matrix(pair: tuple[np.ndarray, np.ndarray], rows: int, columns: int) -> Any:
     from scipy import sparse
 
-    return sparse.csr_matrix((np.ones(len(pair[0]), bool), pair), shape=(rows, columns))
+    return sparse.csr_array((np.ones(len(pair[0]), bool), pair), shape=(rows, columns))
 
 
 def reachable_pattern(program: Program) -> list[set[int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,10 +30,6 @@ def _reduce_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     return [(np.broadcast_to(rows, x.shape).ravel(), np.arange(x.size))]
 
 
-def _batch(size: int, args: tuple, batched: tuple, axes: tuple, primitive: Callable) -> Any:
-    return primitive(args[0], axes=tuple(a + 1 for a in axes))
-
-
 def _sum_transpose(ct: Any, x: Linear, axes: tuple) -> tuple:
     return (spread(ct, x.shape, axes),)
 
@@ -45,7 +40,7 @@ sum = Primitive(
     lambda x, axes: ArrayType(kept_shape(x.shape, axes), x.dtype),
     linear=(0,),
     transpose=_sum_transpose,
-    batch=lambda *args, axes: _batch(*args, axes, sum),
+    batch=lambda size, args, batched, axes: sum(args[0], axes=tuple(a + 1 for a in axes)),
     pattern=_reduce_pattern,
     lower=lambda builder, x, axes: builder.reduce(x, axes, "add"),
     zero_preserving=True,
@@ -73,7 +68,7 @@ max = Primitive(
     lambda x, axes: np.max(x, axis=axes),
     _max_infer,
     jvp=_max_jvp,
-    batch=lambda *args, axes: _batch(*args, axes, max),
+    batch=lambda size, args, batched, axes: max(args[0], axes=tuple(a + 1 for a in axes)),
     pattern=_reduce_pattern,
     lower=lambda builder, x, axes: builder.reduce(x, axes, "max"),
     zero_preserving=True,

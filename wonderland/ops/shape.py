@@ -101,9 +101,7 @@ transpose = Primitive(
     lambda x, permutation: ArrayType(tuple(x.shape[p] for p in permutation), x.dtype),
     linear=(0,),
     transpose=lambda ct, x, permutation: (transpose(ct, permutation=inverse_permutation(permutation)),),
-    batch=lambda size, args, batched, permutation: transpose(
-        args[0], permutation=(0, *(p + 1 for p in permutation))
-    ),
+    batch=lambda size, args, batched, permutation: transpose(args[0], permutation=(0, *(p + 1 for p in permutation))),
     lower=lambda builder, x, permutation: builder.transpose(x, permutation),
     zero_preserving=True,
 )

@@ -1,0 +1,1 @@
+"""The transformations: the Dual and Batch levels, the transpose, and what is composed of them."""

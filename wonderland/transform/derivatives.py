@@ -24,8 +24,11 @@ from wonderland.transform.dual import Dual
 from wonderland.transform.programs import dense, pick, scatter_flags
 from wonderland.transform.transpose import transpose
 
+
 # A singular derivative is often computed where it isn't used (SEMANTICS 4): no warnings about those.
-quiet = {"divide": "ignore", "invalid": "ignore", "over": "ignore"}
+def quiet() -> np.errstate:
+    """NumPy without warnings about division by zero, invalid values and overflow."""
+    return np.errstate(divide="ignore", invalid="ignore", over="ignore")
 
 
 def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
@@ -40,7 +43,7 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
         raise ArgumentError(f"jvp got {len(primals)} primals and {len(tangents)} tangents")
     call = Call(f, tuple(primals), {})
     flat_tangents = _flat_tangents(tangents, call)
-    with np.errstate(**quiet), Dual() as level:
+    with quiet(), Dual() as level:
         outs = call.run([v if t is None else level.lift(v, t) for v, t in zip(call.values, flat_tangents, strict=True)])
         pairs = [level.split(o) for o in outs]
         results, written = call.split([p for p, _ in pairs])
@@ -89,11 +92,12 @@ class Linearized:
         self.call = call
         self.select = [s and is_differentiable(t.dtype) for s, t in zip(select, call.types, strict=True)]
         tape = Record("a differentiated function", copies=True)
-        with np.errstate(**quiet), tape:
+        with quiet(), tape:
             variables = [tape.variable(t) for t in pick(call.types, self.select)]
             with Dual(linearizing=True) as level:
                 tangents = scatter_flags(variables, self.select)
-                outs = call.run([v if t is None else level.lift(v, t) for v, t in zip(call.values, tangents, strict=True)])
+                lifted = [v if t is None else level.lift(v, t) for v, t in zip(call.values, tangents, strict=True)]
+                outs = call.run(lifted)
                 pairs = [level.split(o) for o in outs]
             self.values, written = call.split([p for p, _ in pairs])
             tangents_out = [t for _, t in pairs[: len(self.values)]]
@@ -103,13 +107,13 @@ class Linearized:
 
     def push(self, tangents: Sequence[Any]) -> list:
         """Tangents of the outputs, for tangents of the selected leaves."""
-        with np.errstate(**quiet):
+        with quiet():
             outs = scatter_flags(run(self.program, tangents), self.has_tangent)
             return [dense(t, v) for t, v in zip(outs, self.out_types(), strict=True)]
 
     def pull(self, cotangents: Sequence[Any], consume: bool = False) -> list:
         """Cotangents of all leaves (zeros where there is no dependence), for cotangents of the outputs."""
-        with np.errstate(**quiet):
+        with quiet():
             cts = transpose(self.program, {}, pick(cotangents, self.has_tangent), consume)
         found = scatter_flags(cts, self.select)
         return [zeros_like_type(t) if ct is None else ct for ct, t in zip(found, self.call.types, strict=True)]

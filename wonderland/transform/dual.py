@@ -55,7 +55,7 @@ class Dual(Level):
         primals, tangents = zip(*map(self.split, args), strict=True)
         if all(t is None for t in tangents):
             out = bind(primitive, *primals, **params)
-            tangent = (None,) * len(out) if primitive.multiple else None
+            tangent: Any = (None,) * len(out) if primitive.multiple else None
         else:
             rule = primitive.jvp
             if self.linearizing and primitive.linearize is not None:

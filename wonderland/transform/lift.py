@@ -135,7 +135,10 @@ class Lifting:
         cells = tuple(self.cell if i is None else g.__closure__[i] for i in places)  # type: ignore[index]
         new = types.FunctionType(code, g.__globals__, g.__name__, g.__defaults__, cells)
         new.__kwdefaults__ = g.__kwdefaults__
-        return functools.update_wrapper(new, g)
+        if g.__closure__:
+            return new
+        self.lifted[id(g)] = functools.update_wrapper(new, g)  # which keeps g alive, so that the id stays its own
+        return new
 
     def _caller(self, g: Callable) -> Callable:
         """A function that calls the user's functions among its arguments: `wl.grad(loss)`, `map(f, xs)`."""

@@ -14,7 +14,7 @@ from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import shape_of, type_of
 from wonderland.ops.shape import reshape, transpose
 from wonderland.transform.batch import Batch, BatchedValue, materialize
-from wonderland.transform.derivatives import linearize, vjp
+from wonderland.transform.derivatives import Linearized
 
 
 def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
@@ -124,24 +124,16 @@ def jacobian(f: Callable, argnums: int | Sequence[int] = 0, mode: str = "auto") 
         leaves, structure = tree.flatten(chosen)
         if not all(type_of(unwrap(leaf)).dtype.kind in "fc" for leaf in leaves):
             raise ArgumentError("jacobian needs floating-point arguments: use 2.0 instead of 2, or .astype(float)")
-        n = sum(type_of(unwrap(leaf)).size for leaf in leaves)
-        chosen_mode = mode
-        if mode == "forward":
-            out, push = linearize(g, *chosen)
+        lin = Linearized(Call(g, chosen, {}), [True] * len(leaves))
+        out_leaves, out_structure = tree.flatten(lin.take_value())
+        n, m = (sum(type_of(unwrap(leaf)).size for leaf in group) for group in (leaves, out_leaves))
+        if mode == "forward" or (mode == "auto" and n < m):
+            columns = vmap(lambda *ts: list(map(Tracer, lin.push([unwrap(t) for t in ts]))), out_axes=-1)
+            blocks = [_split_last(unwrap(r), leaves) for r in columns(*basis(leaves))]
         else:
-            out, pull = vjp(g, *chosen)
-            m = sum(type_of(unwrap(leaf)).size for leaf in tree.leaves(out))
-            chosen_mode = "reverse" if mode == "reverse" or m <= n else "forward"
-            if chosen_mode == "forward":
-                out, push = linearize(g, *chosen)
-        out_leaves, out_structure = tree.flatten(out)
-        if chosen_mode == "forward":
-            rows = vmap(lambda *ts: tree.leaves(push(*structure.unflatten(ts))), out_axes=-1)(*basis(leaves))
-            blocks = [_split_last(unwrap(r), leaves) for r in rows]
-        else:
-            rows = vmap(lambda *cts: tree.leaves(pull(out_structure.unflatten(cts))))(*basis(out_leaves))
-            columns = [_split_first(unwrap(r), out_leaves) for r in rows]
-            blocks = [list(row) for row in zip(*columns, strict=True)]
+            rows = vmap(lambda *cts: list(map(Tracer, lin.pull([unwrap(ct) for ct in cts]))))
+            by_input = [_split_first(unwrap(r), out_leaves) for r in rows(*basis(out_leaves))]
+            blocks = [list(row) for row in zip(*by_input, strict=True)]
         trees = []
         for row in blocks:
             per_argument = structure.unflatten(handles(row))

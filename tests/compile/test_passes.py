@@ -1,0 +1,99 @@
+"""Passes: what a Program becomes, and what must not be simplified."""
+
+import numpy as np
+import pytest
+from differential import Generator, assert_close, record
+
+from wonderland.compile import passes
+from wonderland.core.primitive import Primitive
+from wonderland.core.program import run, verify
+from wonderland.ops import elementwise as ew
+from wonderland.ops import shape as shape_ops
+
+X = np.array([0.0, -0.0, 1.5, -2.0, np.inf, np.nan])
+
+
+def optimized(f, *arrays):
+    program = passes.optimize(record(f, *arrays))[-1][1]
+    return verify(program)
+
+
+def names(program):
+    return [e.primitive.name for e in program.equations]
+
+
+@pytest.mark.parametrize(
+    "f, left",
+    [
+        (lambda x: ew.mul(x, 1.0), []),
+        (lambda x: ew.mul(1.0, x), []),
+        (lambda x: ew.div(x, 1.0), []),
+        (lambda x: ew.sub(x, 0.0), []),
+        (lambda x: ew.add(x, -0.0), []),
+        (lambda x: ew.neg(ew.neg(x)), []),
+        (lambda x: ew.pow(x, 1.0), []),
+        (lambda x: ew.stop_gradient(x), []),
+        (lambda x: ew.where(ew.gt(x, 0.0), x, x), []),
+        (lambda x: ew.mul(x, -1.0), ["neg"]),
+        (lambda x: ew.pow(x, 2.0), ["mul"]),
+        (lambda x: ew.add(x, ew.neg(x)), ["sub"]),
+        (lambda x: ew.mul(x, ew.add(1.0, 2.0)), ["mul"]),
+        (lambda x: ew.add(x, 0.0), ["add"]),  # -0.0 + 0.0 is 0.0
+        (lambda x: ew.mul(x, 0.0), ["mul"]),  # NaN, infinities, signs
+        (lambda x: ew.sub(x, x), ["sub"]),
+        (lambda x: ew.div(x, x), ["div"]),
+        (lambda x: shape_ops.reshape(shape_ops.reshape(x, shape=(2, 3)), shape=(6,)), []),
+        (lambda x: shape_ops.broadcast(x, shape=(6,)), []),
+        (lambda x: shape_ops.convert(shape_ops.convert(x, dtype=np.dtype("f4")), dtype=np.dtype("f8")), ["convert"] * 2),
+    ],
+)
+def test_simplification_is_exact(f, left):
+    program = optimized(f, X)
+    assert names(program) == left
+    with np.errstate(all="ignore"):
+        before, after = run(record(f, X), [X])[0], run(program, [X])[0]
+    np.testing.assert_array_equal(before, after)
+    np.testing.assert_array_equal(np.signbit(before[:5]), np.signbit(after[:5]))
+
+
+def test_integers_have_more_rules_and_complex_numbers_fewer():
+    assert names(optimized(lambda n: ew.add(n, 0), np.arange(3))) == []
+    assert names(optimized(lambda z: ew.conj(z), np.ones(2) * 1j)) == ["conj"]
+    assert names(optimized(lambda x: ew.conj(x), X)) == []
+
+
+def test_transposes_cancel():
+    x = np.zeros((2, 3, 4))
+
+    def f(x):
+        return shape_ops.transpose(shape_ops.transpose(x, permutation=(2, 0, 1)), permutation=(1, 2, 0))
+
+    assert names(optimized(f, x)) == []
+    assert names(optimized(lambda x: shape_ops.convert(x, dtype=np.dtype("f8")), x)) == []
+
+
+def test_equal_equations_are_shared_and_dead_ones_dropped():
+    def f(x):
+        ew.cos(x)
+        return ew.add(ew.sin(x), ew.sin(x))
+
+    assert names(optimized(f, X)) == ["sin", "add"]
+
+
+def test_calls_are_inlined_with_variables_of_their_own():
+    inner = record(lambda x: ew.add(ew.sin(x), 0.5), X)
+    call = Primitive("call_for_a_test", lambda x, program: run(program, [x])[0], lambda x, program: x)
+    call.inline = lambda params: params["program"]
+    program = optimized(lambda x: ew.mul(call(x, program=inner), call(ew.neg(x), program=inner)), X)
+    assert names(program).count("sin") == 2 and "call_for_a_test" not in names(program)
+    x = np.arange(6.0)
+    np.testing.assert_allclose(run(program, [x])[0], (np.sin(x) + 0.5) * (np.sin(-x) + 0.5))
+
+
+def test_random_programs_keep_their_meaning():
+    for seed in range(40):
+        program, arrays = Generator(1000 + seed).program(20)
+        simplified = verify(passes.optimize(program)[-1][1])
+        with np.errstate(all="ignore"):
+            for a, b in zip(run(program, arrays), run(simplified, arrays), strict=True):
+                assert_close(np.asarray(b), np.asarray(a), f"seed {seed}\n{program}")
