@@ -113,4 +113,4 @@ def test_the_check_sees_false_claims():
         with pytest.raises(AssertionError):
             check(row(name, count))
     with pytest.raises(AssertionError):
-        test_elementwise(Row("sum", (reals,), tuple(r for r in ROWS if r.name == "sum")[0].cases))
+        test_elementwise(Row("sum", (reals,), next(r for r in ROWS if r.name == "sum").cases))

@@ -19,7 +19,7 @@ from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import type_of
 from wonderland.numpy.sparse import Structure, sparse_dot
 from wonderland.ops import index as index_ops
-from wonderland.transform.lift import lift
+from wonderland.numpy.lift import lift
 
 
 def finite_difference(f, x):

@@ -7,9 +7,6 @@ oracle), on dual numbers and in a recorded Program through NumPy's own function,
 import functools
 import warnings
 
-import hypothesis
-import hypothesis.extra.numpy as hnp
-import hypothesis.strategies as st
 import numpy as np
 import pytest
 
@@ -18,125 +15,98 @@ import wonderland.numpy as wnp
 from wonderland.core import tree
 from wonderland.core.program import run
 
-UNARY = """absolute abs conj conjugate cos exp fabs invert isfinite isnan log logical_not negative positive reciprocal
-    sign sin sqrt square tanh""".split()
-BINARY = """add bitwise_and bitwise_or bitwise_xor divide equal float_power greater greater_equal less less_equal logical_and
-    logical_or maximum minimum multiply not_equal power subtract true_divide""".split()
+UNARY = """absolute abs conj conjugate cos exp fabs invert isfinite isnan log logical_not negative positive
+    reciprocal sign sin sqrt square tanh""".split()
+BINARY = """add bitwise_and bitwise_or bitwise_xor divide equal float_power greater greater_equal less less_equal
+    logical_and logical_or maximum minimum multiply not_equal power subtract true_divide""".split()
 REDUCTIONS = "all any amax amin max mean min std sum var".split()
-CONSTRUCTORS = """array asanyarray asarray ascontiguousarray asfortranarray empty eye full identity ones zeros""".split()
+CONSTRUCTORS = "array asanyarray asarray ascontiguousarray asfortranarray empty eye full identity ones zeros".split()
 
-
-def method(name, *args, **kwargs):
-    return lambda np, a, b, c, v, s: getattr(a, name)(*args, **kwargs)
-
-
-# Arguments: a and b of shape (3, 4), c (4, 2), v (4,), s ().
+# Expressions in a and b of shape (3, 4), c (4, 2), v (4,), s (); `f` is the function itself.
 CALLS = {
-    **{n: [lambda np, a, b, c, v, s, n=n: (getattr(np, n)(a), getattr(np, n)(s))] for n in UNARY},
+    **{n: ["f(a), f(s)"] for n in UNARY},
+    **{n: ["f(a, b), f(a, v), f(s, a)", "f(a, 2), f(2, a), f(s, True)"] for n in BINARY},
     **{
         n: [
-            lambda np, a, b, c, v, s, n=n: (getattr(np, n)(a, b), getattr(np, n)(a, v), getattr(np, n)(s, a)),
-            lambda np, a, b, c, v, s, n=n: (getattr(np, n)(a, 2), getattr(np, n)(2, a), getattr(np, n)(s, True)),
-        ]
-        for n in BINARY
-    },
-    **{
-        n: [
-            lambda np, a, b, c, v, s, n=n: (getattr(np, n)(a), getattr(np, n)(s)),
-            lambda np, a, b, c, v, s, n=n: (getattr(np, n)(a, axis=0), getattr(np, n)(a, 1), getattr(np, n)(a, (0, 1))),
-            lambda np, a, b, c, v, s, n=n: (getattr(np, n)(a, axis=-1, keepdims=True), getattr(np, n)(a, keepdims=True)),
-            lambda np, a, b, c, v, s, n=n: getattr(a, n.removeprefix("a") if n in ("amax", "amin") else n)(axis=0),
+            "f(a), f(s)",
+            "f(a, axis=0), f(a, 1), f(a, (0, 1)), f(a, axis=-1, keepdims=True), f(a, keepdims=True)",
+            f"a.{n[1:] if n in ('amax', 'amin') else n}(axis=0)",
         ]
         for n in REDUCTIONS
     },
-    "array": [lambda np, a, b, c, v, s: (np.array([s, s * 2]), np.array([[s, 1.0], [2.0, s]]), np.array(a))],
-    "asarray": [lambda np, a, b, c, v, s: (np.asarray(a), np.asarray([v, v]))],
-    "asanyarray": [lambda np, a, b, c, v, s: np.asanyarray(a)],
-    "ascontiguousarray": [lambda np, a, b, c, v, s: np.ascontiguousarray(a.T)],
-    "asfortranarray": [lambda np, a, b, c, v, s: np.asfortranarray(a)],
-    "atleast_1d": [lambda np, a, b, c, v, s: (np.atleast_1d(s), np.atleast_1d(a))],
-    "broadcast_to": [lambda np, a, b, c, v, s: (np.broadcast_to(v, (3, 4)), np.broadcast_to(s, (2,)))],
-    "clip": [
-        lambda np, a, b, c, v, s: (np.clip(a, 0, 2), np.clip(a, None, 1), np.clip(a, a_min=1, a_max=2)),
-        method("clip", 0, 2),
-    ],
-    "concatenate": [
-        lambda np, a, b, c, v, s: (np.concatenate([a, b]), np.concatenate((a, b), axis=1), np.concatenate([v, v], -1)),
-        lambda np, a, b, c, v, s: np.concatenate([a, c], axis=None),
-        lambda np, a, b, c, v, s: np.concatenate([v, [1.5, 2.5]]),
-    ],
-    "copy": [lambda np, a, b, c, v, s: np.copy(a), method("copy")],
-    "dot": [
-        lambda np, a, b, c, v, s: (np.dot(a, c), np.dot(a, v), np.dot(v, v), np.dot(s, a), np.dot(v, c)),
-        lambda np, a, b, c, v, s: a.dot(v),
-    ],
-    "empty": [lambda np, a, b, c, v, s: np.empty((2, 3)).shape],
-    "empty_like": [lambda np, a, b, c, v, s: (np.empty_like(a) * 0 + a, np.empty_like(a, dtype="int32") * 0)],
-    "expand_dims": [lambda np, a, b, c, v, s: (np.expand_dims(a, 0), np.expand_dims(a, -1), np.expand_dims(v, (0, 2)))],
-    "eye": [lambda np, a, b, c, v, s: np.eye(3) @ a],
-    "full": [lambda np, a, b, c, v, s: (np.full((2, 3), s), np.full(3, 2.5) + s)],
-    "full_like": [lambda np, a, b, c, v, s: (np.full_like(a, 3), np.full_like(a, s), np.full_like(a, 1, dtype="float64"))],
-    "hstack": [lambda np, a, b, c, v, s: (np.hstack([a, b]), np.hstack([v, v]))],
-    "identity": [lambda np, a, b, c, v, s: np.identity(3) @ a],
-    "imag": [lambda np, a, b, c, v, s: (np.imag(a), a.imag)],
-    "inner": [lambda np, a, b, c, v, s: (np.inner(v, v), np.inner(a, b), np.inner(s, a))],
+    "array": ["f([s, s * 2]), f([[s, 1.0], [2.0, s]]), f(a)"],
+    "asanyarray": ["f(a)"],
+    "asarray": ["f(a), f([v, v])"],
+    "ascontiguousarray": ["f(a.T)"],
+    "asfortranarray": ["f(a)"],
+    "atleast_1d": ["f(s), f(a)"],
+    "broadcast_to": ["f(v, (3, 4)), f(s, (2,))"],
+    "clip": ["f(a, 0, 2), f(a, None, 1), f(a, a_min=1, a_max=2)", "a.clip(0, 2)"],
+    "concatenate": ["f([a, b]), f((a, b), axis=1), f([v, v], -1)", "f([a, c], axis=None)", "f([v, [1.5, 2.5]])"],
+    "copy": ["f(a)", "a.copy()"],
+    "dot": ["f(a, c), f(a, v), f(v, v), f(s, a), f(v, c)", "a.dot(v)"],
+    "empty": ["f((2, 3)).shape"],
+    "empty_like": ["f(a) * 0 + a, f(a, dtype='int32') * 0"],
+    "expand_dims": ["f(a, 0), f(a, -1), f(v, (0, 2))"],
+    "eye": ["f(3) @ a"],
+    "full": ["f((2, 3), s), f(3, 2.5) + s"],
+    "full_like": ["f(a, 3), f(a, s), f(a, 1, dtype='float64')"],
+    "hstack": ["f([a, b]), f([v, v])"],
+    "identity": ["f(3) @ a"],
+    "imag": ["f(a), a.imag"],
+    "inner": ["f(v, v), f(a, b), f(s, a)"],
     "matmul": [
-        lambda np, a, b, c, v, s: (np.matmul(a, c), a @ v, v @ c, v @ v),
-        lambda np, a, b, c, v, s: (np.stack([a, b]) @ c, np.stack([a, b]) @ np.stack([c, c]), v @ np.stack([c, c])),
+        "f(a, c), a @ v, v @ c, v @ v",
+        "np.stack([a, b]) @ c, np.stack([a, b]) @ np.stack([c, c]), v @ np.stack([c, c])",
     ],
-    "moveaxis": [lambda np, a, b, c, v, s: (np.moveaxis(a[None], 0, -1), np.moveaxis(a[None], [0, 1], [1, 0]))],
-    "ndim": [lambda np, a, b, c, v, s: np.ndim(a) * s],
-    "ones": [lambda np, a, b, c, v, s: np.ones(3) * s],
-    "ones_like": [lambda np, a, b, c, v, s: (np.ones_like(a), np.ones_like(a, dtype=bool))],
-    "outer": [lambda np, a, b, c, v, s: (np.outer(v, v), np.outer(a, v))],
-    "ravel": [lambda np, a, b, c, v, s: (np.ravel(a), a.T.ravel(), s.ravel() if hasattr(s, "ravel") else s), method("flatten")],
-    "real": [lambda np, a, b, c, v, s: (np.real(a), a.real)],
-    "reshape": [
-        lambda np, a, b, c, v, s: (np.reshape(a, (2, 6)), np.reshape(a, -1), a.reshape(4, 3), a.reshape((6, -1))),
-        lambda np, a, b, c, v, s: np.reshape(s, (1, 1)),
-    ],
-    "shape": [lambda np, a, b, c, v, s: np.shape(a)[0] * s],
-    "size": [lambda np, a, b, c, v, s: np.size(a) * s],
-    "squeeze": [lambda np, a, b, c, v, s: (np.squeeze(a[None]), np.squeeze(a[:, None], axis=1), a[None].squeeze(0))],
-    "stack": [lambda np, a, b, c, v, s: (np.stack([a, b]), np.stack([a, b], axis=1), np.stack([v, v], -1), np.stack([s, s]))],
-    "swapaxes": [lambda np, a, b, c, v, s: (np.swapaxes(a, 0, 1), a.swapaxes(-1, 0))],
-    "take": [
-        lambda np, a, b, c, v, s: (np.take(a, [0, 5, -1]), np.take(a, [[0, 1], [2, 0]], axis=0), np.take(a, 2, axis=1)),
-        lambda np, a, b, c, v, s: v.take([3, 0]),
-    ],
+    "moveaxis": ["f(a[None], 0, -1), f(a[None], [0, 1], [1, 0])"],
+    "ndim": ["f(a) * s"],
+    "ones": ["f(3) * s"],
+    "ones_like": ["f(a), f(a, dtype=bool)"],
+    "outer": ["f(v, v), f(a, v)"],
+    "ravel": ["f(a), a.T.ravel(), s.ravel()", "a.flatten()"],
+    "real": ["f(a), a.real"],
+    "reshape": ["f(a, (2, 6)), f(a, -1), a.reshape(4, 3), a.reshape((6, -1)), f(s, (1, 1))"],
+    "shape": ["f(a)[0] * s"],
+    "size": ["f(a) * s"],
+    "squeeze": ["f(a[None]), f(a[:, None], axis=1), a[None].squeeze(0)"],
+    "stack": ["f([a, b]), f([a, b], axis=1), f([v, v], -1), f([s, s])"],
+    "swapaxes": ["f(a, 0, 1), a.swapaxes(-1, 0)"],
+    "take": ["f(a, [0, 5, -1]), f(a, [[0, 1], [2, 0]], axis=0), f(a, 2, axis=1)", "v.take([3, 0])"],
     "tensordot": [
-        lambda np, a, b, c, v, s: (np.tensordot(a, c, 1), np.tensordot(a, b), np.tensordot(a, b, axes=([0, 1], [0, 1]))),
-        lambda np, a, b, c, v, s: (np.tensordot(a, b, axes=(0, 0)), np.tensordot(a, b, axes=((1, 0), (-1, 0)))),
+        "f(a, c, 1), f(a, b), f(a, b, axes=([0, 1], [0, 1])), f(a, b, axes=(0, 0)), f(a, b, axes=((1, 0), (-1, 0)))",
     ],
-    "transpose": [
-        lambda np, a, b, c, v, s: (np.transpose(a), a.T, a.transpose(1, 0), a[None].transpose((2, 0, 1)), a[None].mT),
-        lambda np, a, b, c, v, s: np.transpose(a[None], (1, 2, 0)),
-    ],
-    "vstack": [lambda np, a, b, c, v, s: (np.vstack([a, b]), np.vstack([v, v]), np.vstack([a, v]))],
-    "where": [
-        lambda np, a, b, c, v, s: (np.where(a > b, a, b), np.where(a > 1, a, 0), np.where(v, a, s), np.where(True, a, b)),
-    ],
-    "zeros": [lambda np, a, b, c, v, s: np.zeros(3) + s],
-    "zeros_like": [lambda np, a, b, c, v, s: (np.zeros_like(a), np.zeros_like(a, dtype=float))],
-}  # fmt: skip
+    "transpose": ["f(a), a.T, a.transpose(1, 0), a[None].transpose((2, 0, 1)), a[None].mT, f(a[None], (1, 2, 0))"],
+    "vstack": ["f([a, b]), f([v, v]), f([a, v])"],
+    "where": ["f(a > b, a, b), f(a > 1, a, 0), f(v, a, s), f(True, a, b)"],
+    "zeros": ["f(3) + s"],
+    "zeros_like": ["f(a), f(a, dtype=float)"],
+}
 
 # Beyond the functions: operators, methods and arguments of ufuncs.
 MORE = {
-    "operators": lambda np, a, b, c, v, s: (a + b, a - 1, 2 - a, a * v, a / 2, 2 / a, -a, +a, abs(a), a @ c, a**2),
-    "comparisons": lambda np, a, b, c, v, s: (a < b, a <= 1, a > v, a >= s, a == b, a != b, 1 < a),
-    "plain operands": lambda np, a, b, c, v, s: (np.ones((3, 4)) + a, np.ones((2, 3)) @ a, np.float32(2) * a, [1, 2, 3, 4] * a),
-    "astype": lambda np, a, b, c, v, s: (a.astype("float64"), a.astype(int), a.astype(bool), a.astype(complex)),
-    "dtype=": lambda np, a, b, c, v, s: (np.sum(a, dtype="float32"), np.mean(a, dtype="float64"), np.add(a, b, dtype="float64")),
-    "reduce": lambda np, a, b, c, v, s: (np.add.reduce(a), np.maximum.reduce(a, axis=1), np.minimum.reduce(a, axis=None)),
-    "ddof": lambda np, a, b, c, v, s: (np.var(a, ddof=1), np.std(a, axis=0, ddof=1)),
-    "attributes": lambda np, a, b, c, v, s: a.size * a.ndim * a.nbytes * len(a) * a.itemsize * s,
-    "iteration": lambda np, a, b, c, v, s: [row.sum() for row in a] + [x for row in a for x in row] + list(a.flat),
-    "unpacking": lambda np, a, b, c, v, s: (lambda p, q, *rest: (p + q, rest))(*v),
-    "conj": lambda np, a, b, c, v, s: (a.conj(), a.conjugate()),
-    "T of vector": lambda np, a, b, c, v, s: (v.T, s.T if hasattr(s, "T") else s),
-    "builtins": lambda np, a, b, c, v, s: (sum(v), max(v[:2], key=lambda x: float(x.dtype == 0)), abs(s)),
-}  # fmt: skip
-ALL = [(n, f) for n, fs in CALLS.items() for f in fs] + list(MORE.items())
+    "operators": "a + b, a - 1, 2 - a, a * v, a / 2, 2 / a, -a, +a, abs(a), a @ c, a**2",
+    "comparisons": "a < b, a <= 1, a > v, a >= s, a == b, a != b, 1 < a",
+    "plain operands": "np.ones((3, 4)) + a, np.ones((2, 3)) @ a, np.float32(2) * a, [1, 2, 3, 4] * a",
+    "astype": "a.astype('float64'), a.astype(int), a.astype(bool), a.astype(complex)",
+    "dtype=": "np.sum(a, dtype='float32'), np.mean(a, dtype='float64'), np.add(a, b, dtype='float64')",
+    "reduce": "np.add.reduce(a), np.maximum.reduce(a, axis=1), np.minimum.reduce(a, axis=None)",
+    "ddof": "np.var(a, ddof=1), np.std(a, axis=0, ddof=1)",
+    "attributes": "a.size * a.ndim * a.nbytes * len(a) * a.itemsize * s",
+    "iteration": "[row.sum() for row in a] + [x for row in a for x in row] + list(a.flat)",
+    "unpacking": "(lambda p, q, *rest: (p + q, rest))(*v)",
+    "conj": "a.conj(), a.conjugate()",
+    "T of vector": "v.T, s.T",
+    "builtins": "sum(v), abs(s)",
+}
+
+
+def compiled(expression, function="ndim"):
+    """A function of (NumPy or our namespace, arguments)."""
+    return eval(f"lambda np, a, b, c, v, s: (lambda f: ({expression}))(np.{function})")
+
+
+ALL = [(n, compiled(e, n)) for n, es in CALLS.items() for e in es] + [(n, compiled(e)) for n, e in MORE.items()]
 DTYPES = "float64 float32 int64 int32 bool complex128".split()
 
 
@@ -278,286 +248,6 @@ class TestPythonScalarsAreWeak:
         assert wl.grad(lambda x: x**3)(2.0) == 12.0
 
 
-def index_of(data, extent, arrays):
-    """A random entry of an index for an axis."""
-    integers = st.integers(-extent, extent - 1) if extent else st.nothing()
-    bounds = st.none() | st.integers(-extent - 2, extent + 2)
-    steps = st.none() | st.integers(-3, 3).filter(bool)
-    choices = [st.builds(slice, bounds, bounds, steps), st.just(slice(None))]
-    if extent:
-        choices.append(integers)
-        if arrays:
-            shapes = st.sampled_from([(3,), (2, 1), (1,), (2, 3)])
-            choices.append(
-                shapes.flatmap(lambda s: hnp.arrays(np.int64, s, elements=st.integers(-extent, extent - 1)))
-            )
-            choices.append(st.lists(st.integers(0, extent - 1), min_size=3, max_size=3))
-            choices.append(hnp.arrays(bool, extent).filter(lambda m: m.sum() == 3))
-    return data.draw(st.one_of(choices))
-
-
-def random_index(data, shape, arrays=True):
-    """A random index of an array of a shape: ints, slices, arrays, masks, new axes, an ellipsis."""
-    count = data.draw(st.integers(0, len(shape)))
-    dots = data.draw(st.booleans())
-    split = data.draw(st.integers(0, count)) if dots else count
-    first = [index_of(data, n, arrays) for n in shape[:split]]
-    rest = shape[len(shape) - (count - split) :] if dots and count > split else ()
-    entries = first + ([Ellipsis] if dots else []) + [index_of(data, n, arrays) for n in rest]
-    for _ in range(data.draw(st.integers(0, 2))):
-        entries.insert(data.draw(st.integers(0, len(entries))), None)
-    return entries[0] if len(entries) == 1 and data.draw(st.booleans()) else tuple(entries)
-
-
-def is_valid(x, index):
-    try:
-        x[index]
-        return True
-    except IndexError:
-        return False  # index arrays that don't broadcast together
-
-
-SHAPES = st.sampled_from([(5,), (3, 4), (2, 3, 4), (1, 3), (3, 0), (4, 1, 3)])
-
-
-class TestIndexing:
-    @hypothesis.given(st.data())
-    @hypothesis.settings(max_examples=300)
-    def test_reading(self, data):
-        shape = data.draw(SHAPES)
-        x = np.arange(np.prod(shape), dtype=float).reshape(shape)
-        index = random_index(data, shape)
-        hypothesis.assume(is_valid(x, index))
-        f = lambda x: x[index]
-        same(wl.jvp(f, (x,), (x,)), (x[index],) * 2, index)
-        same(run(wl.verify(wl.trace(f)(x)), (x,))[0], x[index])
-        same(wl.vmap(f)(np.stack([x, x + 1]))[1], x[index] + 1)
-        # The gradient of a weighted sum puts the weights where they were read.
-        weights = np.arange(1.0, x[index].size + 1).reshape(x[index].shape)
-        expected = np.zeros(shape)
-        np.add.at(expected, index, weights)
-        same(wl.grad(lambda x: np.sum(x[index] * weights))(x), expected)
-
-    @hypothesis.given(st.data())
-    @hypothesis.settings(max_examples=300)
-    def test_writing(self, data):
-        shape = data.draw(SHAPES)
-        x = np.arange(np.prod(shape), dtype=float).reshape(shape)
-        index = random_index(data, shape)
-        hypothesis.assume(is_valid(x, index))
-        part = x[index].shape
-        value_shape = part[data.draw(st.integers(0, len(part))) :]
-        u = -1.0 - np.arange(np.prod(value_shape, dtype=int)).reshape(value_shape)
-
-        def f(x, u):
-            x = x.copy()
-            x[index] = u
-            return x
-
-        expected = f(x, u)
-        same(wl.jvp(f, (x, u), (x, u)), (expected, expected), index)
-        same(run(wl.verify(wl.trace(f)(x, u)), (x, u))[0], expected)
-        same(wl.vmap(f)(np.stack([x, x]), np.stack([u - 1, u]))[1], expected)
-        wl.testing.check_grads(f, (x, u), order=1, modes=("reverse",))
-
-    @hypothesis.given(st.data())
-    @hypothesis.settings(max_examples=100)
-    def test_adding_in_place(self, data):
-        """`x[i] += u` writes once where an index occurs twice, as NumPy does."""
-        shape = data.draw(SHAPES)
-        x = np.arange(np.prod(shape), dtype=float).reshape(shape)
-        index = random_index(data, shape)
-        hypothesis.assume(is_valid(x, index))
-
-        def f(x):
-            x = x.copy()
-            x[index] += 2.0
-            return x
-
-        same(wl.jvp(f, (x,), (x,))[0], f(x), index)
-
-    def test_traced_indices(self):
-        x, i = np.arange(12.0).reshape(3, 4), np.array([2, 0, -1])
-        for f in (lambda x, i: x[i], lambda x, i: x[:, i], lambda x, i: x[i, 1], lambda x, i: x[i, ::2],
-                  lambda x, i: x[i[0]], lambda x, i: x[0, i[1] + 1]):  # fmt: skip
-            same(run(wl.trace(f)(x, i), (x, i))[0], f(x, i))
-            same(wl.jvp(f, (x, i), (x, None))[0], f(x, i))
-            same(wl.vmap(f, (None, 0))(x, np.stack([i, i]))[1], f(x, i))
-
-    def test_writing_where_an_index_occurs_twice(self):
-        """The last one written stays, and only it has a derivative."""
-
-        def f(u):
-            x = wnp.zeros(3)
-            x[np.array([0, 1, 0])] = u
-            return x
-
-        u = np.array([1.0, 2.0, 3.0])
-        same(plain(f(u)), np.array([3.0, 2.0, 0.0]))
-        same(wl.jacobian(f)(u), np.array([[0, 0, 1], [0, 1, 0], [0, 0, 0.0]]))
-
-    def test_boolean_masks(self):
-        x = np.array([[1.0, -2.0], [-3.0, 4.0]])
-
-        def f(x):
-            x = x * 1.0
-            x[x < 0] *= 10.0
-            return x[x > 0], x
-
-        same(wl.jvp(f, (x,), (x,))[0], f(x))
-        same(wl.grad(lambda x: np.sum(f(x)[1]))(x), np.array([[1.0, 10], [10, 1]]))
-
-
-def transformed(f, *args):
-    """The function's result in every transformation that keeps values."""
-    return [
-        wl.jvp(f, args, args)[0],
-        wl.vjp(f, *args)[0],
-        wl.trace(f)(*args)(*args)[0],
-        wl.vmap(f)(*(np.stack([a, a]) for a in args))[0],
-    ]
-
-
-def views_transposed(a):
-    a = a * 1.0
-    d = a.T
-    d[1] = 7.0
-    return a
-
-
-def views_both_ways(a):
-    a = a * 1.0
-    row, column = a[1], a[:, 2]
-    row *= 2.0
-    column[:] = -row[:3]
-    a[0, 0] = 100.0
-    return np.concatenate([row, column, a.ravel()])
-
-
-def views_of_views(a):
-    a = a * 1.0
-    part = a[1:, ::-1][:, 1:]
-    part += 10.0
-    part[0][1] = 5.0
-    return a - part.sum()
-
-
-def views_reread(a):
-    a = a * 1.0
-    flat = a.reshape(-1)
-    before = flat.sum()
-    a += 1.0
-    after = flat.sum()
-    flat[3] = 0.0
-    return a * before + after
-
-
-def copies_stay(a):
-    a = a * 1.0
-    kept, picked = a.copy(), a[[0, 1]]
-    flat = a.flatten()
-    a[...] = 0.0
-    return np.sum(kept) + np.sum(picked) + np.sum(flat) + a
-
-
-def out_argument(a):
-    out = a * 0.0
-    np.multiply(a, 2.0, out=out)
-    np.add(out, a, out=out[...])
-    np.exp(out[0], out=out[0])
-    return out
-
-
-def augmented(a):
-    b = a * 1.0
-    c = b
-    c += 1.0
-    c *= a
-    c -= 0.5
-    c /= 2.0
-    c **= 2
-    b[1] @= np.eye(4)
-    return b
-
-
-def swapped(a):
-    a = a * 1.0
-    a[0], a[1] = a[1].copy(), a[0].copy()
-    return a
-
-
-def moved_axes(a):
-    a = a * 1.0
-    np.moveaxis(a[None], 0, -1)[1, 2] = 3.0
-    np.swapaxes(a, 0, 1)[3] = 4.0
-    np.expand_dims(a, 0)[0, 0, 0] = 5.0
-    a.squeeze()[2, 2] = 6.0
-    return a
-
-
-def loops_write(a):
-    out = a * 0.0
-    for i in range(3):
-        for j in range(4):
-            out[i, j] = a[i, j] * i + (out[i, j - 1] if j else 0.0)
-    return out
-
-
-class TestViews:
-    """What is a view in NumPy is one here: writes go through, both ways."""
-
-    @pytest.mark.parametrize(
-        "f",
-        [
-            views_transposed, views_both_ways, views_of_views, views_reread, copies_stay, out_argument, augmented,
-            swapped, moved_axes, loops_write,
-        ],
-    )  # fmt: skip
-    def test_as_in_numpy(self, f):
-        a = np.linspace(-1, 1, 12).reshape(3, 4)
-        expected = f(a)
-        for out in transformed(f, a):
-            same(out, expected)
-        wl.testing.check_grads(f, (a,), order=2)
-
-    def test_the_callers_array_is_not_written(self):
-        a = np.ones(3)
-
-        def f(x):
-            x *= 3.0
-            x[0] = 0.0
-            return np.sum(x)
-
-        assert wl.grad(f)(a).tolist() == [0.0, 3.0, 3.0]
-        assert a.tolist() == [1.0, 1.0, 1.0]
-
-    def test_arguments_that_are_not_differentiated_are_read_only(self):
-        def f(x, scratch):
-            scratch *= 2.0
-            return np.sum(x * scratch)
-
-        with pytest.raises((ValueError, TypeError)):
-            wl.grad(f)(np.ones(3), np.ones(3))
-
-    def test_a_scalar_is_replaced_not_written(self):
-        def f(x):
-            y = x
-            x += 1.0
-            return y * 10.0 + x
-
-        assert wl.jvp(f, (2.0,), (1.0,)) == (f(2.0), 11.0)
-        same(wl.jvp(f, (np.float64(2),), (np.float64(1),))[0], f(np.float64(2)))
-
-    def test_dtype_of_the_written_array_stays(self):
-        def f(x):
-            x = x.astype(np.float32)
-            x[0] = np.float64(0.1)
-            x += np.arange(3.0)
-            return x
-
-        same(wl.jvp(f, (np.ones(3),), (np.ones(3),))[0], f(np.ones(3)))
-
-
 def record(f):
     return lambda *args: wl.trace(f)(*args)
 
@@ -606,9 +296,11 @@ class TestErrors:
             a += x
             return a
 
-        for function in (f, g):
-            with pytest.raises(wl.LostDerivativeError, match="wonderland.numpy.*wl.lift|wl.lift"):
-                wl.jvp(function, (np.ones(3),), (np.ones(3),))
+        with pytest.raises(ValueError) as caught:  # NumPy raises its own, because of ours
+            wl.jvp(f, (np.ones(3),), (np.ones(3),))
+        assert "wonderland.numpy" in str(caught.value.__cause__) and "wl.lift" in str(caught.value.__cause__)
+        with pytest.raises(wl.LostDerivativeError, match=r"a = a \+ b.*wl.lift"):
+            wl.jvp(g, (np.ones(3),), (np.ones(3),))
 
     def test_values_of_duals_are_there(self):
         f = lambda x: x * 2 if x > 0 else -x
@@ -631,9 +323,9 @@ class TestErrors:
                 transform(f)(np.ones((3, 3)))
 
     def test_unsupported_attribute(self):
-        with pytest.raises(AttributeError, match="no .partition yet"):
+        with pytest.raises(AttributeError, match=r"no \.partition yet"):
             wl.trace(lambda x: x.partition(2))(np.ones(3))
-        with pytest.raises(AttributeError, match="^nonsense$"):
+        with pytest.raises(AttributeError, match=r"^nonsense$"):
             wl.trace(lambda x: x.nonsense)(np.ones(3))
 
     @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ batched and transposed forms are jits of the transformed Programs.
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from wonderland.compile import llvm
 from wonderland.compile.access import leaf_reader
 from wonderland.compile.entry import MISS
 from wonderland.compile.native import Compiled, compile_program
@@ -34,7 +34,6 @@ from wonderland.transform.programs import (
     transpose_program,
 )
 
-_lock = threading.RLock()
 RECOMPILATIONS_BEFORE_WARNING = 5
 
 
@@ -42,7 +41,7 @@ def native(program: Program) -> Compiled:
     """The compiled form of a closed Program, made once."""
     compiled = program.cache.get("native")
     if compiled is None:
-        with _lock:
+        with llvm.lock:  # the one lock that a fork waits for
             compiled = program.cache.get("native")
             if compiled is None:
                 compiled = program.cache["native"] = compile_program(program)
@@ -127,7 +126,7 @@ class Specialization:
     def compiled(self) -> Compiled:
         """Native code whose written leaves go straight into the caller's arrays."""
         if self._compiled is None:
-            with _lock:
+            with llvm.lock:
                 if self._compiled is None:
                     first = len(self.program.outputs) - len(self.written)
                     written = {first + k: i for k, i in enumerate(self.written)}

@@ -16,9 +16,20 @@ from typing import Any
 import llvmlite.binding as llvm
 
 lock = threading.RLock()
-os.register_at_fork(
-    before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
-)
+
+
+def _before_fork() -> None:
+    # Objects of llvmlite die under its own lock alone, whenever Python collects them: the child needs that one too.
+    lock.acquire()
+    llvm.ffi.lib._lock._lock.acquire()
+
+
+def _after_fork() -> None:
+    llvm.ffi.lib._lock._lock.release()
+    lock.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 _names = itertools.count()
 
 
@@ -72,17 +83,21 @@ def _shared_machine() -> Any:
     return target_machine()
 
 
-def optimize(ir: str) -> Any:
-    """Parse, verify and optimise textual IR; returns the llvmlite module."""
+def optimize(ir: str, quick: bool = False) -> Any:
+    """Parse, verify and optimise textual IR; returns the llvmlite module.
+
+    `quick` leaves out what takes long and gains little on loop nests: vectorisation of straight-line code, and the
+    heaviest unrolling. It takes a third of the time.
+    """
     with lock:
         machine = _shared_machine()
         module = llvm.parse_assembly(ir)
         module.verify()
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
-        tuning = llvm.create_pipeline_tuning_options(speed_level=3)
+        tuning = llvm.create_pipeline_tuning_options(speed_level=2 if quick else 3)
         tuning.loop_vectorization = True
-        tuning.slp_vectorization = True
+        tuning.slp_vectorization = not quick
         tuning.loop_interleaving = True
         tuning.loop_unrolling = True
         builder = llvm.create_pass_builder(machine, tuning)
@@ -90,16 +105,16 @@ def optimize(ir: str) -> Any:
         return module
 
 
-def compile_object(ir: str) -> bytes:
+def compile_object(ir: str, quick: bool = False) -> bytes:
     """Object code of textual IR."""
     with lock:
-        return _shared_machine().emit_object(optimize(ir))
+        return _shared_machine().emit_object(optimize(ir, quick))
 
 
-def assembly(ir: str) -> str:
+def assembly(ir: str, quick: bool = False) -> str:
     """What `compile_object` would emit, for a person to read."""
     with lock:
-        return _shared_machine().emit_assembly(optimize(ir))
+        return _shared_machine().emit_assembly(optimize(ir, quick))
 
 
 def load_object(code: bytes, exports: list[str], imports: dict[str, int], ir: str = "") -> Library:
@@ -115,6 +130,8 @@ def load_object(code: bytes, exports: list[str], imports: dict[str, int], ir: st
         return Library(jit, tracker, ir, None)
 
 
-def compile_library(ir: str, exports: list[str], imports: dict[str, int] | None = None) -> Library:
+def compile_library(
+    ir: str, exports: list[str], imports: dict[str, int] | None = None, quick: bool = False
+) -> Library:
     """Textual IR to loaded machine code."""
-    return load_object(compile_object(ir), exports, imports or {}, ir)
+    return load_object(compile_object(ir, quick), exports, imports or {}, ir)

@@ -195,7 +195,7 @@ class Compiled:
 
     def assembly(self) -> str:
         """The machine code, for a person to read."""
-        return llvm.assembly(self.ir)
+        return llvm.assembly(self.ir, quick=True)
 
 
 def compile_program(program: Program, written: dict[int, int] | None = None) -> Compiled:
@@ -236,7 +236,7 @@ def _library(driver: Driver) -> llvm.Library:
         imports = {f"wl_gemm_{dtype}": gemm.address(dtype) for dtype in driver.gemms}
         if "call void @wl_parallel" in driver.ir:
             imports["wl_parallel"] = pool.address()
-        known = _libraries[driver.ir] = llvm.compile_library(driver.ir, ["run"], imports)
+        known = _libraries[driver.ir] = llvm.compile_library(driver.ir, ["run"], imports, quick=True)
         while len(_libraries) > MOST_LIBRARIES:
             _libraries.popitem(last=False)
     else:

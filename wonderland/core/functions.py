@@ -42,9 +42,15 @@ class Call:
         self.out_structure: tree.Structure | None = None
         self.written: list[int] = []  # leaves of mutable arguments whose value the function replaced
 
-    def run(self, values: Sequence[Any]) -> list:
-        """Call the function on these values: its flat results, then the new values of the written leaves."""
-        handles = [Tracer(v) if isinstance(v, Traced) or m else v for v, m in zip(values, self.mutable, strict=True)]
+    def run(self, values: Sequence[Any], all_tracers: bool = False) -> list:
+        """Call the function on these values: its flat results, then the new values of the written leaves.
+
+        Plain values are handed in as they are, or, with `all_tracers`, as tracers (which traced integers can index).
+        """
+        handles = [
+            Tracer(v) if all_tracers or m or isinstance(v, Traced) else v
+            for v, m in zip(values, self.mutable, strict=True)
+        ]
         arguments = self.structure.unflatten(handles)
         out = self.f(*arguments[0], **arguments[1])
         results, self.out_structure = tree.flatten(out)

@@ -176,12 +176,9 @@ class Record(Level):
             return known[2]
         snapshot = None
         if isinstance(value, np.ndarray) and value.flags.writeable:
-            if self.copies:
-                value = constant_copy(value)
-            else:
-                snapshot = constant_copy(value)
-                if known is not None:  # changed since it was captured first: from here on it is another constant
-                    value, snapshot = snapshot, None
+            snapshot = constant_copy(value)
+            if known is not None:  # changed since it was captured first: from here on it is another constant
+                value, snapshot = snapshot, None
         var = Var(self, type_of(value))
         self.captured[id(value)] = (value, snapshot, var)
         return var
@@ -202,7 +199,7 @@ class Record(Level):
         atoms = tuple(self.atom(o) for o in outputs)
         constants = []
         for value, snapshot, var in self.captured.values():
-            if snapshot is not None and not _same_bytes(value, snapshot):
+            if snapshot is not None and (self.copies or not _same_bytes(value, snapshot)):
                 value = snapshot
             constants.append((var, value))
         program = Program(inputs, self.equations, atoms, constants)
@@ -210,8 +207,10 @@ class Record(Level):
         return eliminate_dead(program)
 
 
-def _same_bytes(a: Any, b: Any) -> bool:
-    return isinstance(a, Traced) or a.tobytes() == b.tobytes()
+def _same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
+    if a.flags.c_contiguous and b.flags.c_contiguous:
+        return np.array_equal(a.reshape(-1).view(np.uint8), b.reshape(-1).view(np.uint8))
+    return a.tobytes() == b.tobytes()
 
 
 def eliminate_dead(program: Program) -> Program:
@@ -289,7 +288,7 @@ def verify(program: Program, linear_in: Sequence[Var] = ()) -> Program:
         if touched:
             p = equation.primitive
             allowed = {i % len(equation.inputs) for i in p.linear}
-            if not (set(touched) <= allowed or (p.bilinear and len(touched) == 1) or (p.transpose and not p.linear)):
+            if not (set(touched) <= allowed or (p.bilinear and len(touched) == 1) or (p.transpose and not (p.linear or p.bilinear))):
                 fail(index, f"{p} isn't linear in operands {touched}")
             tainted.update(equation.outputs)
     for a in program.outputs:

@@ -7,6 +7,7 @@ What `np.sum(tracer)` or `tracer.reshape` mean is in tables that `wonderland.num
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -145,7 +146,7 @@ class Tracer:
         f = UFUNCS.get(ufunc if method == "__call__" else (ufunc, method))
         if f is None:
             f = _plain(getattr(ufunc, method), f"np.{name}", inputs)
-        if out is not None and out != (None,):
+        if out is not None and out[0] is not None:
             return _into(out[0], f(*inputs, **kwargs), f"np.{name}(..., out=array)")
         return f(*inputs, **kwargs)
 
@@ -200,10 +201,14 @@ class Tracer:
         return np.asarray(self._exact(".tolist()")).tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self._exact("np.asarray or np.array"), dtype=dtype)
+        answer = PROPERTIES["__array__"](sys._getframe(1))
+        return np.array(self._exact("np.asarray or np.array"), dtype=dtype) if answer is None else answer
 
     def __repr__(self) -> str:
         return f"Tracer({self._get()!r})"
+
+    def __format__(self, spec: str) -> str:
+        return repr(self) if not spec else format(concrete(self._get(), "formatting"), spec)
 
     def __hash__(self) -> int:
         raise TypeError("traced arrays, like arrays, are not hashable")

@@ -55,9 +55,6 @@ class Key:
                 static.append(Slice(0, extent, 1))
                 self.arrays.append((kept, entry))
                 kept += 1
-        for extent in source:
-            expanded.append(extent)
-            static.append(Slice(0, extent, 1))
         if self.arrays:  # NumPy broadcasts ints with the arrays: let them be arrays too
             self._ints_to_arrays(entries, static)
         self.expanded, self.static = tuple(expanded), tuple(static)
@@ -183,8 +180,8 @@ def _entry(entry: Any) -> Any:
         return int(entry)
     if not hasattr(entry, "dtype"):
         raise IndexError(
-            "only integers, slices (`:`), ellipsis (`...`), np.newaxis (`None`) and integer or boolean arrays are valid "
-            f"indices, not {entry!r}"
+            "only integers, slices, ellipsis, np.newaxis and integer or boolean arrays are valid indices, not "
+            f"{entry!r}"
         )
     kind = type_of(entry)
     if kind.dtype == bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.core.level import bind_update
 from wonderland.core.tracer import FUNCTIONS, METHODS, PROPERTIES, Tracer
 from wonderland.core.types import ArrayType, promote, shape_of, type_of
 from wonderland.numpy.dispatch import implements, make_view, namespace
@@ -190,16 +191,16 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
                 f"shapes {', '.join(str(shape_of(a)) for a in arrays)}"
             )
     kind = np.dtype(dtype) if dtype is not None else promote(*(type_of(a) for a in arrays))[0]
-    out: Any = np.zeros((*first[:axis], sum(shape_of(a)[axis] for a in arrays), *first[axis + 1 :]), kind)
+    box: list = [np.zeros((*first[:axis], sum(shape_of(a)[axis] for a in arrays), *first[axis + 1 :]), kind)]
     start = 0
     for a in arrays:
         stop = start + shape_of(a)[axis]
         index = tuple(slice(start, stop, 1) if i == axis else slice(0, n, 1) for i, n in enumerate(first))
         if type_of(a).dtype != kind:
             a = ops.convert(a, dtype=kind)
-        out = scatter_slice(out, a, index=index, mode="set")
+        box = [bind_update(scatter_slice, box, a, index=index, mode="set")]
         start = stop
-    return out
+    return box[0]
 
 
 def _expanded(x: Any, axis: int) -> Any:

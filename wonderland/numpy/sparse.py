@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.primitive import Linear, Primitive
-from wonderland.core.tracer import METHODS, Tracer
+from wonderland.core.tracer import METHODS, PROPERTIES, Tracer
 from wonderland.core.types import ArrayType, promote, shape_of, type_of
 from wonderland.numpy import reduce as _reduce  # noqa: F401  (registers the products of dense arrays)
 from wonderland.ops.elementwise import conjugate, mul
@@ -153,15 +153,12 @@ _hook("__mul__", _right, _is_spmatrix)
 # SciPy asks np.asanyarray what the other operand is. Its products give way to the operand's own operator only if that
 # is a lone object; COO's `dot` goes on to `@` only if it isn't.
 _ANSWERS = {"_matmul_dispatch": np.empty((), object), "dot": np.empty(0)}
-_array = Tracer.__array__
 
 
-def _array_unless_asked_by_scipy(self: Tracer, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-    caller = sys._getframe(1)
+def _answer_to_scipy(caller: Any) -> np.ndarray | None:
+    """What `np.asarray(tracer)` gives if the caller is a product of scipy.sparse."""
     answer = _ANSWERS.get(caller.f_code.co_name)
-    if answer is not None and str(caller.f_globals.get("__name__")).startswith("scipy.sparse."):
-        return answer
-    return _array(self, dtype, copy)
+    return answer if str(caller.f_globals.get("__name__")).startswith("scipy.sparse.") else None
 
 
-Tracer.__array__ = _array_unless_asked_by_scipy  # type: ignore[method-assign]
+PROPERTIES["__array__"] = _answer_to_scipy

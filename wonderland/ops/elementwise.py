@@ -257,7 +257,7 @@ def _div_transpose(ct: Any, x: Any, y: Any) -> tuple:
 div = elementwise(
     "div", np.true_divide,
     (lambda out, x, y: _reciprocal(y), lambda out, x, y: neg(div(out, y))),
-    emit=lambda e, x, y: e.div(x, y), transpose=_div_transpose,
+    emit=lambda e, x, y: e.div(x, y), transpose=_div_transpose, linear=(0,),
 )  # fmt: skip
 
 
@@ -328,7 +328,8 @@ def _abs_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     (x,), (t,) = primals, tangents
     out = abs(x)
     if type_of(x).dtype.kind == "c":  # Re(conj(z) t) / |z|, and 0 at 0
-        return out, where(eq(out, 0), 0.0, div(real(mul(conj(x), t)), out))
+        inverse = where(eq(out, 0), 0.0, div(1.0, out))
+        return out, mul(real(mul(conj(x), t)), inverse)
     return out, scale(t, sign(x))
 
 

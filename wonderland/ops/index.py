@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.level import bind_update
+from wonderland.core.level import Traced, bind_update
 from wonderland.core.primitive import Accumulation, Linear, Primitive
 from wonderland.core.types import ArrayType, broadcast_shapes, shape_of, type_of
 from wonderland.ops.elementwise import align, eq, where
@@ -215,12 +215,21 @@ def _only_winners(ct: Any, indices: list, axes: tuple, shape: tuple) -> Any:
     size = int(np.prod(count))
     if size <= 1:
         return ct
-    kept = tuple(n for i, n in enumerate(shape) if i not in axes)
-    numbers = np.arange(size).reshape(count)
     places = tuple(shape[a] for a in axes)
-    order = tuple(range(len(axes)))
-    board = scatter(np.full(places, -1), *indices, numbers, axes=order, mode="set")
-    won = reshape(eq(gather(board, *indices, axes=order), numbers), shape=count + (1,) * len(kept))
+    if any(isinstance(i, Traced) for i in indices):
+        numbers, order = np.arange(size).reshape(count), tuple(range(len(axes)))
+        board = scatter(np.full(places, -1), *indices, numbers, axes=order, mode="set")
+        won = eq(gather(board, *indices, axes=order), numbers)
+    else:  # known indices: O(their number), not O(the array)
+        wrapped = [np.where(np.less(i, 0), np.add(i, n), i) for i, n in zip(indices, places, strict=True)]
+        flat = np.ravel_multi_index(tuple(np.broadcast_to(i, count) for i in wrapped), places).ravel()
+        last = size - 1 - np.unique(flat[::-1], return_index=True)[1]
+        if last.size == size:
+            return ct
+        won = np.zeros(size, bool)
+        won[last] = True
+        won = won.reshape(count)
+    won = reshape(won, shape=count + (1,) * (len(shape) - len(axes)))
     return where(won, ct, np.zeros((), type_of(ct).dtype)[()])
 
 

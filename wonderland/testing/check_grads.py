@@ -1,9 +1,9 @@
 """`check_grads`: are the derivatives of a function right, in both modes, to any order?
 
 A function and the point at which to test it come in; an AssertionError that says which mode, order and argument is
-wrong, and by how much, goes out. Forward mode is compared with central differences along random directions; reverse mode
-with forward mode, by the identity <cotangent, jvp(t)> = <vjp(cotangent), t> under the real inner product Re(conj(a) b).
-Higher orders do the same to the derivative functions.
+wrong, and by how much, goes out. Forward mode is compared with central differences along random directions, reverse
+mode with forward mode, by the identity <cotangent, jvp(t)> = <vjp(cotangent), t> under the real inner product
+Re(conj(a) b). Higher orders do the same to the derivative functions.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ class _Check:
                 worst = np.unravel_index(np.argmax(difference), difference.shape)
                 return (
                     f"output leaf {i}, at index {tuple(map(int, worst))}: jvp gives {np.asarray(a)[worst]}, central "
-                    f"differences {np.asarray(b)[worst]}; they differ by {difference[worst]:.3g}, allowed {tolerance:.3g}"
+                    f"differences {np.asarray(b)[worst]}; they differ by {difference[worst]:.3g}, allowed is "
+                    f"{tolerance:.3g}"
                 )
         return ""
 
@@ -182,7 +183,7 @@ class _Check:
         if not abs(forward - reverse) <= tolerance:
             return (
                 f"<cotangent, jvp(tangent)> = {forward}, but <vjp(cotangent), tangent> = {reverse}; they differ by "
-                f"{abs(forward - reverse):.3g}, allowed {tolerance:.3g}"
+                f"{abs(forward - reverse):.3g}, allowed is {tolerance:.3g}"
             )
         return ""
 

@@ -16,12 +16,12 @@ import numpy as np
 
 import wonderland as wl
 from wonderland.core import tree
-from wonderland.core.program import Program, run, verify
+from wonderland.core.program import run, verify
 from wonderland.core.types import ArrayType, is_python_scalar, type_of
+from wonderland.ops.pattern import program_pattern
 from wonderland.testing.check_grads import inner, is_inexact, numeric_jvp, random_like
 from wonderland.testing.op_table import Row
 from wonderland.testing.samples import LAYOUTS, Case, make
-from wonderland.ops.pattern import program_pattern
 from wonderland.transform.programs import batch_program, jvp_program, linearize_program, transpose_program
 
 NUMERIC_TOLERANCE = 1e-7  # against central differences, which are always taken in float64
@@ -166,8 +166,7 @@ def check_forward(s: Sample) -> None:
     if _excluded(s, "derivatives", "forward mode") or not chosen:
         return
     wide = s.args("complex128" if s.dtype == "complex128" else "float64")
-    # The same point in both precisions.
-    wide = tuple(np.asarray(a).astype(np.result_type(w))[()] if not is_python_scalar(a) else a for a, w in zip(args, wide))
+    wide = _widened(args, wide)
     f, point = _fix(s.function, args, chosen)
     g, wide_point = _fix(s.function, wide, chosen)
     for group in [tuple(range(len(chosen))), *((i,) for i in range(len(chosen)) if len(chosen) > 1)]:
@@ -188,6 +187,13 @@ def check_forward(s: Sample) -> None:
             assert_close(exact, expected, what, NUMERIC_TOLERANCE, dtypes=False)
             what = f"{s}: jvp in {s.dtype} against float64, operands {group}"
             assert_close(pushed, exact, what, 1e-5, dtypes=False)
+
+
+def _widened(args: tuple, models: tuple) -> tuple:
+    """The same numbers in the dtypes of the models: widening is exact, sampling again is not."""
+    return tuple(
+        a if is_python_scalar(a) else np.asarray(a).astype(np.result_type(w))[()] for a, w in zip(args, models)
+    )
 
 
 def _is_wide(s: Sample) -> bool:
@@ -269,8 +275,7 @@ def check_batch(s: Sample) -> None:
         if not any(flags) or any(b and shape is None for b, shape in zip(flags, s.case.shapes)):
             continue
         args = s.args(batch=flags)
-        entry = lambda i: [a[i] if b else a for a, b in zip(args, flags)]
-        each = [s.function(*entry(i)) for i in range(3)]
+        each = [s.function(*(a[i] if b else a for a, b in zip(args, flags))) for i in range(3)]
         expected = tree.tree_map(lambda *xs: np.stack(xs), each[0], *each[1:])
         out = wl.vmap(s.function, in_axes=tuple(0 if b else None for b in flags))(*args)
         assert_close(out, expected, f"{s}: vmap over operands {flags}", s.tolerance)
@@ -416,10 +421,12 @@ def _wider(dtype: str) -> str:
 
 
 def _compare_compiled(jit: Callable, f: Callable, args: tuple, wide: tuple, what: str, eps: float) -> None:
-    """The error against a wider evaluation is at most a small multiple of eager's, and a few units in the last place."""
+    """The error against a wider evaluation is at most a small multiple of eager's and a few units in the last place.
+
+    `eps` is a coarser unit than the results', for functions that round inside.
+    """
     eager, native = f(*args), jit(f)(*args)
-    # The same numbers in the wider dtype: widening is exact, sampling again is not.
-    exact = f(*(a if is_python_scalar(a) else np.asarray(a).astype(np.result_type(w))[()] for a, w in zip(args, wide)))
+    exact = f(*_widened(args, wide))
     assert tree.flatten(native)[1] == tree.flatten(eager)[1], f"{what}: another structure of results"
     for n, e, x in zip(tree.leaves(native), tree.leaves(eager), tree.leaves(exact), strict=True):
         assert type_of(n) == type_of(e), f"{what}: {type_of(n)} instead of {type_of(e)}"

@@ -1,7 +1,7 @@
 """The op table: one row per primitive, from which every test of operators is made.
 
-A row says what the operands may be, in which shapes and dtypes to try them, and what to compare with. Adding an operator
-is one line here (or, for one of your own, one call of `add` from anywhere) beside its block in `ops/`:
+A row says what the operands may be, in which shapes and dtypes to try them, and what to compare with. Adding an
+operator is one line here (or, for one of your own, one call of `add` from anywhere) beside its block in `ops/`:
 
     add("sinh", reals, reference=np.sinh, dtypes="bifc")
 
@@ -24,6 +24,7 @@ from wonderland.control.loops import fori_loop, scan, while_loop
 from wonderland.core.level import Traced
 from wonderland.core.primitive import registry
 from wonderland.core.tracer import Tracer, unwrap
+from wonderland.numpy.sparse import Structure
 from wonderland.testing.samples import (
     Case,
     Operand,
@@ -315,6 +316,24 @@ add(
 add(
     "scan", Operand(lambda rng, shape: rng.integers(1, 5, shape), dtype=np.int64, differentiable=False), reals,
     function=_fori, dtypes="f", excluded=_any_branch, label="fori_loop", cases=[case((), (3,)), case((), ())],
+)  # fmt: skip
+
+# Products with SciPy's sparse matrices -------------------------------------------------------------------------------
+
+
+def _sparse_dense(data: Any, x: Any, structure: Structure, transposed: bool) -> Any:
+    rows, columns = structure.places(False)
+    matrix = np.zeros(structure.shape, np.result_type(data, x))
+    matrix[rows, columns] = data
+    return (matrix.T if transposed else matrix) @ x
+
+_places = Structure(np.array([0, 2, 1]), np.array([0, 2, 2, 3]), (3, 4))
+add(
+    "sparse_dot", reals, reals, reference=_sparse_dense, dtypes="fc",
+    cases=[
+        case((3,), (4,), structure=_places, transposed=False), case((3,), (3,), structure=_places, transposed=True),
+        case((3,), (4, 2), structure=_places, transposed=False), case((3,), (3, 2), structure=_places, transposed=True),
+    ],
 )  # fmt: skip
 
 # Functions with rules, and compiled functions -------------------------------------------------------------------------

@@ -6,7 +6,7 @@ shapes of all operands and the parameters. `make` turns them into arrays for a d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,7 +118,12 @@ def lay_out(array: np.ndarray, layout: str) -> np.ndarray:
 
 
 def make(
-    operands: tuple[Operand, ...], shapes: tuple, dtype: Any, layout: str = "contiguous", seed: int = 0, batch: Any = None
+    operands: tuple[Operand, ...],
+    shapes: tuple,
+    dtype: Any,
+    layout: str = "contiguous",
+    seed: int = 0,
+    batch: Sequence[bool] | None = None,
 ) -> tuple:
     """Arguments for an operator: arrays (NumPy scalars where the shape is ()), or a Python scalar for None.
 

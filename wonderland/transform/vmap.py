@@ -33,7 +33,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
                 v if axis is None else BatchedValue(level, move_axis(v, axis, 0))
                 for v, axis in zip(call.values, axes, strict=True)
             ]
-            pairs = [level.split(o) for o in call.run(values)]
+            pairs = [level.split(o) for o in call.run(values, all_tracers=True)]
         results, written = call.split(pairs)
         for _, was_batched in written:
             if was_batched:

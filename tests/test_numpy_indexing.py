@@ -1,0 +1,297 @@
+"""Indexing, views and writing in place on traced arrays: as in NumPy, whatever the index."""
+
+import hypothesis
+import hypothesis.extra.numpy as hnp
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+import wonderland as wl
+import wonderland.numpy as wnp
+from wonderland.core.program import run
+from wonderland.testing.op_checks import assert_close
+
+
+def same(actual, expected, what=""):
+    assert_close(actual, expected, str(what), 1e-12)
+
+
+def index_of(data, extent, arrays):
+    """A random entry of an index for an axis."""
+    integers = st.integers(-extent, extent - 1) if extent else st.nothing()
+    bounds = st.none() | st.integers(-extent - 2, extent + 2)
+    steps = st.none() | st.integers(-3, 3).filter(bool)
+    choices = [st.builds(slice, bounds, bounds, steps), st.just(slice(None))]
+    if extent:
+        choices.append(integers)
+        if arrays:
+            shapes = st.sampled_from([(3,), (2, 1), (1,), (2, 3)])
+            choices.append(
+                shapes.flatmap(lambda s: hnp.arrays(np.int64, s, elements=st.integers(-extent, extent - 1)))
+            )
+            choices.append(st.lists(st.integers(0, extent - 1), min_size=3, max_size=3))
+            choices.append(hnp.arrays(bool, extent).filter(lambda m: m.sum() == 3))
+    return data.draw(st.one_of(choices))
+
+
+def random_index(data, shape, arrays=True):
+    """A random index of an array of a shape: ints, slices, arrays, masks, new axes, an ellipsis."""
+    count = data.draw(st.integers(0, len(shape)))
+    dots = data.draw(st.booleans())
+    split = data.draw(st.integers(0, count)) if dots else count
+    first = [index_of(data, n, arrays) for n in shape[:split]]
+    rest = shape[len(shape) - (count - split) :] if dots and count > split else ()
+    entries = first + ([Ellipsis] if dots else []) + [index_of(data, n, arrays) for n in rest]
+    for _ in range(data.draw(st.integers(0, 2))):
+        entries.insert(data.draw(st.integers(0, len(entries))), None)
+    return entries[0] if len(entries) == 1 and data.draw(st.booleans()) else tuple(entries)
+
+
+def is_valid(x, index):
+    try:
+        x[index]
+        return True
+    except IndexError:
+        return False  # index arrays that don't broadcast together
+
+
+SHAPES = st.sampled_from([(5,), (3, 4), (2, 3, 4), (1, 3), (3, 0), (4, 1, 3)])
+
+
+class TestIndexing:
+    @hypothesis.given(st.data())
+    @hypothesis.settings(max_examples=120)
+    def test_reading(self, data):
+        shape = data.draw(SHAPES)
+        x = np.arange(np.prod(shape), dtype=float).reshape(shape)
+        index = random_index(data, shape)
+        hypothesis.assume(is_valid(x, index))
+        f = lambda x: x[index]
+        same(wl.jvp(f, (x,), (x,)), (x[index],) * 2, index)
+        same(run(wl.verify(wl.trace(f)(x)), (x,))[0], x[index])
+        same(wl.vmap(f)(np.stack([x, x + 1]))[1], x[index] + 1)
+        # The gradient of a weighted sum puts the weights where they were read.
+        weights = np.arange(1.0, x[index].size + 1).reshape(x[index].shape)
+        expected = np.zeros(shape)
+        np.add.at(expected, index, weights)
+        same(wl.grad(lambda x: np.sum(x[index] * weights))(x), expected)
+
+    @hypothesis.given(st.data())
+    @hypothesis.settings(max_examples=120)
+    def test_writing(self, data):
+        shape = data.draw(SHAPES)
+        x = np.arange(np.prod(shape), dtype=float).reshape(shape)
+        index = random_index(data, shape)
+        hypothesis.assume(is_valid(x, index))
+        part = x[index].shape
+        value_shape = part[data.draw(st.integers(0, len(part))) :]
+        u = -1.0 - np.arange(np.prod(value_shape, dtype=int)).reshape(value_shape)
+
+        def f(x, u):
+            x = x.copy()
+            x[index] = u
+            return x
+
+        expected = f(x, u)
+        same(wl.jvp(f, (x, u), (x, u)), (expected, expected), index)
+        same(run(wl.verify(wl.trace(f)(x, u)), (x, u))[0], expected)
+        same(wl.vmap(f)(np.stack([x, x]), np.stack([u - 1, u]))[1], expected)
+        wl.testing.check_grads(f, (x, u), order=1, modes=("reverse",))
+
+    @hypothesis.given(st.data())
+    @hypothesis.settings(max_examples=60)
+    def test_adding_in_place(self, data):
+        """`x[i] += u` writes once where an index occurs twice, as NumPy does."""
+        shape = data.draw(SHAPES)
+        x = np.arange(np.prod(shape), dtype=float).reshape(shape)
+        index = random_index(data, shape)
+        hypothesis.assume(is_valid(x, index))
+
+        def f(x):
+            x = x.copy()
+            x[index] += 2.0
+            return x
+
+        same(wl.jvp(f, (x,), (x,))[0], f(x), index)
+
+    def test_traced_indices(self):
+        x, i = np.arange(12.0).reshape(3, 4), np.array([2, 0, -1])
+        for f in (lambda x, i: x[i], lambda x, i: x[:, i], lambda x, i: x[i, 1], lambda x, i: x[i, ::2],
+                  lambda x, i: x[i[0]], lambda x, i: x[0, i[1] + 1]):  # fmt: skip
+            same(run(wl.trace(f)(x, i), (x, i))[0], f(x, i))
+            same(wl.jvp(f, (x, i), (x, None))[0], f(x, i))
+            same(wl.vmap(f)(np.stack([x, x]), np.stack([i, i]))[1], f(x, i))
+        same(wl.vmap(lambda i: wnp.take(x, i, axis=0))(i), x[i])  # a plain array by traced indices
+
+    def test_writing_where_an_index_occurs_twice(self):
+        """The last one written stays, and only it has a derivative."""
+
+        def f(u):
+            x = wnp.zeros(3)
+            x[np.array([0, 1, 0])] = u
+            return x
+
+        u = np.array([1.0, 2.0, 3.0])
+        same(np.asarray(f(u)), np.array([3.0, 2.0, 0.0]))
+        same(wl.jacobian(f)(u), np.array([[0, 0, 1], [0, 1, 0], [0, 0, 0.0]]))
+
+    def test_boolean_masks(self):
+        x = np.array([[1.0, -2.0], [-3.0, 4.0]])
+
+        def f(x):
+            x = x * 1.0
+            x[x < 0] *= 10.0
+            return x[x > 0], x
+
+        same(wl.jvp(f, (x,), (x,))[0], f(x))
+        same(wl.grad(lambda x: np.sum(f(x)[1]))(x), np.array([[1.0, 10], [10, 1]]))
+
+
+def transformed(f, *args):
+    """The function's result in every transformation that keeps values."""
+    return [
+        wl.jvp(f, args, args)[0],
+        wl.vjp(f, *args)[0],
+        wl.trace(f)(*args)(*args)[0],
+        wl.vmap(f)(*(np.stack([a, a]) for a in args))[0],
+    ]
+
+
+def views_transposed(a):
+    a = a * 1.0
+    d = a.T
+    d[1] = 7.0
+    return a
+
+
+def views_both_ways(a):
+    a = a * 1.0
+    row, column = a[1], a[:, 2]
+    row *= 2.0
+    column[:] = -row[:3]
+    a[0, 0] = 100.0
+    return np.concatenate([row, column, a.ravel()])
+
+
+def views_of_views(a):
+    a = a * 1.0
+    part = a[1:, ::-1][:, 1:]
+    part += 10.0
+    part[0][1] = 5.0
+    return a - part.sum()
+
+
+def views_reread(a):
+    a = a * 1.0
+    flat = a.reshape(-1)
+    before = flat.sum()
+    a += 1.0
+    after = flat.sum()
+    flat[3] = 0.0
+    return a * before + after
+
+
+def copies_stay(a):
+    a = a * 1.0
+    kept, picked = a.copy(), a[[0, 1]]
+    flat = a.flatten()
+    a[...] = 0.0
+    return np.sum(kept) + np.sum(picked) + np.sum(flat) + a
+
+
+def out_argument(a):
+    out = a * 0.0
+    np.multiply(a, 2.0, out=out)
+    np.add(out, a, out=out[...])
+    np.exp(out[0], out=out[0])
+    return out
+
+
+def augmented(a):
+    b = a * 1.0
+    c = b
+    c += 1.0
+    c *= a
+    c -= 0.5
+    c /= 2.0
+    c **= 2
+    b[1] @= np.eye(4)
+    return b
+
+
+def swapped(a):
+    a = a * 1.0
+    a[0], a[1] = a[1].copy(), a[0].copy()
+    return a
+
+
+def moved_axes(a):
+    a = a * 1.0
+    np.moveaxis(a[None], 0, -1)[1, 2] = 3.0
+    np.swapaxes(a, 0, 1)[3] = 4.0
+    np.expand_dims(a, 0)[0, 0, 0] = 5.0
+    a.squeeze()[2, 2] = 6.0
+    return a
+
+
+def loops_write(a):
+    out = a * 0.0
+    for i in range(3):
+        for j in range(4):
+            out[i, j] = a[i, j] * i + (out[i, j - 1] if j else 0.0)
+    return out
+
+
+class TestViews:
+    """What is a view in NumPy is one here: writes go through, both ways."""
+
+    @pytest.mark.parametrize(
+        "f",
+        [
+            views_transposed, views_both_ways, views_of_views, views_reread, copies_stay, out_argument, augmented,
+            swapped, moved_axes, loops_write,
+        ],
+    )  # fmt: skip
+    def test_as_in_numpy(self, f):
+        a = np.linspace(-1, 1, 12).reshape(3, 4)
+        expected = f(a)
+        for out in transformed(f, a):
+            same(out, expected)
+        wl.testing.check_grads(f, (a,), order=2)
+
+    def test_the_callers_array_is_not_written(self):
+        a = np.ones(3)
+
+        def f(x):
+            x *= 3.0
+            x[0] = 0.0
+            return np.sum(x)
+
+        assert wl.grad(f)(a).tolist() == [0.0, 3.0, 3.0]
+        assert a.tolist() == [1.0, 1.0, 1.0]
+
+    def test_arguments_that_are_not_differentiated_are_read_only(self):
+        def f(x, scratch):
+            scratch *= 2.0
+            return np.sum(x * scratch)
+
+        with pytest.raises((ValueError, TypeError)):
+            wl.grad(f)(np.ones(3), np.ones(3))
+
+    def test_a_scalar_is_replaced_not_written(self):
+        def f(x):
+            y = x
+            x += 1.0
+            return y * 10.0 + x
+
+        assert wl.jvp(f, (2.0,), (1.0,)) == (f(2.0), 11.0)
+        same(wl.jvp(f, (np.float64(2),), (np.float64(1),))[0], f(np.float64(2)))
+
+    def test_dtype_of_the_written_array_stays(self):
+        def f(x):
+            x = x.astype(np.float32)
+            x[0] = np.float64(0.1)
+            x += np.arange(3.0)
+            return x
+
+        same(wl.jvp(f, (np.ones(3),), (np.ones(3),))[0], f(np.ones(3)))
