@@ -12,10 +12,16 @@ import re
 import sys
 import traceback
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from wonderland.core.primitive import registry
+from wonderland.core.tracer import FUNCTIONS, METHODS, UFUNCS
+from wonderland.numpy.dispatch import namespace
+from wonderland.testing import op_table
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -102,12 +108,19 @@ def run_block(name: str, block: Block, path: Path, module: types.ModuleType) -> 
 
 
 @pytest.fixture
-def module(monkeypatch, tmp_path) -> types.ModuleType:
+def module(monkeypatch, tmp_path) -> Iterator[types.ModuleType]:
     """An importable, empty module in which a page runs, in a directory where it may write."""
     page = types.ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", page)
     monkeypatch.chdir(tmp_path)
-    return page
+    # A page may register operators of its own; they are gone after it.
+    tables = [registry, UFUNCS, FUNCTIONS, METHODS, namespace]
+    before = [dict(table) for table in tables], list(op_table.TABLE)
+    yield page
+    for table, saved in zip(tables, before[0], strict=True):
+        table.clear()
+        table.update(saved)
+    op_table.TABLE[:] = before[1]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(ROOT).as_posix() for page in PAGES])

@@ -179,13 +179,16 @@ class TestFunctions:
 
         self.check(name, call, batched)
 
+    def test_compiled(self, name, call):
+        self.check(name, call, lambda f, args: wl.jit(f)(*args), dtypes=("float32", "int64", "bool"))
+
     def test_our_namespace_on_arrays(self, name, call):
         self.check(name, call, lambda f, args: plain(f(*args)), ours=True)
 
-    def check(self, name, call, how, ours=False):
+    def check(self, name, call, how, ours=False, dtypes=DTYPES):
         namespace = wnp if ours or name in CONSTRUCTORS else np
         f = lambda *a: call(namespace, *a)
-        for dtype in DTYPES:
+        for dtype in dtypes:
             args = arguments(dtype)
             expected, refusal = oracle(call, args)
             with np.errstate(all="ignore"), warnings.catch_warnings():

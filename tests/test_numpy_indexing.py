@@ -154,6 +154,7 @@ def transformed(f, *args):
         wl.vjp(f, *args)[0],
         wl.trace(f)(*args)(*args)[0],
         wl.vmap(f)(*(np.stack([a, a]) for a in args))[0],
+        wl.jit(f)(*args),
     ]
 
 
