@@ -114,6 +114,25 @@ class TestIndexing:
 
         same(wl.jvp(f, (x,), (x,))[0], f(x), index)
 
+    @hypothesis.given(st.data())
+    @hypothesis.settings(max_examples=25)
+    def test_compiled(self, data):
+        """Reading, writing and the gradient of both in one native call."""
+        shape = data.draw(SHAPES)
+        x = np.arange(np.prod(shape), dtype=float).reshape(shape)
+        read, written = random_index(data, shape), random_index(data, shape)
+        hypothesis.assume(is_valid(x, read) and is_valid(x, written))
+
+        def f(x):
+            x = x * 2.0
+            part = x[read]
+            x[written] = 1.0
+            x[written] += np.sum(part)
+            return np.sum(x * x) + np.sum(part)
+
+        same(wl.jit(f)(x), f(x), (read, written))
+        same(wl.jit(wl.grad(f))(x), wl.grad(f)(x), (read, written))
+
     def test_traced_indices(self):
         x, i = np.arange(12.0).reshape(3, 4), np.array([2, 0, -1])
         for f in (lambda x, i: x[i], lambda x, i: x[:, i], lambda x, i: x[i, 1], lambda x, i: x[i, ::2],
