@@ -8,7 +8,16 @@ from wonderland.core.primitive import registry
 from wonderland.ops.elementwise import elementwise, mul
 from wonderland.ops.reduce import spread, sum
 from wonderland.testing import check_grads, check_operator, op_table
-from wonderland.testing.op_checks import CHECKS, check_compiled, check_forward, check_value, samples
+from wonderland.testing.op_checks import (
+    CHECKS,
+    check_compiled,
+    check_forward,
+    check_mixed_dtypes,
+    check_special_values,
+    check_value,
+    mixed_samples,
+    samples,
+)
 from wonderland.testing.op_table import TABLE
 from wonderland.testing.samples import LAYOUTS, reals
 
@@ -45,10 +54,25 @@ def test_batch_without_derivatives(row, dtype):
 
 @pytest.mark.parametrize(("row", "dtype"), COMPILED, ids=name)
 def test_compiled(row, dtype):
-    """The largest case in the fast run; every case in the slow one."""
+    """The largest case, and not contiguous; the slow run has all."""
     layout = {"float32": "strided", "float64": "transposed", "int64": "reversed"}.get(dtype)
     for sample in samples(row, [dtype], (layout,) if layout else LAYOUTS[:1]):
         check_compiled(sample)
+
+
+ELEMENTWISE = [row for row in TABLE if registry[row.name].elementwise]
+
+
+@pytest.mark.parametrize("row", [row for row in ELEMENTWISE if len(row.operands) > 1], ids=name)
+def test_mixed_dtypes(row):
+    for sample in mixed_samples(row):
+        check_mixed_dtypes(sample)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("row", [row for row in ELEMENTWISE if "f" in row.dtypes], ids=name)
+def test_special_values_compiled(row, dtype):
+    check_special_values(row, dtype)
 
 
 @pytest.mark.slow

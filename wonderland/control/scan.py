@@ -66,24 +66,28 @@ def split_outputs(outs: Sequence[Any], params: dict) -> list[list]:
 
 def _evaluate(*operands: Any, **params: Any) -> list:
     parts = Parts(operands, params)
-    operands = ()
     body, condition, n_carry = params["body"], params["condition"], params["n_carry"]
-    consts, carry, ys = parts.consts, parts.carry, []
+    consts, xs, carry, ys = parts.consts, parts.xs, parts.carry, []
+    parts.carry = operands = ()  # the body may overwrite what only `carry` holds
+
+    def step(slices: list) -> None:
+        arguments = [*consts, *carry, *slices]
+        carry.clear()
+        new, out = split(run(body, arguments, consume=True), n_carry)
+        carry.extend(new)
+        ys.append(out)
+
     if condition is not None:
         while bool(run(condition, (*consts, *carry))[0]):
-            outs = run(body, (*consts, *carry))
-            carry = list(outs[:n_carry])
-            ys.append(outs[n_carry:])
+            step([])
         return [*carry, np.int64(len(ys)), *_stacked(ys, body.output_types[n_carry:])]
     length = int(parts.head[0]) if params["length"] is None else params["length"]
     for t in range(length - 1, -1, -1) if params["reverse"] else range(length):
-        outs = run(body, (*consts, *carry, *(x[t] for x in parts.xs)))
-        carry = list(outs[:n_carry])
-        ys.append(outs[n_carry:])
+        step([x[t] for x in xs])
     return [*carry, *_stacked(ys[::-1] if params["reverse"] else ys, body.output_types[n_carry:])]
 
 
-def _stacked(ys: list[tuple], types: Sequence[ArrayType]) -> list:
+def _stacked(ys: list[list], types: Sequence[ArrayType]) -> list:
     out = []
     for i, t in enumerate(types):
         array = np.empty((len(ys), *t.shape), t.dtype)

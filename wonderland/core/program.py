@@ -119,10 +119,15 @@ class Program:
         return _Printer().program(self)
 
 
-def run(program: Program, args: Sequence[Any]) -> tuple:
-    """Evaluate a Program on values of any level. Each value is dropped after its last use."""
+def run(program: Program, args: Sequence[Any], consume: bool = False) -> tuple:
+    """Evaluate a Program on values of any level. Each value is dropped after its last use.
+
+    With `consume`, `args` is a list that gives its values away: what nobody else holds may be updated in place.
+    """
     env: dict[Any, Any] = dict(program.constants)
     env.update(zip(program.inputs, args, strict=True))
+    if consume:
+        args.clear()  # type: ignore[attr-defined]
     for equation, dead in program.steps():
         primitive = equation.primitive
         if primitive.update is not None and type(equation.inputs[0]) is Var and equation.inputs[0] in dead:

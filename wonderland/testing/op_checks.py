@@ -16,6 +16,7 @@ import numpy as np
 
 import wonderland as wl
 from wonderland.core import tree
+from wonderland.core.primitive import registry
 from wonderland.core.program import run, verify
 from wonderland.core.types import ArrayType, is_python_scalar, type_of
 from wonderland.ops.pattern import program_pattern
@@ -33,7 +34,7 @@ class Sample:
 
     row: Row
     case: Case
-    dtype: str
+    dtype: str  # or several, one per operand, separated by commas
     layout: str = "contiguous"
 
     def __str__(self) -> str:
@@ -41,7 +42,7 @@ class Sample:
         return " ".join(parts)
 
     def args(self, dtype: str | None = None, batch: Sequence[bool] | None = None) -> tuple:
-        return make(self.row.operands, self.case.shapes, dtype or self.dtype, self.layout, batch=batch)
+        return make(self.row.operands, self.case.shapes, dtype or self.dtype, self.layout, batch)
 
     @property
     def tolerance(self) -> float:
@@ -65,6 +66,15 @@ def samples(row: Row, dtypes: Sequence[str] | None = None, layouts: Sequence[str
         yield from (Sample(row, c, dtype) for c in row.cases if "contiguous" in layouts)
         largest = max(row.cases, key=lambda c: sum(int(np.prod(s)) for s in c.shapes if s is not None))
         yield from (Sample(row, largest, dtype, layout) for layout in layouts if layout != "contiguous")
+
+
+def mixed_samples(row: Row) -> Iterator[Sample]:
+    """Operands of different dtypes, for an elementwise row of several operands."""
+    if len(row.operands) > 1:
+        names = ("bool", "uint8", "int32", "int64", "float32", "float64", "complex64")
+        for pair in itertools.permutations(names, 2):
+            dtypes = (pair[0],) * (len(row.operands) - 1) + pair[1:]
+            yield Sample(row, Case(((4,),) * len(row.operands)), ",".join(dtypes))
 
 
 def _quiet(check: Callable[[Sample], None]) -> Callable[[Sample], None]:
@@ -389,6 +399,12 @@ def check_operator(row: Row, dtypes: Sequence[str] | None = None, compiled: bool
             check(s)
         if compiled:
             check_compiled(s)
+    if registry[row.name].elementwise:
+        for s in mixed_samples(row):
+            check_mixed_dtypes(s)
+        for dtype in ("float32", "float64"):
+            if compiled and dtype in row.dtype_names():
+                check_special_values(row, dtype)
 
 
 # Compiled code -------------------------------------------------------------------------------------------------------
@@ -438,3 +454,57 @@ def _compare_compiled(jit: Callable, f: Callable, args: tuple, wide: tuple, what
         ulp = max(eps, np.finfo(np.result_type(e)).eps)
         limit = 4 * eager_error + 4 * ulp * np.abs(x) + 2 * ulp * np.max(np.abs(x), initial=0.0)
         assert np.all((error <= limit) | (n == e) | (np.isnan(n) & np.isnan(e))), f"{what}: {n} instead of {e}"
+
+
+def special_values(dtype: Any) -> np.ndarray:
+    """Zeros, infinities, NaN, the largest and smallest numbers, and where exp and its inverse change their ways."""
+    info = np.finfo(dtype)
+    edges = [info.max, info.tiny, info.smallest_subnormal, 1e5, 1e30, 88.7, 103.9, 709.7, 745.2, 1e-30, np.pi, np.inf]
+    numbers = np.array([0.0, 0.5, 1.0, 2.0, 3.0, *edges], dtype)
+    return np.concatenate([numbers, -numbers, np.array([np.nan], dtype)])
+
+
+def check_special_values(row: Row, dtype: str) -> None:
+    """Compiled, an elementwise operator treats special values as NumPy does, signs of zeros included."""
+    numbers = special_values(dtype)
+    grids = np.meshgrid(*(numbers if o.dtype is None else np.array([False, True]) for o in row.operands))
+    args = tuple(np.ascontiguousarray(g) for g in grids)
+    f = row.call({})
+    with np.errstate(all="ignore"):
+        eager, native = f(*args), wl.jit(f)(*args)
+        exact = f(*(a.astype(_wider(dtype)) if is_inexact(a) else a for a in args))
+        equal = (native == eager) & (np.signbit(native) == np.signbit(eager) if is_inexact(eager) else True)
+        if is_inexact(eager):
+            info = np.finfo(np.result_type(eager))
+            limit = 4 * info.eps * np.abs(exact) + 2 * info.smallest_subnormal
+            near = (np.abs(native - exact) <= limit) & np.isfinite(eager) & (np.signbit(native) == np.signbit(eager))
+            equal = equal | near | (np.isnan(native) & np.isnan(eager))
+    for place in np.argwhere(~equal)[:1]:
+        at = tuple(place)
+        operands = ", ".join(str(a[at]) for a in args)
+        raise AssertionError(f"{row} {dtype}: jit gives {native[at]} for {operands}, NumPy {eager[at]}")
+
+
+@_quiet
+def check_mixed_dtypes(s: Sample) -> None:
+    """With operands of different dtypes, types, tangents and cotangents are as they should be."""
+    args = s.args()
+    try:
+        out = s.function(*args)
+    except (TypeError, ValueError):
+        return  # NumPy refuses
+    assert wl.trace(s.function)(*args).output_types[0].dtype == out.dtype, f"{s}: inferred another dtype"
+    chosen = s.differentiated(args)
+    if not chosen or not is_inexact(out):
+        return
+    f, point = _fix(s.function, args, chosen)
+    tangents = random_like(point, np.random.default_rng(8))
+    value, pushed = wl.jvp(f, point, tangents)
+    assert value.dtype == pushed.dtype == out.dtype, f"{s}: a tangent of dtype {pushed.dtype}"
+    cotangent = random_like(value, np.random.default_rng(9))
+    pulled = wl.vjp(f, *point)[1](cotangent)
+    for p, a in zip(pulled, point, strict=True):
+        assert np.result_type(p) == np.result_type(a), f"{s}: a cotangent {np.result_type(p)} of {np.result_type(a)}"
+    forward, reverse = inner(cotangent, pushed), inner(pulled, tangents)
+    scale = max(1.0, *(float(np.max(np.abs(t))) for t in (pushed, *pulled)))
+    assert abs(forward - reverse) <= 1e-4 * scale, f"{s}: <ct, jvp> = {forward}, <vjp, t> = {reverse}"

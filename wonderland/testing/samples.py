@@ -120,18 +120,19 @@ def lay_out(array: np.ndarray, layout: str) -> np.ndarray:
 def make(
     operands: tuple[Operand, ...],
     shapes: tuple,
-    dtype: Any,
+    dtypes: str,
     layout: str = "contiguous",
-    seed: int = 0,
     batch: Sequence[bool] | None = None,
 ) -> tuple:
     """Arguments for an operator: arrays (NumPy scalars where the shape is ()), or a Python scalar for None.
 
-    `batch` flags the operands that get a leading batch axis of 3.
+    `dtypes` is one for all, or one per operand separated by commas. `batch` flags the operands that get a leading
+    batch axis of 3.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     args = []
-    for i, (operand, shape) in enumerate(zip(operands, shapes, strict=True)):
+    names = dtypes.split(",") if "," in dtypes else [dtypes] * len(operands)
+    for i, (operand, shape, dtype) in enumerate(zip(operands, shapes, names, strict=True)):
         if shape is None:
             args.append(operand.make(rng, (), dtype)[()].item())
             continue
