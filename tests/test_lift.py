@@ -17,9 +17,9 @@ import wonderland.numpy as wnp
 from wonderland.core.errors import ArgumentError, LostDerivativeError
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import type_of
+from wonderland.numpy.lift import lift
 from wonderland.numpy.sparse import Structure, sparse_dot
 from wonderland.ops import index as index_ops
-from wonderland.numpy.lift import lift
 
 
 def finite_difference(f, x):

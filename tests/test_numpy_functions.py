@@ -247,6 +247,12 @@ class TestPythonScalarsAreWeak:
         gradient = wl.grad(lambda w, rate: np.sum(step(w, rate)), argnums=(0, 1))(w, 0.1)
         assert gradient[0].dtype == np.float32 and np.isclose(gradient[1], -6)
 
+    def test_a_strong_tangent_of_a_weak_scalar(self):
+        """The tangent of a Python float may come as np.float64: it doesn't make float32 results wider."""
+        x, one = np.ones(2, np.float32), np.float64(1)
+        f = lambda x, c: x * c
+        assert wl.linearize(f, x, 2.0)[1](x, one).dtype == wl.jvp(f, (x, 2.0), (x, one))[1].dtype == np.float32
+
     def test_derivative_of_a_python_function_of_a_float(self):
         assert wl.grad(lambda x: x**3)(2.0) == 12.0
 

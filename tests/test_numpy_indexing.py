@@ -140,6 +140,7 @@ class TestIndexing:
             same(run(wl.trace(f)(x, i), (x, i))[0], f(x, i))
             same(wl.jvp(f, (x, i), (x, None))[0], f(x, i))
             same(wl.vmap(f)(np.stack([x, x]), np.stack([i, i]))[1], f(x, i))
+            same(wl.vmap(f, (None, 0))(x, np.stack([i, i]))[1], f(x, i))
         same(wl.vmap(lambda i: wnp.take(x, i, axis=0))(i), x[i])  # a plain array by traced indices
 
     def test_writing_where_an_index_occurs_twice(self):

@@ -155,3 +155,12 @@ def test_a_scan_of_many_steps_costs_no_more_than_the_steps():
 
     out = wl.jit(f)(np.zeros(100_000))
     assert out[-1] == 99_999
+
+
+def test_fallbacks_on_views_of_slices():
+    x = np.arange(24).reshape(2, 3, 4)
+
+    def f(x):
+        return wl.scan(lambda c, t: (c, t[::-1] ** (t[::-1] - t[::-1] + 2)), np.float64(0.0), np.transpose(x, (2, 1, 0)))
+
+    check(f, x, native=False)

@@ -7,6 +7,7 @@ from differential import Generator, assert_close, is_single, record
 from wonderland.compile import passes
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import run, verify
+from wonderland.ops import dot as dot_ops
 from wonderland.ops import elementwise as ew
 from wonderland.ops import shape as shape_ops
 
@@ -97,3 +98,21 @@ def test_random_programs_keep_their_meaning():
         with np.errstate(all="ignore"):
             for a, b in zip(run(program, arrays), run(simplified, arrays), strict=True):
                 assert_close(b, a, f"seed {seed}\n{program}", is_single(program))
+
+
+def test_a_transposed_product_is_a_product():
+    x, y = np.arange(24.0).reshape(2, 3, 4), np.arange(40.0).reshape(2, 4, 5)
+
+    def f(x, y):
+        product = dot_ops.dot(x, y, contract=((2,), (1,)), batch=((0,), (0,)))
+        return shape_ops.transpose(product, permutation=(0, 2, 1))
+
+    program = optimized(f, x, y)
+    assert names(program) == ["dot"]
+    np.testing.assert_array_equal(run(program, [x, y])[0], np.transpose(x @ y, (0, 2, 1)))
+
+    def both(x, y):
+        product = dot_ops.dot(x, y, contract=((2,), (1,)), batch=((0,), (0,)))
+        return product, shape_ops.transpose(product, permutation=(0, 2, 1))
+
+    assert names(optimized(both, x, y)) == ["dot", "transpose"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.compile import vecmath
-from wonderland.compile.graph import Number
+from wonderland.compile.nodes import Number
 from wonderland.compile.plan import Buffer, Copy, Plan, RunBranch, RunCall, RunGemm, RunKernel, RunLoop
 
 MOST_STEPS = 200  # in one function

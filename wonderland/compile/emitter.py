@@ -260,7 +260,8 @@ class Emitter:
             function = f"@wl_{name}_{SUFFIX[kind]}"
         elif name in LIBM:
             function = f"@{LIBM[name]}{'f' if kind == 'float' else ''}"
-            self.declared.add(f"declare {kind} {function}({', '.join([kind] * len(args))}) nounwind willreturn memory(none)")
+            types = ", ".join([kind] * len(args))
+            self.declared.add(f"declare {kind} {function}({types}) nounwind willreturn memory(none)")
         else:
             raise Unsupported(f"no function {name!r}")
         return self.let(f"call {kind} {function}({', '.join(a.typed for a in args)})", args[0].dtype)

@@ -286,8 +286,8 @@ class _Blocks:
     def __init__(self, spec: np.ndarray, release: Callable[[int], None]):
         self._spec, self._release = spec, release
 
-    def __del__(self) -> None:
-        self._release(address_of(self._spec))
+    def __del__(self, address_of: Callable[[np.ndarray], int] = address_of) -> None:
+        self._release(address_of(self._spec))  # bound above: at the interpreter's exit globals are gone
 
 
 def _put(spec: np.ndarray, position: int, record: str, **fields: int) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from wonderland.compile.graph import (
+from wonderland.compile.nodes import (
     Branch,
     Call,
     Contract,

@@ -1,240 +1,42 @@
-"""The loop-level graph: a Program's equations come in, nodes go out.
+"""Lowering: a Program's equations come in, the nodes of a region go out.
 
-`Builder` is what the `lower` rules of `ops/` call. A node is a value with a type; views (broadcast, transpose, slice,
-most reshapes) are strided layouts on another node, as in NumPy, and cost nothing. A `Region` is a list of nodes in
-order: the Program itself, and each body of a loop or branch.
+`Builder` is what the `lower` rules of `ops/` call. An equation without such a rule, or with dtypes that compiled code
+doesn't have, becomes a call of NumPy.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from wonderland.compile.emitter import Unsupported, is_native, probe
+from wonderland.compile.nodes import (
+    Branch,
+    Call,
+    Contract,
+    Gather,
+    Leaf,
+    Loop,
+    Map,
+    Node,
+    Number,
+    Opaque,
+    Reduce,
+    Region,
+    Result,
+    Scatter,
+    Shape,
+    View,
+    base_of,
+    layout_of,
+    normal,
+)
 from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.types import ArrayType, contiguous_strides, promote
-
-Shape = tuple[int, ...]
-
-
-class Node:
-    """A value. `type` is its shape and dtype."""
-
-    __slots__ = ("region", "type")
-
-    def __init__(self, type: ArrayType):
-        self.type = type
-        self.region: Region | None = None
-
-    @property
-    def shape(self) -> Shape:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.type.dtype
-
-    @property
-    def bytes(self) -> int:
-        return math.prod(self.type.shape) * self.type.dtype.itemsize
-
-
-class Leaf(Node):
-    """Memory that is there before the region runs: an argument, a constant, a carried value, a slice of xs."""
-
-    __slots__ = ("name", "source")
-
-    def __init__(self, type: ArrayType, name: str, source: Any = None):
-        super().__init__(type)
-        self.name = name
-        self.source = source  # a constant's array, or what a slice is taken from
-
-
-class Number(Node):
-    """One number, seen in any shape."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, type: ArrayType, value: Any):
-        super().__init__(type)
-        self.value = value
-
-
-class View(Node):
-    """A strided layout on the memory of `base`, which is neither a view nor a number. Strides count elements."""
-
-    __slots__ = ("base", "offset", "strides")
-
-    def __init__(self, type: ArrayType, base: Node, offset: int, strides: Shape):
-        super().__init__(type)
-        self.base = base
-        self.offset = offset
-        self.strides = strides
-
-
-class Map(Node):
-    """An elementwise function; every operand has the shape of the result (views broadcast)."""
-
-    __slots__ = ("cost", "emit", "operands")
-
-    def __init__(self, type: ArrayType, emit: Callable, operands: Sequence[Node], cost: int):
-        super().__init__(type)
-        self.emit = emit
-        self.operands = tuple(operands)
-        self.cost = cost
-
-
-class Reduce(Node):
-    """A sum or maximum over axes of the operand."""
-
-    __slots__ = ("axes", "op", "operand")
-
-    def __init__(self, type: ArrayType, operand: Node, axes: Shape, op: str):
-        super().__init__(type)
-        self.operand = operand
-        self.axes = axes
-        self.op = op
-
-
-class Gather(Node):
-    """Reads `source` at computed places: an elementwise node over its shape, with one more, indexed, operand.
-
-    `layout` is the offset and strides of the result's own dimensions in the source; each of `indices`, broadcast to
-    the result's shape, moves along one axis of the source: `places` has its (stride, extent, axis).
-    """
-
-    __slots__ = ("indices", "layout", "places", "source")
-
-    def __init__(self, type: ArrayType, source: Node, layout: tuple, indices: Sequence[Node], places: list):
-        super().__init__(type)
-        self.source = source
-        self.layout = layout
-        self.indices = tuple(indices)
-        self.places = places
-
-
-class Scatter(Node):
-    """`target` with `update` set or added at places given like a `Gather`'s, over the shape of the update."""
-
-    __slots__ = ("indices", "layout", "mode", "places", "target", "update")
-
-    def __init__(
-        self, target: Node, update: Node, layout: tuple, indices: Sequence[Node], places: list, mode: str
-    ):
-        super().__init__(ArrayType(target.shape, target.dtype))
-        self.target = target
-        self.update = update
-        self.layout = layout
-        self.indices = tuple(indices)
-        self.places = places
-        self.mode = mode
-
-
-class Contract(Node):
-    """A matrix product by GEMM for each batch entry: extents (batch..., m, n, k), strides of x and y along them."""
-
-    __slots__ = ("batch", "k", "m", "n", "x", "x_strides", "y", "y_strides")
-
-    def __init__(self, type: ArrayType, x: Node, y: Node, sizes: tuple, x_strides: tuple, y_strides: tuple):
-        super().__init__(type)
-        self.x, self.y = x, y
-        self.batch, self.m, self.n, self.k = sizes
-        self.x_strides, self.y_strides = x_strides, y_strides  # ((offset, batch strides..., two matrix strides))
-
-
-class Opaque(Node):
-    """A step with several results: a loop, a branch, or a call of NumPy. Its own type means nothing."""
-
-    __slots__ = ("results",)
-
-    def __init__(self) -> None:
-        super().__init__(ArrayType((), np.bool_))
-        self.results: tuple[Result, ...] = ()
-
-
-class Result(Node):
-    """One result of an opaque step; memory that the step fills."""
-
-    __slots__ = ("index", "of")
-
-    def __init__(self, type: ArrayType, of: Opaque, index: int):
-        super().__init__(type)
-        self.of = of
-        self.index = index
-
-
-class Call(Opaque):
-    """An equation that NumPy evaluates."""
-
-    __slots__ = ("evaluate", "multiple", "name", "operands")
-
-    def __init__(self, name: str, evaluate: Callable, multiple: bool, operands: Sequence[Node]):
-        super().__init__()
-        self.name, self.evaluate, self.multiple = name, evaluate, multiple
-        self.operands = tuple(operands)
-
-
-class Branch(Opaque):
-    """One of several regions, chosen by an integer (clamped)."""
-
-    __slots__ = ("index", "regions")
-
-    def __init__(self, index: Node, regions: list[Region]):
-        super().__init__()
-        self.index = index
-        self.regions = regions
-
-
-class Loop(Opaque):
-    """A region run many times; see `wonderland.control` for the three forms."""
-
-    __slots__ = ("body", "carry", "condition", "initial", "length", "reverse", "slices", "xs", "ys")
-
-    def __init__(self, initial: Sequence[Node], xs: Sequence[Node], length: int | Node | None, reverse: bool):
-        super().__init__()
-        self.initial, self.xs, self.length, self.reverse = tuple(initial), tuple(xs), length, reverse
-        self.carry: tuple[Leaf, ...] = ()
-        self.slices: tuple[Leaf, ...] = ()
-        self.body: Region = Region(None)
-        self.condition: Region | None = None
-        self.ys: tuple[ArrayType, ...] = ()
-
-
-class Region:
-    """Nodes in order, and the results."""
-
-    def __init__(self, parent: Region | None):
-        self.parent = parent
-        self.nodes: list[Node] = []
-        self.outputs: list[Node] = []
-
-
-def base_of(node: Node) -> Node:
-    """The node whose memory a node reads."""
-    return node.base if isinstance(node, View) else node
-
-
-def layout_of(node: Node) -> tuple[int, Shape]:
-    """Offset and strides of a node in its base's memory."""
-    if isinstance(node, View):
-        return node.offset, node.strides
-    return 0, normal(node.shape, contiguous_strides(node.shape))
-
-
-def normal(shape: Shape, strides: Shape) -> Shape:
-    """Strides with 0 along axes of extent 1, where they don't matter."""
-    return tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
-
-
-def is_whole(node: Node) -> bool:
-    """Does a node show all of its base's memory in order?"""
-    if not isinstance(node, View):
-        return True
-    whole = normal(node.shape, contiguous_strides(node.shape))
-    return node.offset == 0 and node.strides == whole and node.type.size == node.base.type.size
 
 
 def _identity(e: Any, x: Any) -> Any:
@@ -256,6 +58,8 @@ class _Conversion:
 
     def __call__(self, e: Any, x: Any) -> Any:
         return e.convert(x, self.dtype)
+
+SMALL_PRODUCT, SMALL_VECTOR = 1024, 8192  # multiply-adds; measured against GEMM
 
 
 class Builder:
@@ -385,13 +189,12 @@ class Builder:
         rows, columns = [x.shape[i] for i in free[0]], [y.shape[i] for i in free[1]]
         shape = (*outer, *rows, *columns)
         k = math.prod(inner)
-        if 0 in shape or k == 0 or (isinstance(x, Number) and x.value == 0) or (isinstance(y, Number) and y.value == 0):
-            if 0 in shape or k == 0:
-                return Number(ArrayType(shape, dtype), np.zeros((), dtype)[()])
+        if 0 in shape or k == 0:
+            return Number(ArrayType(shape, dtype), np.zeros((), dtype)[()])
         x = self.transpose(x, (*batch[0], *free[0], *contract[0]))
         y = self.transpose(y, (*batch[1], *free[1], *contract[1]))
         m, n = math.prod(rows), math.prod(columns)
-        if dtype.kind == "f" and not _is_small(math.prod(outer), m, n, k):
+        if dtype.kind == "f" and not _is_small(m, n, k):
             return self._gemm(x, y, outer, (m, n, k), ArrayType(shape, dtype))
         b, r, c = len(outer), len(rows), len(columns)
         by_rows = self._inner_is_contracted(y, b, c)
@@ -496,7 +299,6 @@ class Builder:
     def branch(self, index: Node, branches: Sequence[Program], operands: Sequence[Node]) -> tuple[Node, ...]:
         """`branches[index](*operands)`."""
         index = self.memory(self.convert(index, np.dtype(np.int64)))
-        operands = [self.outside(n) for n in operands]
         regions = [self.inside(program, operands) for program in branches]
         return self._results(Branch(index, regions), branches[0].output_types)
 
@@ -509,9 +311,9 @@ class Builder:
         count: int | Node | None = length
         if condition is None and length is None:
             count = self.memory(self.convert(operands.pop(0), np.dtype(np.int64)))
-        consts = [self.outside(n) for n in operands[:n_consts]]
+        consts = operands[:n_consts]
         initial = [self.memory(n) for n in operands[n_consts : n_consts + n_carry]]
-        xs = [self.outside(self.solid(n)) for n in operands[n_consts + n_carry :]]
+        xs = [self.solid(n) for n in operands[n_consts + n_carry :]]
         step = Loop(initial, xs, count, reverse)
         step.carry = tuple(Leaf(ArrayType(n.shape, n.dtype), "carry") for n in initial)
         slices, inputs = [], []
@@ -538,10 +340,6 @@ class Builder:
     def memory(self, node: Node) -> Node:
         """A node with contiguous memory of its own."""
         return self.copy(node) if isinstance(node, (Number, View)) else node
-
-    def outside(self, node: Node) -> Node:
-        """An operand of an inner region, which reads it where it lies."""
-        return node
 
     def inside(self, program: Program, operands: Sequence[Node]) -> Region:
         """The region of an inner Program."""
@@ -597,12 +395,9 @@ def _lower_equation(builder: Builder, equation: Equation, nodes: list[Node]) -> 
     )
 
 
-def _is_small(batch: int, m: int, n: int, k: int) -> bool:
-    """Is a product done before GEMM would have packed its operands?"""
-    return m * n * k <= SMALL_PRODUCT or (m == 1 and n == 1)
-
-
-SMALL_PRODUCT = 8 * 1024
+def _is_small(m: int, n: int, k: int) -> bool:
+    """Is a product done before GEMM would have looked at its operands?"""
+    return m * n * k <= (SMALL_VECTOR if m == 1 or n == 1 else SMALL_PRODUCT) or m == n == 1
 
 
 def _reshaped_strides(shape: Shape, strides: Shape, new: Shape) -> list[int] | None:
@@ -623,7 +418,7 @@ def _reshaped_strides(shape: Shape, strides: Shape, new: Shape) -> list[int] | N
                 total *= old[i][0]
                 extents.append(old[i])
                 i += 1
-        for (_, outer), (n, inner) in zip(extents, extents[1:], strict=False):
+        for (_, outer), (n, inner) in pairwise(extents):
             if outer != inner * n:
                 return None
         step = extents[-1][1]

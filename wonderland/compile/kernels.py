@@ -5,8 +5,7 @@ of memory is reduced) sums are registers: row mode. With one, a block of it has 
 column mode. A row is swept once per level of dependence: a softmax takes its maximum in the first sweep, the sum of
 exponentials in the second, and divides in the third.
 
-Every value is computed in the outermost loop that it allows. Extents and strides up to 16 are written into the code,
-others are read from a table at run time, so that another batch size gives the same text.
+Every value is computed in the outermost loop that it allows.
 """
 
 from __future__ import annotations
@@ -19,80 +18,33 @@ import numpy as np
 
 from wonderland.compile.emitter import CALL_COST, Emitter, Scalar, constant_text, lowest, memory_kind
 from wonderland.compile.fuse import Cluster, Schedule, operands_of, squeezed_strides
-from wonderland.compile.graph import Gather, Map, Node, Number, Reduce, Scatter, base_of, layout_of
+from wonderland.compile.loops import I64, Access, Kernel, Loops, Scope, arrange, launcher, varies
+from wonderland.compile.nodes import Gather, Map, Node, Number, Reduce, Scatter, base_of, layout_of
 from wonderland.core.types import contiguous_strides
 
-BAKED = 16  # numbers up to this are part of the code
 COLUMN_BLOCK = 512  # columns summed at a time
 SUM_BLOCK = 512  # elements summed in one go, for the sake of rounding errors
 LONGEST_KEPT_ROW = 1 << 16  # bytes of a row kept between sweeps
 PARALLEL_NANOSECONDS, CHUNK_NANOSECONDS, MOST_CHUNKS = 30_000, 12_000, 64
 MOST_PIECES = 32  # of a long row
-I64 = np.dtype(np.int64)
 
 
-class Access:
-    """A strided way through memory: strides along the loops, in elements."""
-
-    __slots__ = ("dtype", "param", "strides")
-
-    def __init__(self, param: int, dtype: np.dtype, strides: tuple[int, ...]):
-        self.param, self.dtype, self.strides = param, dtype, strides
-
-
-class Kernel:
-    """The text of a function with `@NAME` for its name, and what to call it with."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self.params: list[tuple[Any, int]] = []  # (buffer, offset in bytes)
-        self.table: list[int] = []
-        self.needed: set[tuple[str, str]] = set()
-        self.declared: set[str] = set()
-        self.checks = False  # takes the address of the error word
-        self.parallel = False
-        self.description = ""
-
-
-class Scope:
-    """The inside of one loop: lines so far, and what is known there."""
-
-    def __init__(self, parent: Scope | None, dims: frozenset[int], label: str):
-        self.parent = parent
-        self.dims = dims
-        self.label = label
-        self.head = label
-        self.lines: list[str] = []
-        self.memo: dict[Any, Scalar] = {}
-        self.pointers: dict[Any, str] = {}
-        self.index = ""
-        self.dim = -1
-        self.shift = ""  # a block of columns starts here
-        self.bounds: tuple[str, str] = ("0", "0")
-        self.chain: list[Scope] = [*(parent.chain if parent else []), self]
-
-
-class Nest:
+class Nest(Loops):
     """Generates one kernel."""
 
     def __init__(self, cluster: Cluster, schedule: Schedule, memory: dict[Node, Any], sites: Any, split: bool = False):
         self.cluster, self.schedule, self.memory, self.sites = cluster, schedule, memory, sites
         self.split = split
-        self.e = Emitter()
-        self.kernel = Kernel()
+        super().__init__()
         self.written: set[Any] = set()
         self.params: dict[tuple, int] = {}
         self.accesses: dict[tuple, Access] = {}
         self.stores: dict[Node, Access] = {}
-        self.symbols: list[str] = []
-        self.cells: dict[tuple, str] = {}
-        self.labels = 0
         self.deps: dict[Node, frozenset[int]] = {}
         self.slots: dict[Node, str] = {}  # arrays on the stack: sums of columns, row values, kept rows
         self.allocas: list[str] = []
         self.kept: dict[Node, int] = {}
         self.available: set[Node] = set()
-        self.partial_params: set[int] = set()
         self._collect()
         self._arrange()
 
@@ -159,7 +111,6 @@ class Nest:
                 base = cluster.partials[node]
                 strides = self._expand(contiguous_strides(cluster.rows), True)
                 self.stores[node] = self._access(base, 0, strides, node.dtype)
-                self.partial_params.add(self.stores[node].param)
                 self.written.add(self.memory[base])
             elif node in self.schedule.stored:
                 row = role != "full"
@@ -168,141 +119,21 @@ class Nest:
                 self.written.add(self.memory[node])
         self.kernel.params = list(self.params)
 
-    # -- order of the loops -----------------------------------------------------------------------
-
     def _arrange(self) -> None:
-        cluster, rank = self.cluster, len(self.cluster.space)
-        reduced = set(cluster.reduced or ())
+        cluster = self.cluster
+        stored = set(self.stores.values())
         ordered = any(isinstance(n, Scatter) and n.indices for n in cluster.roles)
-        inner = rank - 1
-        if not ordered and rank > 1:
-            stored = set(self.stores.values())
-            # What is read or written once a row doesn't decide the inner loop.
-            counted = [a for a in self.accesses.values() if not reduced or any(a.strides[i] for i in reduced)]
-
-            def score(i: int) -> tuple[float, int]:
-                total = 0.0
-                for access in counted:
-                    weight = 1.5 if access in stored else 1.0
-                    total += weight if access.strides[i] in (1, -1) else 0.25 * weight * (access.strides[i] == 0)
-                return total * (0.3 if cluster.space[i] < 4 else 1.0), i
-
-            inner = max(range(rank), key=score)
-        kept = [i for i in range(rank) if i not in reduced and i != inner]
-        sums = [i for i in range(rank) if i in reduced and i != inner]
-        if not reduced:
-            groups = [[*kept, inner] if rank else [], [], []]
-        elif inner in reduced:
-            groups = [kept, [*sums, inner], []]
-        else:
-            tail = [inner]
-            while inner == rank - 1 and tail[0] - 1 in kept:
-                tail.insert(0, tail[0] - 1)
-            groups = [[i for i in kept if i not in tail], sums, tail]
-            if len(self._collapse(tail)) > 1:
-                groups = [[*groups[0], *tail[:-1]], sums, tail[-1:]]
-        collapsed = [self._collapse(group) for group in groups]
-        self.extents: list[int] = [n for group in collapsed for n, _ in group]
-        positions = [last for group in collapsed for _, last in group]
-        self.outer = len(collapsed[0])
-        self.sums = len(collapsed[1])
-        self.column = bool(collapsed[2])
+        weights = {a: 1.5 if a in stored else 1.0 for a in self.accesses.values()}
+        order = arrange(cluster.space, cluster.reduced or (), weights, ordered)
+        self.extents, positions = order.extents, order.positions
+        self.outer, self.sums, self.column = order.outer, order.sums, order.column
         for access in self.accesses.values():
             access.strides = tuple(access.strides[i] for i in positions)
         self.sum_dims = frozenset(range(self.outer, self.outer + self.sums))
         self.kept_dims = frozenset(range(len(self.extents))) - self.sum_dims
 
-    def _collapse(self, group: list[int]) -> list[tuple[int, int]]:
-        """Adjacent axes that every access walks as one become one: (extent, the innermost of them)."""
-        space, out = self.cluster.space, []
-        for i in group:
-            if out and all(a.strides[out[-1][1]] == a.strides[i] * space[i] for a in self.accesses.values()):
-                out[-1] = (out[-1][0] * space[i], i)
-            else:
-                out.append((space[i], i))
-        return out
-
-    # -- text -------------------------------------------------------------------------------------
-
-    def cell(self, key: tuple, value: int) -> str:
-        """A number that the code reads: a literal if small, otherwise from the table."""
-        if -BAKED <= value <= BAKED:
-            return str(value)
-        if key not in self.cells:
-            at = len(self.kernel.table)
-            self.kernel.table.append(value)
-            name = f"%n{at}"
-            self.symbols += [f"  %n{at}.at = getelementptr inbounds i64, ptr %t, i64 {at}",
-                             f"  {name} = load i64, ptr %n{at}.at, align 8, !invariant.load !0"]  # fmt: skip
-            self.cells[key] = name
-        return self.cells[key]
-
-    def fresh(self, prefix: str) -> str:
-        self.labels += 1
-        return f"{prefix}{self.labels}"
-
     def extent(self, dim: int) -> str:
         return self.cell(("extent", dim), self.extents[dim])
-
-    def open(self, parent: Scope, dim: int, start: str, stop: str) -> Scope:
-        """A loop inside another; nothing of it is text until it is closed."""
-        scope = Scope(parent, parent.dims | {dim} if dim >= 0 else parent.dims, self.fresh("L"))
-        scope.index = f"%{scope.head}.i"
-        scope.dim = dim
-        scope.bounds = (start, stop)
-        return scope
-
-    def close(self, scope: Scope, sums: Sequence[tuple[str, str, str, str]] = ()) -> None:
-        """Put a loop into its parent; `sums` are (name, kind, start, next) of what is carried around it."""
-        parent = scope.parent
-        assert parent is not None
-        head, (start, stop) = scope.head, scope.bounds
-        exit = f"{head}.exit"
-        lines = [f"  br label %{head}", f"{head}:"]
-        lines.append(f"  {scope.index} = phi i64 [ {start}, %{parent.label} ], [ {scope.index}.next, %{scope.label} ]")
-        for name, kind, first, following in sums:
-            lines.append(f"  {name} = phi {kind} [ {first}, %{parent.label} ], [ {following}, %{scope.label} ]")
-        lines += scope.lines
-        lines += [
-            f"  {scope.index}.next = add nuw nsw i64 {scope.index}, 1",
-            f"  {scope.index}.more = icmp ult i64 {scope.index}.next, {stop}",
-            f"  br i1 {scope.index}.more, label %{head}, label %{exit}",
-            f"{exit}:",
-        ]
-        parent.lines += lines
-        parent.label = exit
-
-    def at(self, scope: Scope) -> Emitter:
-        self.e.lines = scope.lines
-        return self.e
-
-    def pointer(self, access: Access, scope: Scope) -> str:
-        """The address of an access's current element, computed loop by loop."""
-        known = scope.pointers.get(access)
-        if known is not None:
-            return known
-        if scope.parent is None:
-            text = f"%p{access.param}"
-            if access.param in self.partial_params:
-                e = self.at(scope)
-                grain = e.load(e.let("getelementptr i64, ptr %t, i64 1", I64).text, I64)
-                chunk = e.let(f"udiv i64 %begin, {grain.text}", I64)
-                rows = math.prod(self.cluster.rows)
-                text = self.advance(text, access, chunk.text, rows, scope)
-        else:
-            text = self.pointer(access, scope.parent)
-            stride = access.strides[scope.dim] if scope.dim >= 0 or scope.shift else 0
-            if stride:
-                text = self.advance(text, access, scope.shift or scope.index, stride, scope)
-        scope.pointers[access] = text
-        return text
-
-    def advance(self, pointer: str, access: Access, index: str, stride: int, scope: Scope) -> str:
-        e = self.at(scope)
-        if stride != 1:
-            key = (access.param, access.strides, stride)
-            index = e.let(f"mul nsw i64 {index}, {self.cell(('stride', *key), stride)}", I64).text
-        return e.let(f"getelementptr inbounds {memory_kind(access.dtype)}, ptr {pointer}, i64 {index}", I64).text
 
     # -- values -----------------------------------------------------------------------------------
 
@@ -316,7 +147,7 @@ class Nest:
                 row = role == "row"
                 found = frozenset().union(*(self._operand_dependence(o, row) for o in self._operands(node)))
                 if isinstance(node, Gather):
-                    found |= _varies(self.places[node])
+                    found |= varies(self.places[node])
                 if self.column and role == "row":
                     found |= self.kept_dims
                 self.deps[node] = found
@@ -328,7 +159,7 @@ class Nest:
             return frozenset()
         if base in self.cluster.roles or self._inlined(base):
             return self.dependence(base)
-        return _varies(self.reads[operand, row])
+        return varies(self.reads[operand, row])
 
     def operand(self, operand: Node, row: bool, scope: Scope) -> Scalar:
         base = base_of(operand)
@@ -337,7 +168,7 @@ class Nest:
         if base in self.cluster.roles or self._inlined(base):
             return self.member(base, scope)
         access = self.reads[operand, row]
-        return self.load(access, self.home(_varies(access), scope), access)
+        return self.load(access, self.home(varies(access), scope), access)
 
     def home(self, dims: frozenset[int], scope: Scope) -> Scope:
         """The outermost loop around which a value with this dependence may be computed."""
@@ -359,7 +190,7 @@ class Nest:
             scope.memo[node] = value
             return value
         if node in self.available:
-            return self.load(self.stores[node], self.home(_varies(self.stores[node]), scope), node)
+            return self.load(self.stores[node], self.home(varies(self.stores[node]), scope), node)
         if isinstance(node, Gather):
             value = self._gather(node, home)
         else:
@@ -437,6 +268,8 @@ class Nest:
         """The whole function."""
         self._decide_parallel()
         entry = Scope(None, frozenset(), "entry")
+        if self.split:
+            self._move_partials(entry)
         scopes = [entry]
         for dim in range(self.outer):
             first = dim == 0 and self.kernel.parallel and not self.split
@@ -464,6 +297,16 @@ class Nest:
         for scope in reversed(scopes[1:]):
             self.close(scope)
         return self._finish(entry)
+
+    def _move_partials(self, entry: Scope) -> None:
+        """Each piece of a long row has its own sums."""
+        e = self.at(entry)
+        grain = e.load(e.let("getelementptr i64, ptr %t, i64 1", I64).text, I64)
+        piece = e.let(f"udiv i64 %begin, {grain.text}", I64)
+        rows = math.prod(self.cluster.rows)
+        for node, access in self.stores.items():
+            if self.cluster.roles[node] == "reduce":
+                entry.pointers[access] = self.advance(f"%p{access.param}", access, piece.text, rows, entry)
 
     def _decide_parallel(self) -> None:
         k = self.kernel
@@ -694,42 +537,10 @@ class Nest:
         text = [f"define internal void @NAME{suffix}({', '.join([*arguments, *extra])}){inline} {{", "entry:"]
         text += [*self.symbols, *self.allocas, *entry.lines, "  ret void", "}"]
         if k.parallel:
-            text += _launcher(arguments, names, self.split)
+            text += launcher(arguments, names)
         k.text = "\n".join(text)
         k.description = describe(self)
         return k
-
-
-def _launcher(arguments: list[str], names: list[str], split: bool) -> list[str]:
-    """`@NAME`: the whole range at once, or in chunks on the pool."""
-    n = len(names)
-    untyped = [a.replace("noalias ", "").replace("readonly ", "") for a in arguments]
-    task = ["define internal void @NAME.task(ptr %c, i64 %chunk) {"]
-    for i, name in enumerate(names):
-        task += [f"  %c{i} = getelementptr ptr, ptr %c, i64 {i}", f"  {name} = load ptr, ptr %c{i}"]
-    task += [
-        "  %g.at = getelementptr i64, ptr %t, i64 1", "  %g = load i64, ptr %g.at",
-        "  %n.at = getelementptr i64, ptr %t, i64 2", "  %n = load i64, ptr %n.at",
-        "  %begin = mul i64 %chunk, %g", "  %stop = add i64 %begin, %g",
-        "  %end = call i64 @llvm.umin.i64(i64 %stop, i64 %n)",
-        f"  call void @NAME.range({', '.join([*untyped, 'i64 %begin', 'i64 %end'])})", "  ret void", "}",
-    ]  # fmt: skip
-    run = [
-        f"define internal void @NAME({', '.join(untyped)}) noinline {{",
-        "  %chunks = load i64, ptr %t", "  %one = icmp eq i64 %chunks, 1",
-        "  br i1 %one, label %direct, label %shared", "direct:",
-        "  %n.at = getelementptr i64, ptr %t, i64 2", "  %n = load i64, ptr %n.at",
-        f"  call void @NAME.range({', '.join([*untyped, 'i64 0', 'i64 %n'])})", "  ret void", "shared:",
-        f"  %c = alloca [{n} x ptr]",
-    ]  # fmt: skip
-    for i, name in enumerate(names):
-        run += [f"  %c{i} = getelementptr ptr, ptr %c, i64 {i}", f"  store ptr {name}, ptr %c{i}"]
-    run += ["  call void @wl_parallel(ptr @NAME.task, ptr %c, i64 %chunks)", "  ret void", "}"]
-    return task + run
-
-
-def _varies(access: Access) -> frozenset[int]:
-    return frozenset(i for i, s in enumerate(access.strides) if s)
 
 
 def _neutral(node: Node) -> str:

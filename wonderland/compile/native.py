@@ -20,10 +20,11 @@ import numpy as np
 from wonderland.compile import gemm, llvm, passes, pool
 from wonderland.compile.driver import Driver
 from wonderland.compile.entry import MISS, Entry, Input, Output, layout
-from wonderland.compile.graph import Leaf, Node, Number, Region, View, base_of, layout_of, lower, normal
+from wonderland.compile.graph import lower
+from wonderland.compile.nodes import Leaf, Node, Number, Region, View, base_of, layout_of, normal
 from wonderland.compile.plan import Buffer, Plan, RegionPlan, RunCall, Target
 from wonderland.core.program import Program, Var
-from wonderland.core.types import ArrayType
+from wonderland.core.types import ArrayType, contiguous_strides
 
 PYTHON_TYPES = {"f": float, "i": int, "b": bool, "c": complex}
 MOST_LIBRARIES = 512
@@ -75,27 +76,25 @@ def _evaluate(step: RunCall, pointers: Any) -> int:
         operands = []
         for operand in step.operands:
             if isinstance(operand, Number):
-                operands.append(_value(np.broadcast_to(np.asarray(operand.value, operand.dtype), operand.shape), operand))
+                spread = np.broadcast_to(np.asarray(operand.value, operand.dtype), operand.shape)
+                operands.append(_value(spread, operand))
                 continue
             node, _ = operand
-            address, shape = pointers[next(place)], node.shape
+            address, shape, size = pointers[next(place)] or 0, node.shape, node.dtype.itemsize
             if None in shape:
                 shape = (pointers[next(place)] or 0, *shape[1:])
-                operands.append(_array(address, shape, node.dtype).copy())
-                continue
-            offset, strides = layout_of(node)
-            base = _array(address, base_of(node).shape, node.dtype)
-            size = node.dtype.itemsize
-            if isinstance(node, View):
-                base = np.ndarray(shape, node.dtype, base, offset * size, [s * size for s in strides])
-            operands.append(_value(base.copy(), node))
+                offset, strides = 0, contiguous_strides(shape)
+            else:
+                offset, strides = layout_of(node)
+            array = _array(address + offset * size, shape, node.dtype, tuple(s * size for s in strides))
+            operands.append(_value(array.copy(), node))
         with np.errstate(all="ignore"):
             out = step.node.evaluate(*operands)
         for result, value in zip(step.node.results, out if step.node.multiple else (out,), strict=True):
             address = pointers[next(place)]
             if None in result.shape:
                 _hand_over(address, np.ascontiguousarray(value, result.dtype))
-            elif result.type.size:
+            else:
                 _array(address, result.shape, result.dtype)[...] = value
         return 0
     except BaseException as exception:
@@ -110,11 +109,19 @@ def _value(array: np.ndarray, node: Node) -> Any:
     return array[()]
 
 
-def _array(address: int | None, shape: tuple, dtype: np.dtype) -> np.ndarray:
-    size = int(np.prod(shape)) * dtype.itemsize
-    if not size or not address:
+class _Memory:
+    """Memory at an address, for `np.asarray`."""
+
+    def __init__(self, address: int, shape: tuple, dtype: np.dtype, strides: tuple | None):
+        self.__array_interface__ = {
+            "data": (address, False), "shape": shape, "typestr": dtype.str, "strides": strides, "version": 3,
+        }  # fmt: skip
+
+
+def _array(address: int, shape: tuple, dtype: np.dtype, strides: tuple | None = None) -> np.ndarray:
+    if 0 in shape:
         return np.zeros(shape, dtype)
-    return np.frombuffer((ctypes.c_char * size).from_address(address), dtype).reshape(shape)
+    return np.asarray(_Memory(address, shape, dtype, strides))
 
 
 def _hand_over(cells: int, value: np.ndarray) -> None:

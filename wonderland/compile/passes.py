@@ -6,6 +6,7 @@ for every argument. So `x * 1` goes and `x + 0` stays (it turns -0.0 into 0.0); 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -74,10 +75,19 @@ def inline(program: Program) -> Program:
     return Program(program.inputs, equations, [atom(a, env) for a in program.outputs], constants)
 
 
+class Definitions(dict):
+    """The equation that made each variable; and, in `uses`, how often each variable is read."""
+
+    def __init__(self, program: Program):
+        super().__init__()
+        self.uses: Counter = Counter(a for e in program.equations for a in e.inputs if isinstance(a, Var))
+        self.uses.update(a for a in program.outputs if isinstance(a, Var))
+
+
 def simplify(program: Program) -> Program:
     """One walk: fold scalars, apply the rules, share equal equations."""
     names: dict[Var, Atom] = {}
-    made: dict[Var, Equation] = {}
+    made = Definitions(program)
     known: dict[Any, tuple[Var, ...]] = {}
     equations: list[Equation] = []
 
@@ -129,7 +139,7 @@ def _key(value: Any) -> Any:
     return (type(value).__name__, value)
 
 
-def _replacement(equation: Equation, made: dict[Var, Equation]) -> Atom | Equation | None:
+def _replacement(equation: Equation, made: Definitions) -> Atom | Equation | None:
     """What an equation simplifies to: an operand, another equation, or nothing."""
     primitive, out = equation.primitive, equation.outputs[0]
     if primitive.elementwise and all(isinstance(a, Literal) for a in equation.inputs):
@@ -159,7 +169,7 @@ def _folded(equation: Equation, out: Var) -> Literal | None:
 
 # -- the rules ------------------------------------------------------------------------------------
 
-Rule = Callable[[Equation, dict[Var, Equation]], Any]
+Rule = Callable[[Equation, Definitions], Any]
 
 
 def _is(a: Atom, number: float) -> bool:
@@ -169,7 +179,7 @@ def _is(a: Atom, number: float) -> bool:
     return bool(a.value == number and np.signbit(a.value) == np.signbit(number))
 
 
-def _made_by(a: Atom, name: str, made: dict[Var, Equation]) -> Equation | None:
+def _made_by(a: Atom, name: str, made: Definitions) -> Equation | None:
     equation = made.get(a) if isinstance(a, Var) else None
     return equation if equation is not None and equation.primitive.name == name else None
 
@@ -188,7 +198,7 @@ def _like(equation: Equation, name: str, inputs: tuple[Atom, ...], **params: Any
 def _unit(number: float, sides: tuple[int, ...]) -> Rule:
     """Operand `number` on one of the sides leaves the other as it is."""
 
-    def rule(equation: Equation, made: dict[Var, Equation]) -> Atom | None:
+    def rule(equation: Equation, made: Definitions) -> Atom | None:
         for side in sides:
             if _is(equation.inputs[side], number):
                 return equation.inputs[1 - side]
@@ -201,19 +211,19 @@ def _integer(rule: Rule) -> Rule:
     return lambda equation, made: rule(equation, made) if _is_integer(equation) else None
 
 
-def _double_negation(equation: Equation, made: dict[Var, Equation]) -> Atom | None:
+def _double_negation(equation: Equation, made: Definitions) -> Atom | None:
     inner = _made_by(equation.inputs[0], "neg", made)
     return inner.inputs[0] if inner else None
 
 
-def _minus_one(equation: Equation, made: dict[Var, Equation]) -> Equation | None:
+def _minus_one(equation: Equation, made: Definitions) -> Equation | None:
     for i in (0, 1):
         if _is(equation.inputs[i], -1.0):
             return _like(equation, "neg", (equation.inputs[1 - i],))
     return None
 
 
-def _add_negative(equation: Equation, made: dict[Var, Equation]) -> Equation | None:
+def _add_negative(equation: Equation, made: Definitions) -> Equation | None:
     x, y = equation.inputs
     inner = _made_by(y, "neg", made)
     if inner:
@@ -222,12 +232,12 @@ def _add_negative(equation: Equation, made: dict[Var, Equation]) -> Equation | N
     return _like(equation, "sub", (y, inner.inputs[0])) if inner else None
 
 
-def _subtract_negative(equation: Equation, made: dict[Var, Equation]) -> Equation | None:
+def _subtract_negative(equation: Equation, made: Definitions) -> Equation | None:
     inner = _made_by(equation.inputs[1], "neg", made)
     return _like(equation, "add", (equation.inputs[0], inner.inputs[0])) if inner else None
 
 
-def _power(equation: Equation, made: dict[Var, Equation]) -> Atom | Equation | None:
+def _power(equation: Equation, made: Definitions) -> Atom | Equation | None:
     x, y = equation.inputs
     if not isinstance(y, Literal) or (not y.type.weak and y.type.dtype != x.type.dtype):
         return None
@@ -240,21 +250,21 @@ def _power(equation: Equation, made: dict[Var, Equation]) -> Atom | Equation | N
     return None
 
 
-def _same_branches(equation: Equation, made: dict[Var, Equation]) -> Atom | None:
+def _same_branches(equation: Equation, made: Definitions) -> Atom | None:
     _, x, y = equation.inputs
     return x if x is y else None
 
 
-def _operand(equation: Equation, made: dict[Var, Equation]) -> Atom:
+def _operand(equation: Equation, made: Definitions) -> Atom:
     """The operand, where the type says that nothing happens (checked by the caller)."""
     return equation.inputs[0]
 
 
-def _real_conjugate(equation: Equation, made: dict[Var, Equation]) -> Atom | None:
+def _real_conjugate(equation: Equation, made: Definitions) -> Atom | None:
     return equation.inputs[0] if equation.outputs[0].type.dtype.kind != "c" else None
 
 
-def _transposed_twice(equation: Equation, made: dict[Var, Equation]) -> Atom | Equation | None:
+def _transposed_twice(equation: Equation, made: Definitions) -> Atom | Equation | None:
     outer = equation.params["permutation"]
     inner = _made_by(equation.inputs[0], "transpose", made)
     if inner:
@@ -263,17 +273,31 @@ def _transposed_twice(equation: Equation, made: dict[Var, Equation]) -> Atom | E
     return equation.inputs[0] if outer == tuple(range(len(outer))) else None
 
 
-def _reshaped_twice(equation: Equation, made: dict[Var, Equation]) -> Equation | None:
+def _transposed_product(equation: Equation, made: Definitions) -> Equation | None:
+    # (x y)^T = y^T x^T, the same sums: GEMM reads its operands in any layout, the result would have to be copied.
+    inner = _made_by(equation.inputs[0], "dot", made)
+    if inner is None or made.uses[equation.inputs[0]] != 1:
+        return None
+    x, y = inner.inputs
+    contract, batch = inner.params["contract"], inner.params["batch"]
+    first, rank = len(batch[0]), len(equation.params["permutation"])
+    split = len(x.type.shape) - len(contract[0])
+    if equation.params["permutation"] != (*range(first), *range(split, rank), *range(first, split)):
+        return None
+    return _like(equation, "dot", (y, x), contract=contract[::-1], batch=batch[::-1])
+
+
+def _reshaped_twice(equation: Equation, made: Definitions) -> Equation | None:
     inner = _made_by(equation.inputs[0], "reshape", made)
     return _like(equation, "reshape", inner.inputs, **equation.params) if inner else None
 
 
-def _broadcast_twice(equation: Equation, made: dict[Var, Equation]) -> Equation | None:
+def _broadcast_twice(equation: Equation, made: Definitions) -> Equation | None:
     inner = _made_by(equation.inputs[0], "broadcast", made)
     return _like(equation, "broadcast", inner.inputs, **equation.params) if inner else None
 
 
-def _converted_there_and_back(equation: Equation, made: dict[Var, Equation]) -> Atom | None:
+def _converted_there_and_back(equation: Equation, made: Definitions) -> Atom | None:
     # Exact if the type in between holds every value: float32 through float64, int32 through int64 or float64.
     inner = _made_by(equation.inputs[0], "convert", made)
     if inner is None:
@@ -282,7 +306,7 @@ def _converted_there_and_back(equation: Equation, made: dict[Var, Equation]) -> 
     return x if x.type.dtype == equation.params["dtype"] and np.can_cast(x.type.dtype, middle, "safe") else None
 
 
-def _no_axes(equation: Equation, made: dict[Var, Equation]) -> Atom | None:
+def _no_axes(equation: Equation, made: Definitions) -> Atom | None:
     return equation.inputs[0] if not equation.params["axes"] else None
 
 
@@ -300,7 +324,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "convert": (_operand, _converted_there_and_back),
     "broadcast": (_operand, _broadcast_twice),
     "reshape": (_operand, _reshaped_twice),
-    "transpose": (_transposed_twice,),
+    "transpose": (_transposed_twice, _transposed_product),
     "sum": (_no_axes,),
     "max": (_no_axes,),
 }

@@ -13,9 +13,10 @@ from typing import Any
 
 from wonderland.compile import gemm
 from wonderland.compile.fuse import Cluster, Schedule, Step, Unit, memory_of, operands_of, results_of, squeezed_strides
-from wonderland.compile.graph import (
+from wonderland.compile.graph import Builder
+from wonderland.compile.kernels import MOST_PIECES, Kernel, Nest
+from wonderland.compile.nodes import (
     Branch,
-    Builder,
     Call,
     Contract,
     Gather,
@@ -31,7 +32,6 @@ from wonderland.compile.graph import (
     is_whole,
     layout_of,
 )
-from wonderland.compile.kernels import MOST_PIECES, Kernel, Nest
 from wonderland.core.types import ArrayType, contiguous_strides
 
 ALIGNMENT = 64

@@ -9,11 +9,11 @@ import numpy as _np
 
 from wonderland.core.tracer import PROPERTIES
 from wonderland.numpy import construct as _construct  # noqa: F401
-from wonderland.numpy import sparse as _sparse  # noqa: F401
 from wonderland.numpy import elementwise as _elementwise  # noqa: F401  (registers its functions)
 from wonderland.numpy import index as _index  # noqa: F401
 from wonderland.numpy import reduce as _reduce  # noqa: F401
 from wonderland.numpy import shape as _shape  # noqa: F401
+from wonderland.numpy import sparse as _sparse  # noqa: F401
 from wonderland.numpy.dispatch import namespace as _namespace
 
 _ALIASES = {"amax": "max", "amin": "min", "abs": "absolute", "true_divide": "divide", "conj": "conjugate"}

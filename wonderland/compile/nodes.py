@@ -1,0 +1,234 @@
+"""The nodes of the loop-level graph: values with a type, and the steps and layouts that make them.
+
+Views (broadcast, transpose, slice, most reshapes) are strided layouts on another node, as in NumPy, and cost nothing. A
+`Region` is a list of nodes in order: the Program itself, and each body of a loop or branch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wonderland.core.types import ArrayType, contiguous_strides
+
+Shape = tuple[int, ...]
+
+
+class Node:
+    """A value. `type` is its shape and dtype."""
+
+    __slots__ = ("region", "type")
+
+    def __init__(self, type: ArrayType):
+        self.type = type
+        self.region: Region | None = None
+
+    @property
+    def shape(self) -> Shape:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.type.dtype
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.type.shape) * self.type.dtype.itemsize
+
+
+class Leaf(Node):
+    """Memory that is there before the region runs: an argument, a constant, a carried value, a slice of xs."""
+
+    __slots__ = ("name", "source")
+
+    def __init__(self, type: ArrayType, name: str, source: Any = None):
+        super().__init__(type)
+        self.name = name
+        self.source = source  # a constant's array, or what a slice is taken from
+
+
+class Number(Node):
+    """One number, seen in any shape."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, type: ArrayType, value: Any):
+        super().__init__(type)
+        self.value = value
+
+
+class View(Node):
+    """A strided layout on the memory of `base`, which is neither a view nor a number. Strides count elements."""
+
+    __slots__ = ("base", "offset", "strides")
+
+    def __init__(self, type: ArrayType, base: Node, offset: int, strides: Shape):
+        super().__init__(type)
+        self.base = base
+        self.offset = offset
+        self.strides = strides
+
+
+class Map(Node):
+    """An elementwise function; every operand has the shape of the result (views broadcast)."""
+
+    __slots__ = ("cost", "emit", "operands")
+
+    def __init__(self, type: ArrayType, emit: Callable, operands: Sequence[Node], cost: int):
+        super().__init__(type)
+        self.emit = emit
+        self.operands = tuple(operands)
+        self.cost = cost
+
+
+class Reduce(Node):
+    """A sum or maximum over axes of the operand."""
+
+    __slots__ = ("axes", "op", "operand")
+
+    def __init__(self, type: ArrayType, operand: Node, axes: Shape, op: str):
+        super().__init__(type)
+        self.operand = operand
+        self.axes = axes
+        self.op = op
+
+
+class Gather(Node):
+    """Reads `source` at computed places: an elementwise node over its shape, with one more, indexed, operand.
+
+    `layout` is the offset and strides of the result's own dimensions in the source; each of `indices`, broadcast to
+    the result's shape, moves along one axis of the source: `places` has its (stride, extent, axis).
+    """
+
+    __slots__ = ("indices", "layout", "places", "source")
+
+    def __init__(self, type: ArrayType, source: Node, layout: tuple, indices: Sequence[Node], places: list):
+        super().__init__(type)
+        self.source = source
+        self.layout = layout
+        self.indices = tuple(indices)
+        self.places = places
+
+
+class Scatter(Node):
+    """`target` with `update` set or added at places given like a `Gather`'s, over the shape of the update."""
+
+    __slots__ = ("indices", "layout", "mode", "places", "target", "update")
+
+    def __init__(
+        self, target: Node, update: Node, layout: tuple, indices: Sequence[Node], places: list, mode: str
+    ):
+        super().__init__(ArrayType(target.shape, target.dtype))
+        self.target = target
+        self.update = update
+        self.layout = layout
+        self.indices = tuple(indices)
+        self.places = places
+        self.mode = mode
+
+
+class Contract(Node):
+    """A matrix product by GEMM for each batch entry: extents (batch..., m, n, k), strides of x and y along them."""
+
+    __slots__ = ("batch", "k", "m", "n", "x", "x_strides", "y", "y_strides")
+
+    def __init__(self, type: ArrayType, x: Node, y: Node, sizes: tuple, x_strides: tuple, y_strides: tuple):
+        super().__init__(type)
+        self.x, self.y = x, y
+        self.batch, self.m, self.n, self.k = sizes
+        self.x_strides, self.y_strides = x_strides, y_strides  # ((offset, batch strides..., two matrix strides))
+
+
+class Opaque(Node):
+    """A step with several results: a loop, a branch, or a call of NumPy. Its own type means nothing."""
+
+    __slots__ = ("results",)
+
+    def __init__(self) -> None:
+        super().__init__(ArrayType((), np.bool_))
+        self.results: tuple[Result, ...] = ()
+
+
+class Result(Node):
+    """One result of an opaque step; memory that the step fills."""
+
+    __slots__ = ("index", "of")
+
+    def __init__(self, type: ArrayType, of: Opaque, index: int):
+        super().__init__(type)
+        self.of = of
+        self.index = index
+
+
+class Call(Opaque):
+    """An equation that NumPy evaluates."""
+
+    __slots__ = ("evaluate", "multiple", "name", "operands")
+
+    def __init__(self, name: str, evaluate: Callable, multiple: bool, operands: Sequence[Node]):
+        super().__init__()
+        self.name, self.evaluate, self.multiple = name, evaluate, multiple
+        self.operands = tuple(operands)
+
+
+class Branch(Opaque):
+    """One of several regions, chosen by an integer (clamped)."""
+
+    __slots__ = ("index", "regions")
+
+    def __init__(self, index: Node, regions: list[Region]):
+        super().__init__()
+        self.index = index
+        self.regions = regions
+
+
+class Loop(Opaque):
+    """A region run many times; see `wonderland.control` for the three forms."""
+
+    __slots__ = ("body", "carry", "condition", "initial", "length", "reverse", "slices", "xs", "ys")
+
+    def __init__(self, initial: Sequence[Node], xs: Sequence[Node], length: int | Node | None, reverse: bool):
+        super().__init__()
+        self.initial, self.xs, self.length, self.reverse = tuple(initial), tuple(xs), length, reverse
+        self.carry: tuple[Leaf, ...] = ()
+        self.slices: tuple[Leaf, ...] = ()
+        self.body: Region = Region(None)
+        self.condition: Region | None = None
+        self.ys: tuple[ArrayType, ...] = ()
+
+
+class Region:
+    """Nodes in order, and the results."""
+
+    def __init__(self, parent: Region | None):
+        self.parent = parent
+        self.nodes: list[Node] = []
+        self.outputs: list[Node] = []
+
+
+def base_of(node: Node) -> Node:
+    """The node whose memory a node reads."""
+    return node.base if isinstance(node, View) else node
+
+
+def layout_of(node: Node) -> tuple[int, Shape]:
+    """Offset and strides of a node in its base's memory."""
+    if isinstance(node, View):
+        return node.offset, node.strides
+    return 0, normal(node.shape, contiguous_strides(node.shape))
+
+
+def normal(shape: Shape, strides: Shape) -> Shape:
+    """Strides with 0 along axes of extent 1, where they don't matter."""
+    return tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
+
+
+def is_whole(node: Node) -> bool:
+    """Does a node show all of its base's memory in order?"""
+    if not isinstance(node, View):
+        return True
+    whole = normal(node.shape, contiguous_strides(node.shape))
+    return node.offset == 0 and node.strides == whole and node.type.size == node.base.type.size
