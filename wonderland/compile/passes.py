@@ -53,9 +53,9 @@ def inline(program: Program) -> Program:
     def walk(body: tuple[Equation, ...], names: dict[Var, Atom], copy: bool) -> None:
         for equation in body:
             inputs = tuple(atom(a, names) for a in equation.inputs)
-            called = getattr(equation.primitive, "inline", None)
-            if callable(called):
-                inner: Program = called(equation.params)
+            called: Callable[[dict], Program] | None = getattr(equation.primitive, "inline", None)
+            if called is not None:
+                inner = called(equation.params)
                 inside: dict[Var, Atom] = dict(zip(inner.inputs, inputs, strict=True))
                 for v, value in inner.constants:
                     fresh = Var(None, v.type)

@@ -310,7 +310,7 @@ class RegionPlan:
         if isinstance(unit, Step):
             return sum(n is base for n in memory_of(unit.node))
         assert isinstance(unit, Cluster)
-        return 1 if base not in unit.sources else 2
+        return 1 + (base in unit.sources and bool(unit.space))  # a single element is read before it is written
 
     # -- uses -------------------------------------------------------------------------------------
 
@@ -422,7 +422,7 @@ class RegionPlan:
     def _prepare_update(self, cluster: Cluster, node: Scatter, position: int) -> None:
         """An update in place, or after a copy of what it starts from."""
         start = node.target
-        if node not in self.memory and self._dies(start, position) and start not in cluster.sources:
+        if node not in self.memory and self._dies(start, position) and self._count(cluster, start) == 1:
             self.memory[node] = self.memory[start]
         buffer = self._own(node)
         if self.memory[start] is not buffer:

@@ -293,7 +293,9 @@ def verify(program: Program, linear_in: Sequence[Var] = ()) -> Program:
         if touched:
             p = equation.primitive
             allowed = {i % len(equation.inputs) for i in p.linear}
-            if not (set(touched) <= allowed or (p.bilinear and len(touched) == 1) or (p.transpose and not (p.linear or p.bilinear))):
+            one_factor = p.bilinear and len(touched) == 1
+            declared_by_rule = p.transpose and not (p.linear or p.bilinear)
+            if not (set(touched) <= allowed or one_factor or declared_by_rule):
                 fail(index, f"{p} isn't linear in operands {touched}")
             tainted.update(equation.outputs)
     for a in program.outputs:

@@ -183,7 +183,8 @@ class Tracer:
         return int(self._concrete("int()"))
 
     def __index__(self) -> int:
-        return self._concrete("an index into a plain array (wonderland.numpy.take(array, i) takes a traced one) or a range").__index__()
+        what = "an index into a plain array (wonderland.numpy.take(array, i) takes a traced one) or a range"
+        return self._concrete(what).__index__()
 
     def __float__(self) -> float:
         return float(self._exact("float()"))
