@@ -286,8 +286,8 @@ def verify(program: Program, linear_in: Sequence[Var] = ()) -> Program:
                 fail(index, f"{v} is assigned twice")
             defined.add(v)
         for sub in subprograms(equation):
-            if sub.constants:
-                fail(index, f"the Program inside {equation.primitive} has constants; they should be operands")
+            if any(isinstance(value, Traced) for _, value in sub.constants):
+                fail(index, f"the Program inside {equation.primitive} refers to values outside; they should be operands")
             verify(sub)
         touched = [i for i, a in enumerate(equation.inputs) if isinstance(a, Var) and a in tainted]
         if touched:
