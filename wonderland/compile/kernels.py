@@ -392,9 +392,10 @@ class Nest(Loops):
         for node in self.kept:
             self._stack_array(node, self.extent(self.outer))
         if self.column:
+            width = str(min(self.extents[-1], COLUMN_BLOCK))
             for node, role in cluster.roles.items():
-                if role in ("reduce", "row"):
-                    self._stack_array(node, str(min(self.extents[-1], COLUMN_BLOCK)))
+                if role == "reduce" or (role == "row" and self._is_read_later(node)):
+                    self._stack_array(node, width)
         for phase in range(self.phases):
             roots = self._phase_roots(phase)
             if roots:
@@ -406,6 +407,14 @@ class Nest(Loops):
             for node, access in self.stores.items():
                 if cluster.roles[node] != "full":
                     self._store(self.member(node, row), access, row)
+
+    def _is_read_later(self, node: Node) -> bool:
+        """Does a later sweep, or what follows from it, read this row value?"""
+        levels, roles = self.cluster.levels, self.cluster.roles
+        return any(
+            (roles[n] != "row" or levels[n] > levels[node]) and any(base_of(o) is node for o in self._operands(n))
+            for n in roles
+        )
 
     def _store(self, value: Scalar, access: Access, scope: Scope) -> None:
         pointer = self.pointer(access, scope)
@@ -501,25 +510,18 @@ class Nest(Loops):
     def _column_rows(self, row: Scope, level: int) -> None:
         """After a sweep: what follows from the sums, one column after the other."""
         roles, levels = self.cluster.roles, self.cluster.levels
-        nodes = [n for n, role in roles.items() if role in ("row", "reduce") and levels[n] == level]
-        later = [n for n in nodes if roles[n] == "row" or n in self.stores]
-        if not later:
+        rows = [n for n, role in roles.items() if role == "row" and levels[n] == level]
+        stored = [n for n in self.stores if roles[n] in ("row", "reduce") and levels[n] == level]
+        if not rows and not stored:
             return
         scope = self._inner(row)
-        pending = []
-        for node in later:
-            if roles[node] == "row":
-                assert isinstance(node, (Map, Gather))
-                slot = self.slots.pop(node)
-                value = self.member(node, scope)
-                self.slots[node] = slot
-                pending.append((node, value))
-        for node, value in pending:
-            self.at(scope).store(value, self._stack_pointer(node, scope))
-        for node in later:
-            if node in self.stores:
-                value = self.member(node, scope)
-                self._store(value, self.stores[node], scope)
+        arrays = {n: self.slots.pop(n) for n in rows if n in self.slots}
+        values = {n: self.member(n, scope) for n in (*rows, *stored)}
+        self.slots.update(arrays)
+        for node in arrays:
+            self.at(scope).store(values[node], self._stack_pointer(node, scope))
+        for node in stored:
+            self._store(values[node], self.stores[node], scope)
         self.close(scope)
 
     def _finish(self, entry: Scope) -> Kernel:

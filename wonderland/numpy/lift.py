@@ -50,7 +50,7 @@ def lift(f: Callable) -> Callable:
     def lifted(*args: Any, **kwargs: Any) -> Any:
         if _state.depth == 0 and not any(isinstance(leaf, Tracer) for leaf in tree.leaves((args, kwargs))):
             return f(*args, **kwargs)
-        run = Lifting()
+        run = Lifting(f)
         try:
             out = run.form(f)(*args, **kwargs)
         finally:
@@ -93,10 +93,11 @@ def _check_source(f: Any) -> None:
 class Lifting:
     """One call of a lifted function. Code that outlives it (a closure that was returned) is ordinary code again."""
 
-    __slots__ = ("active", "cell", "lifted")
+    __slots__ = ("active", "asked", "cell", "lifted")
 
-    def __init__(self) -> None:
+    def __init__(self, asked: Any) -> None:
         self.active = True
+        self.asked = asked  # the function that is to be lifted, wherever it is from
         self.cell = types.CellType(self.form)
         self.lifted = {id(original): ours for original, ours in LIFTED.items()}  # by id: callables needn't hash
 
@@ -124,7 +125,7 @@ class Lifting:
         return types.MethodType(self._function(call), g) if type(call) is types.FunctionType else g
 
     def _function(self, g: types.FunctionType) -> Any:
-        if not _is_users(g):
+        if not _is_users(g) and g is not self.asked:
             if _inside(g) is not g:
                 return self.form(_inside(g))
             return self._caller(g) if _package(g) == "wonderland" else g
