@@ -2,8 +2,12 @@
 
 import numpy as np
 
+import wonderland as wl
 from wonderland.compile.native import compile_program
+from wonderland.core import tree
+from wonderland.core.level import Traced
 from wonderland.core.program import Record, run, verify
+from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType
 from wonderland.ops import dot as dot_ops
 from wonderland.ops import elementwise as ew
@@ -283,3 +287,39 @@ def is_single(program):
     """Does single precision occur, so that it bounds the accuracy of all that follows?"""
     values = [*program.inputs, *(v for e in program.equations for v in e.outputs)]
     return any(v.type.dtype == np.float32 for v in values)
+
+
+def compare_in_control_flow(seed):
+    """A random Program as the body of a scan, a while loop or a branch, or under the gradient of a scan."""
+    rng, generator = np.random.default_rng(seed), Generator(seed)
+    program, arrays = generator.program(int(rng.integers(3, 14)))
+    free = max(i for i, a in enumerate(arrays) if a.dtype.kind == "f")
+    n = int(rng.integers(1, 6))
+    xs = np.stack([arrays[free] * arrays[free].dtype.type(0.1 * k) for k in range(1, n + 1)])
+
+    def step(carry, t):
+        carry = list(carry)
+        carry[free] = carry[free] + t
+        outs = [Tracer(o) if isinstance(o, Traced) else o for o in run(program, [unwrap(c) for c in carry])]
+        total = sum(0.1 * np.sum(np.tanh(o)) for o in outs if o.dtype.kind == "f")
+        moved = [(c * 0.9 + 0.01 * total).astype(c.dtype) if c.dtype.kind == "f" else c for c in carry]
+        return tuple(moved), outs[0]
+
+    def loss(x, *rest):
+        carry = wl.scan(step, (*rest[:free], x, *rest[free:]), xs)[0]
+        return sum(np.sum(np.tanh(c)) for c in carry if c.dtype.kind == "f")
+
+    forms = [
+        lambda *a: wl.scan(step, a, xs),
+        lambda *a: wl.scan(step, a, xs, reverse=True),
+        lambda *a: wl.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, *step(c[1:], xs[0])[0]), (np.int64(0), *a)),
+        lambda *a: wl.cond(np.sum(a[free]) > 0, lambda *a: step(a, xs[0])[0], lambda *a: a, *a),
+        lambda *a: wl.grad(loss)(a[free], *a[:free], *a[free + 1 :]),
+    ]
+    f = forms[seed % len(forms)]
+    with np.errstate(all="ignore"):
+        want = tree.flatten(f(*arrays))[0]
+    jitted = wl.jit(f)
+    for _ in range(2):
+        for g, w in zip(tree.flatten(jitted(*arrays))[0], want, strict=True):
+            assert_close(g, w, f"seed {seed}\n{program}", is_single(program))

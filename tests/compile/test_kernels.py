@@ -93,7 +93,8 @@ def test_empty_reductions():
 
 
 @pytest.mark.parametrize(
-    "shape, axes", [((300_000,), (0,)), ((70_000, 3), (0,)), ((3, 70_000), (1,)), ((400, 400), (0, 1)), ((9000, 20), (0,))]
+    "shape, axes",
+    [((300_000,), (0,)), ((70_000, 3), (0,)), ((3, 70_000), (1,)), ((400, 400), (0, 1)), ((9000, 20), (0,))],
 )
 def test_long_reductions_are_cut_into_pieces(shape, axes):
     x = sample(shape, "f8")
@@ -146,21 +147,28 @@ PRODUCTS = [
     ((7,), (7,), ((0,), (0,)), ((), ())), ((5000,), (5000,), ((0,), (0,)), ((), ())),
     ((100, 200), (200,), ((1,), (0,)), ((), ())), ((100,), (100, 200), ((0,), (0,)), ((), ())),
     ((3,), (4,), ((), ()), ((), ())), ((3, 4, 5), (3, 5, 6), ((2,), (1,)), ((0,), (0,))),
-    ((3, 40, 50), (3, 50, 60), ((2,), (1,)), ((0,), (0,))), ((2, 3, 40, 30), (2, 3, 50, 30), ((3,), (3,)), ((0, 1), (0, 1))),
+    ((3, 40, 50), (3, 50, 60), ((2,), (1,)), ((0,), (0,))),
+    ((2, 3, 40, 30), (2, 3, 50, 30), ((3,), (3,)), ((0, 1), (0, 1))),
     ((40, 3, 30), (3, 30, 50), ((2,), (1,)), ((1,), (0,))), ((6, 7, 8), (8, 7, 9), ((1, 2), (1, 0)), ((), ())),
+    ((9, 40, 30), (9, 30, 50), ((2,), (1,)), ((0,), (0,))),
+    ((3, 5, 40, 30), (3, 30, 5, 50), ((3,), (1,)), ((0, 1), (0, 2))),
+    ((40, 2, 20, 2, 30), (2, 30, 2, 20, 50), ((4,), (1,)), ((1, 2, 3), (0, 3, 2))),
     ((30, 7, 40), (40, 7, 30), ((1, 2), (1, 0)), ((), ())), ((0, 4), (4, 5), ((1,), (0,)), ((), ())),
     ((3, 0), (0, 5), ((1,), (0,)), ((), ())), ((1, 300), (300, 1), ((1,), (0,)), ((), ())),
     ((1, 300), (300, 400), ((1,), (0,)), ((), ())), ((64, 64), (64, 64), ((0, 1), (0, 1)), ((), ())),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
 @pytest.mark.parametrize("a, b, contract, batch", PRODUCTS)
-def test_products(a, b, contract, batch, dtype):
+def test_products(a, b, contract, batch):
     def f(x, y):
         return dot_ops.dot(x, y, contract=contract, batch=batch)
 
-    assert not check(f, sample(a, dtype), sample(b, dtype, 1)).fallbacks
+    def several(*operands):
+        return [f(x, y) for x, y in zip(operands[::2], operands[1::2], strict=True)]
+
+    operands = [sample(shape, dtype, i) for dtype in ("f4", "f8", "i8") for i, shape in enumerate((a, b))]
+    assert not check(several, *operands).fallbacks
 
 
 def test_products_of_views():
@@ -193,7 +201,8 @@ def test_gather_and_scatter():
 
     def f(x, u, i, j):
         return [
-            index_ops.gather(x, i, axes=(0,)), index_ops.gather(x, j, axes=(2,)), index_ops.gather(x, i, j, axes=(0, 2)),
+            index_ops.gather(x, i, axes=(0,)), index_ops.gather(x, j, axes=(2,)),
+            index_ops.gather(x, i, j, axes=(0, 2)),
             index_ops.gather(shape_ops.transpose(x, permutation=(2, 1, 0)), j, axes=(0,)),
             index_ops.scatter(x, i, u, axes=(0,), mode="add"), index_ops.scatter(x, i, u, axes=(0,), mode="set"),
             index_ops.scatter(x, i, ew.exp(u), axes=(0,), mode="add"),
@@ -229,7 +238,7 @@ def test_a_value_is_the_same_number_wherever_it_is_computed():
     np.testing.assert_array_equal(counts, np.ones(50))
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", range(7))
 def test_random_programs(block):
     for seed in range(block * 14, block * 14 + 14):
         compare(seed, 4 + seed % 23)

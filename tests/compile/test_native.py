@@ -99,7 +99,9 @@ def test_a_failed_run_leaves_written_arguments_as_they_were():
     np.testing.assert_array_equal(x, np.arange(5.0))
     compiled(x, np.array([0, 1]))
     np.testing.assert_array_equal(x, 2 * np.arange(5.0))
-    update = compile_program(record(lambda x, i: index_ops.scatter(x, i, np.ones(2), axes=(0,), mode="set"), x, i), {0: 0})
+    update = compile_program(
+        record(lambda x, i: index_ops.scatter(x, i, np.ones(2), axes=(0,), mode="set"), x, i), {0: 0}
+    )
     with pytest.raises(IndexError):
         update(x, i)
     np.testing.assert_array_equal(x, 2 * np.arange(5.0))
@@ -237,7 +239,9 @@ def test_calls_from_many_threads():
 def test_a_long_program_compiles():
     def f(x):
         for i in range(700):
-            x = index_ops.scatter_slice(x, ew.mul(index_ops.slice(x, index=(i % 7,)), 1.01), index=((i + 1) % 7,), mode="set")
+            x = index_ops.scatter_slice(
+                x, ew.mul(index_ops.slice(x, index=(i % 7,)), 1.01), index=((i + 1) % 7,), mode="set"
+            )
         return x
 
     check(f, np.arange(1.0, 8.0))
@@ -247,6 +251,14 @@ def test_what_a_person_can_look_at(capsys, monkeypatch):
     monkeypatch.setenv("WONDERLAND_DEBUG", "5")
     compiled = compile_program(record(lambda x: reduce_ops.sum(ew.exp(x), axes=(1,)), np.zeros((30, 40))))
     shown = capsys.readouterr().err
-    for word in ("compiled (f64[30,40])", "-- simplified", "-- kernel 0", "row mode", "-- arena", "define i64 @run", ".globl"):
+    for word in (
+        "compiled (f64[30,40])",
+        "-- simplified",
+        "-- kernel 0",
+        "row mode",
+        "-- arena",
+        "define i64 @run",
+        ".globl",
+    ):
         assert word in shown, word
     assert "exp" in str(compiled.program) and compiled.compile_seconds > 0 and "run" in compiled.assembly()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from differential import assert_close
+from differential import assert_close, compare_in_control_flow
 
 import wonderland as wl
 from wonderland.core import tree
@@ -169,3 +169,9 @@ def test_fallbacks_on_views_of_slices():
         return wl.scan(lambda c, t: (c, t[::-1] ** (t - t + 2)), np.float64(0.0), np.transpose(x, (2, 1, 0)))
 
     check(f, x, native=False)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_random_programs_in_control_flow(block):
+    for seed in range(block * 10, block * 10 + 10):
+        compare_in_control_flow(seed)

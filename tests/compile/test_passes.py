@@ -45,7 +45,10 @@ def names(program):
         (lambda x: ew.div(x, x), ["div"]),
         (lambda x: shape_ops.reshape(shape_ops.reshape(x, shape=(2, 3)), shape=(6,)), []),
         (lambda x: shape_ops.broadcast(x, shape=(6,)), []),
-        (lambda x: shape_ops.convert(shape_ops.convert(x, dtype=np.dtype("f4")), dtype=np.dtype("f8")), ["convert"] * 2),
+        (
+            lambda x: shape_ops.convert(shape_ops.convert(x, dtype=np.dtype("f4")), dtype=np.dtype("f8")),
+            ["convert"] * 2,
+        ),
     ],
 )
 def test_simplification_is_exact(f, left):

@@ -73,6 +73,49 @@ DECLARATIONS = [
 GEMM = "declare void @wl_gemm_{}(i64, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr)"
 
 
+BATCH_FIELDS = (
+    "x y out scratch m n k xm xk yn yk x.outer y.outer out.outer x.inner y.inner out.inner inner grain total bytes"
+).split()
+
+
+def batch_task(dtype: str) -> str:
+    """The task of `shared_gemm`: products `piece * grain` to `(piece + 1) * grain`."""
+    lines = [f"define internal void @wl_batch_{dtype}(ptr %c, i64 %piece) {{", "entry:"]
+    for i, field in enumerate(BATCH_FIELDS):
+        kind = "ptr" if i < 4 else "i64"
+        lines += [f"  %{field}.at = getelementptr i64, ptr %c, i64 {i}", f"  %{field} = load {kind}, ptr %{field}.at"]
+    lines += [
+        "  %begin = mul i64 %piece, %grain",
+        "  %stop = add i64 %begin, %grain",
+        "  %end = call i64 @llvm.umin.i64(i64 %stop, i64 %total)",
+        "  %shift = mul i64 %piece, %bytes",
+        "  %own = getelementptr i8, ptr %scratch, i64 %shift",
+        "  br label %loop",
+        "loop:",
+        "  %i = phi i64 [ %begin, %entry ], [ %next, %loop ]",
+        "  %i.outer = udiv i64 %i, %inner",
+        "  %i.inner = urem i64 %i, %inner",
+    ]
+    for name in ("x", "y", "out"):
+        lines += [
+            f"  %{name}.1 = mul i64 %i.outer, %{name}.outer",
+            f"  %{name}.2 = mul i64 %i.inner, %{name}.inner",
+            f"  %{name}.3 = add i64 %{name}.1, %{name}.2",
+            f"  %{name}.4 = getelementptr i8, ptr %{name}, i64 %{name}.3",
+        ]
+    lines += [
+        f"  call void @wl_gemm_{dtype}(i64 %m, i64 %n, i64 %k, ptr %x.4, i64 %xm, i64 %xk, ptr %y.4, i64 %yk,"
+        " i64 %yn, ptr %out.4, i64 %n, i64 0, ptr %own)",
+        "  %next = add i64 %i, 1",
+        "  %more = icmp ult i64 %next, %end",
+        "  br i1 %more, label %loop, label %done",
+        "done:",
+        "  ret void",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
 class Function:
     """The text of one function of the driver."""
 
@@ -118,6 +161,7 @@ class Driver:
         self.needed: set[tuple[str, str]] = set()
         self.declared: set[str] = set(DECLARATIONS)
         self.gemms: set[str] = set()
+        self.batched: set[str] = set()
         main = Function("main")
         self.steps(main, steps)
         self.functions.append(main.text())
@@ -234,18 +278,14 @@ class Driver:
         x = self.pointer(f, step.x, node.x_strides[0] * size)
         y = self.pointer(f, step.y, node.y_strides[0] * size)
         out, scratch = self.pointer(f, step.out), self.pointer(f, step.scratch)
-        m, n, k = (self.number(f, v) for v in (node.m, node.n, node.k))
-        xm, xk = (self.number(f, v) for v in node.x_strides[-2:])
-        yn, yk = (self.number(f, v) for v in node.y_strides[-2:])
-        out_strides = [0] * len(node.batch)
-        step_of_out = node.m * node.n
-        for i in reversed(range(len(node.batch))):
-            out_strides[i] = step_of_out
-            step_of_out *= node.batch[i]
+        sizes = [self.number(f, v) for v in (node.m, node.n, node.k, *node.x_strides[-2:], *node.y_strides[-2:])]
+        if step.pieces > 1:
+            self.shared_gemm(f, step, dtype, [x, y, out, scratch], sizes)
+            return
+        m, n, k, xm, xk, yn, yk = sizes
         loops = []
-        for i, extent in enumerate(node.batch):  # a loop for each batch axis
-            steps = [node.x_strides[1 + i], node.y_strides[1 + i], out_strides[i]]
-            steps = [self.number(f, s * size) for s in steps]
+        for extent, *strides in step.batch:  # a loop for each batch axis
+            steps = [self.number(f, s * size) for s in strides]
             stop = self.number(f, extent)
             head, before, index = f.fresh("batch"), f.label, f.fresh("%b")
             f.do(f"br label %{head}")
@@ -268,6 +308,21 @@ class Driver:
             f.lines[at] = f"  {index} = phi i64 [ 0, %{before} ], [ {following}, %{f.label} ]"
             f.do(f"br i1 {more}, label %{head}, label %{exit}")
             f.start(exit)
+
+    def shared_gemm(self, f: Function, step: RunGemm, dtype: str, pointers: list[str], sizes: list[str]) -> None:
+        """A batch of products in pieces on the pool."""
+        size = step.node.dtype.itemsize
+        outer, inner = [(1, 0, 0, 0), *step.batch][-2:]
+        grain = -(-step.total // step.pieces)
+        pieces = self.number(f, -(-step.total // grain))
+        numbers = [*(s * size for s in outer[1:]), *(s * size for s in inner[1:]), inner[0], grain, step.total]
+        words = [*sizes, *(self.number(f, v) for v in (*numbers, step.scratch_bytes))]
+        array = f.fresh("%batch")
+        f.lines.insert(0, f"  {array} = alloca [{len(BATCH_FIELDS)} x i64], align 8")
+        for i, (kind, value) in enumerate([("ptr", p) for p in pointers] + [("i64", w) for w in words]):
+            f.do(f"store {kind} {value}, ptr {f.let(f'getelementptr i64, ptr {array}, i64 {i}')}, align 8")
+        self.batched.add(dtype)
+        f.do(f"call void @wl_parallel(ptr @wl_batch_{dtype}, ptr {array}, i64 {pieces})")
 
     def call(self, f: Function, step: RunCall) -> None:
         """Hand an array of pointers to Python; a dynamic operand's length follows its pointer."""
@@ -399,6 +454,7 @@ class Driver:
         parts = ["\n".join(sorted(_once(declared))), HELPERS]
         if self.needed:
             parts.append(vecmath.module_text(self.needed))
+        parts += [batch_task(dtype) for dtype in sorted(self.batched)]
         return "\n\n".join([*parts, *self.texts, *self.functions, run, "!0 = !{}\n"])
 
 

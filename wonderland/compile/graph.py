@@ -347,11 +347,10 @@ class Builder:
 
 
 def lower(program: Program, operands: Sequence[Node], region: Region) -> Region:
-    """Lower a Program without constants whose inputs are the given nodes."""
+    """Lower a Program whose inputs are the given nodes."""
     builder = Builder(region)
-    env: dict[Var, Node] = {
-        v: _typed(n, v.type) for v, n in zip(program.inputs, operands, strict=True)
-    }
+    env: dict[Var, Node] = {v: _typed(n, v.type) for v, n in zip(program.inputs, operands, strict=True)}
+    env.update((v, constant(value)) for v, value in program.constants)
 
     def node(atom: Any) -> Node:
         return env[atom] if isinstance(atom, Var) else _literal(atom)
@@ -363,6 +362,23 @@ def lower(program: Program, operands: Sequence[Node], region: Region) -> Region:
             env[v] = _typed(out, v.type)
     region.outputs = [node(a) for a in program.outputs]
     return region
+
+
+def constant(value: Any) -> Node:
+    """A constant by reference; a number where it can't change and is the same everywhere."""
+    array = np.asarray(value)
+    type = ArrayType(array.shape, array.dtype)
+    fixed = not isinstance(value, np.ndarray) or not value.flags.writeable
+    if 0 in array.shape:
+        return Number(type, 0)
+    if fixed and (array.size == 1 or not any(array.strides)):
+        return Number(type, array.ravel()[0])
+    readable = array.flags.aligned and array.dtype.isnative and all(s % array.itemsize == 0 for s in array.strides)
+    if not readable:
+        array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+    leaf = Leaf(ArrayType(array.shape, array.dtype), "constant", array)
+    strides = normal(array.shape, tuple(s // array.itemsize for s in array.strides))
+    return leaf if (0, strides) == layout_of(leaf) else View(leaf.type, leaf, 0, strides)
 
 
 def _typed(node: Node, type: ArrayType) -> Node:

@@ -21,9 +21,9 @@ from wonderland.compile import gemm, llvm, passes, pool
 from wonderland.compile.driver import Driver
 from wonderland.compile.entry import MISS, Entry, Input, Output, layout
 from wonderland.compile.graph import lower
-from wonderland.compile.nodes import Leaf, Node, Number, Region, View, base_of, layout_of, normal
+from wonderland.compile.nodes import Leaf, Node, Number, Region, base_of, layout_of
 from wonderland.compile.plan import Buffer, Plan, RegionPlan, RunCall, Target
-from wonderland.core.program import Program, Var
+from wonderland.core.program import Program
 from wonderland.core.types import ArrayType, contiguous_strides
 
 PYTHON_TYPES = {"f": float, "i": int, "b": bool, "c": complex}
@@ -169,12 +169,7 @@ class Compiled:
             leaf = Leaf(ArrayType(v.type.shape, v.type.dtype), f"input {i}")
             plan.memory[leaf] = Buffer("slot", 0, in_slots[i])
             nodes.append(Number(leaf.type, 0) if 0 in v.type.shape else leaf)
-        keep: list[Any] = [callbacks]
-        constants = {v: _constant(v, value, plan, keep) for v, value in program.constants}
-        region = lower(
-            Program((*program.inputs, *constants), program.equations, program.outputs),
-            [*nodes, *constants.values()], Region(None),
-        )  # fmt: skip
+        region = lower(program, nodes, Region(None))
         targets: list[Target | None] = []
         dynamic: list[tuple[int, int]] = []
         for position, atom in enumerate(program.outputs):
@@ -197,7 +192,7 @@ class Compiled:
         library = _library(driver)
         self.entry = Entry(
             library.address("run"), inputs, outputs, [], self.arena_bytes, driver.numbers(), sites.fail,
-            plan.work > LONG_RUN or bool(callbacks.names), (library, keep),
+            plan.work > LONG_RUN or bool(callbacks.names), (library, callbacks, plan.constants),
         )  # fmt: skip
 
     def assembly(self) -> str:
@@ -213,27 +208,6 @@ def compile_program(program: Program, written: dict[int, int] | None = None) -> 
 def _input(type: ArrayType, written: bool, name: str) -> Input:
     weak = PYTHON_TYPES[type.dtype.kind] if type.weak else None
     return Input(type.dtype.num, type.dtype.itemsize, type.shape, weak, written, name)
-
-
-def _constant(var: Var, value: Any, plan: Plan, keep: list) -> Node:
-    """A constant by reference; a number where it can't change and is the same everywhere."""
-    array = np.asarray(value)
-    fixed = not isinstance(value, np.ndarray) or not value.flags.writeable
-    if 0 in array.shape:
-        return Number(ArrayType(array.shape, array.dtype), 0)
-    if fixed and (array.size == 1 or not any(array.strides)):
-        return Number(ArrayType(array.shape, array.dtype), array.ravel()[0])
-    whole = all(s % array.itemsize == 0 for s in array.strides) and array.flags.aligned and array.dtype.isnative
-    if not whole or (array.dtype.kind == "c" and not array.flags.c_contiguous):
-        array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
-    keep.append(array)
-    type = ArrayType(array.shape, array.dtype)
-    leaf = Leaf(type, "constant", array)
-    plan.memory[leaf] = Buffer("constant", 0, array.__array_interface__["data"][0])
-    strides = normal(array.shape, tuple(s // array.itemsize for s in array.strides))
-    if (0, strides) == layout_of(leaf):
-        return leaf
-    return View(type, leaf, 0, strides)
 
 
 def _library(driver: Driver) -> llvm.Library:

@@ -35,6 +35,9 @@ from wonderland.compile.nodes import (
 from wonderland.core.types import ArrayType, contiguous_strides
 
 ALIGNMENT = 64
+# Multiply-adds up to which GEMM doesn't share one product between threads, and from which many are worth sharing.
+SHARED_ALONE, SHARED_TOGETHER = 1 << 20, 1 << 17
+MOST_PRODUCTS = 32  # pieces of a batch of products
 END = 1 << 60
 
 
@@ -54,6 +57,16 @@ class Buffer:
         self.first, self.last = min(self.first, position), max(self.last, position)
 
 
+class Memory(dict):
+    """The buffer of each stored node; constants are where they are."""
+
+    def __missing__(self, node: Node) -> Buffer:
+        if not (isinstance(node, Leaf) and node.name == "constant"):
+            raise KeyError(node)
+        self[node] = buffer = Buffer("constant", 0, node.source.__array_interface__["data"][0])
+        return buffer
+
+
 class Target:
     """Where an output of a region should be; `old` is the leaf whose value is there before."""
 
@@ -71,10 +84,18 @@ class RunKernel:
 
 
 class RunGemm:
-    """Matrix products."""
+    """Matrix products, one for each entry of the batch; many small ones are shared between threads."""
 
-    def __init__(self, node: Contract, x: Buffer, y: Buffer, out: Buffer, scratch: Buffer):
-        self.node, self.x, self.y, self.out, self.scratch = node, x, y, out, scratch
+    def __init__(self, node: Contract):
+        self.node = node
+        self.x = self.y = self.out = self.scratch = Buffer("arena")
+        self.batch = collapsed_batch(node)  # (extent, strides of x, y and the result), from the outside in
+        self.total = math.prod(node.batch)
+        one = node.m * node.n * node.k
+        shared = len(self.batch) <= 2 and one < SHARED_ALONE and SHARED_TOGETHER <= one * self.total
+        self.pieces = min(self.total, MOST_PRODUCTS) if shared else 1
+        self.scratch_bytes = gemm.scratch_bytes(node.m, node.n, node.k, "f32" if node.dtype.itemsize == 4 else "f64")
+        self.scratch_bytes = -(-self.scratch_bytes // ALIGNMENT) * ALIGNMENT
 
 
 class Copy:
@@ -118,7 +139,7 @@ class Plan:
 
     def __init__(self, sites: Any):
         self.sites = sites
-        self.memory: dict[Node, Buffer] = {}
+        self.memory = Memory()
         self.buffers: list[Buffer] = []
         self.cells = 8  # 64-bit words at the head of the arena; the first is the error word
         self.heaps: list[Buffer] = []
@@ -126,6 +147,11 @@ class Plan:
         self.kernels: list[Kernel] = []
         self.final: list[Copy] = []
         self.work = 0.0
+
+    @property
+    def constants(self) -> list:
+        """The arrays whose addresses are in use."""
+        return [node.source for node in self.memory if isinstance(node, Leaf) and node.name == "constant"]
 
     def arena(self, size: int) -> Buffer:
         buffer = Buffer("arena", size)
@@ -360,10 +386,10 @@ class RegionPlan:
         assert isinstance(unit, Step)
         node = unit.node
         if isinstance(node, Contract):
-            out = self._own(node)
-            size = gemm.scratch_bytes(node.m, node.n, node.k, "f32" if node.dtype.itemsize == 4 else "f64")
-            scratch = self._scratch(size)
-            self.steps.append(RunGemm(node, self.memory[node.x], self.memory[node.y], out, scratch))
+            run = RunGemm(node)
+            run.x, run.y, run.out = self.memory[node.x], self.memory[node.y], self._own(node)
+            run.scratch = self._scratch(run.scratch_bytes * run.pieces)
+            self.steps.append(run)
             self.plan.work += 0.02 * math.prod(node.batch) * node.m * node.n * node.k
         elif isinstance(node, Call):
             operands = [n if isinstance(n, Number) else (n, self.memory[base_of(n)]) for n in node.operands]
@@ -510,6 +536,20 @@ class RegionPlan:
     @staticmethod
     def _count_in(node: Loop, base: Node) -> int:
         return sum(n is base for n in memory_of(node))
+
+
+def collapsed_batch(node: Contract) -> list[tuple[int, int, int, int]]:
+    """The batch axes of a product, adjacent ones that all three arrays walk as one joined."""
+    out: list[tuple[int, int, int, int]] = []
+    step = node.m * node.n
+    for i in reversed(range(len(node.batch))):
+        extent, x, y = node.batch[i], node.x_strides[1 + i], node.y_strides[1 + i]
+        if out and x == out[0][1] * out[0][0] and y == out[0][2] * out[0][0]:
+            out[0] = (out[0][0] * extent, *out[0][1:])
+        elif extent != 1:
+            out.insert(0, (extent, x, y, step))
+        step *= extent
+    return out
 
 
 def node_can_fail(node: Node) -> bool:

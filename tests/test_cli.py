@@ -1,0 +1,37 @@
+"""The command line."""
+
+import numpy as np
+import pytest
+
+import wonderland as wl
+from wonderland import cli
+
+
+def test_the_tour_runs_and_shows_what_the_notes_say(capsys, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    assert cli.main(["tour"]) == 0
+    shown = capsys.readouterr().out
+    for number in range(1, len(cli.TOUR) + 1):
+        assert f"\n{number}. " in shown
+    assert "value, tangent = (12.0, 7.0)" in shown
+    assert "f(0.51)    = -0.5049" in shown and "linearised = -0.505" in shown
+    assert "accuracy    = 100.0%" in shown or "accuracy    = 99" in shown
+    assert "\033[" not in shown
+
+
+def test_colours_are_forced(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    cli.evaluation_trace()
+    assert "\033[" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    cli.main(["version"])
+    assert capsys.readouterr().out.startswith(f"wonderland {wl.__version__}, NumPy {np.__version__}")
+
+
+def test_an_unknown_command_lists_the_known_ones(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["nonsense"])
+    assert "tour" in capsys.readouterr().err
