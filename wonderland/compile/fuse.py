@@ -25,7 +25,6 @@ from wonderland.compile.nodes import (
     Opaque,
     Reduce,
     Region,
-    Result,
     Scatter,
     Shape,
     View,
@@ -86,6 +85,7 @@ class Cluster(Unit):
 
 
 def squeezed(shape: Shape) -> Shape:
+    """A shape without its axes of extent 1."""
     return tuple(n for n in shape if n != 1)
 
 
@@ -430,6 +430,3 @@ def results_of(unit: Unit) -> list[Node]:
         return list(unit.roles)
     assert isinstance(unit, Step)
     return list(unit.node.results) if isinstance(unit.node, Opaque) else [unit.node]
-
-
-__all__ = ["Cluster", "Result", "Schedule", "Step", "Unit", "captured", "results_of", "squeezed_strides"]

@@ -142,7 +142,7 @@ class Specialization:
             outs = None
             call.write_back(new)
             return call.result(results)
-        call.require_writable()
+        call.check_written()
         results = self.compiled(*call.plain_owners())
         assert self.out_structure is not None
         return self.out_structure.unflatten(self._weakened(results))
@@ -212,7 +212,7 @@ class Jitted:
             args = tuple(a for i, a in enumerate(args) if i not in static)
             kwargs = {k: v for k, v in kwargs.items() if k not in static_kw}
         call = Call(f, args, kwargs)
-        key = (call.structure, tuple(call.types), tuple(static.items()), tuple(sorted(static_kw.items())))
+        key = (call.structure, tuple(call.types), tree.typed(tuple(static.items())), tree.typed(tuple(sorted(static_kw.items()))))
         try:
             hash(key)
         except TypeError as e:

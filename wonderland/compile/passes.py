@@ -241,6 +241,8 @@ def _power(equation: Equation, made: Definitions) -> Atom | Equation | None:
     x, y = equation.inputs
     if not isinstance(y, Literal) or (not y.type.weak and y.type.dtype != x.type.dtype):
         return None
+    if equation.outputs[0].type.dtype != x.type.dtype:  # powers of bools are small integers
+        return None
     if y.value == 1:
         return x
     if y.value == 2:  # a product rounds once; so does a correctly rounded power

@@ -22,13 +22,14 @@ class Body:
             inputs = [level.variable(t) for t in types]
             arguments = structure.unflatten([Tracer(v) for v in inputs])
             held = _mutable_objects(f)
-            before = [tree.leaves(m) for m in held]
+            before = [dict(vars(m)) for m in held]
             out = f(*arguments)
-            for m, leaves in zip(held, before, strict=True):
-                if any(a is not b for a, b in zip(leaves, tree.leaves(m), strict=False)):
+            for m, attributes in zip(held, before, strict=True):
+                if any(vars(m).get(k) is not v for k, v in attributes.items()):
+                    vars(m).update(attributes)  # as it was: what was written has no value outside of the body
                     raise MutationError(
-                        f"the body of {name} wrote to a {type(m).__name__} that isn't carried by the loop. Carry the "
-                        "arrays that change as part of the loop's state, and write them back after it."
+                        f"the body of {name} wrote to a {type(m).__name__} that it doesn't get as an argument. Carry "
+                        "the arrays that change (return them from the body), and write them to it afterwards."
                     )
             leaves, self.structure = tree.flatten(out)
             values = [unwrap(leaf) for leaf in leaves]

@@ -8,25 +8,22 @@ mutable objects it was given (SEMANTICS 6).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from wonderland.core import tree
-from wonderland.core.errors import TracingError, user_line
-from wonderland.core.level import Traced, own, read_only
+from wonderland.core.errors import ArgumentError, TracingError, user_line
+from wonderland.core.level import Traced, freeze, own, read_only
+from wonderland.core.primitive import registry
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, type_of
 
 
 class MutationError(TracingError):
     """A mutable argument was changed in a way that can't be carried out of a transformation."""
-
-
-_NOT_WRITABLE = (
-    "a mutable argument holds a {} that the function changes{}, but it can't be written to: it is a scalar or a "
-    "read-only array. Make it a writable array: np.array(value)."
-)
 
 
 class Call:
@@ -63,9 +60,17 @@ class Call:
                 if self.mutable[i] and (leaf is not handle or unwrap(leaf) is not values[i]):
                     self.written.append(i)
                     new.append(checked_write(self.types[i], leaf))
+            self.check_written()
         flat = [unwrap(r) for r in results]
         for r in flat:
-            type_of(r)  # a result that isn't an array or a number is refused here
+            try:
+                type_of(r)
+            except TypeError:
+                name = getattr(self.f, "__name__", "the function")
+                raise ArgumentError(
+                    f"{name} returned {type(r).__name__} {str(r)[:60]!r} inside {self.out_structure}: a transformed "
+                    "function returns arrays, numbers, and (nested) tuples, lists and dicts of them."
+                ) from None
         return flat + new
 
     def split(self, outs: Sequence[Any]) -> tuple[list, list]:
@@ -73,8 +78,16 @@ class Call:
         count = len(outs) - len(self.written)
         return list(outs[:count]), list(outs[count:])
 
-    def write_back(self, new: Sequence[Any]) -> None:
-        """Put new values into the caller's arrays (or the enclosing level's handles), keeping their identity."""
+    def write_back(self, new: list, *kept: list) -> None:
+        """Put new values into the caller's arrays (or the enclosing level's handles), keeping their identity.
+
+        Values in `new` and `kept` that share memory with what is overwritten are copied first.
+        """
+        targets = [self.owners[i] for i in self.written if isinstance(self.owners[i], np.ndarray)]
+        for group in (new, *kept):
+            for k, value in enumerate(group):
+                if isinstance(value, np.ndarray) and any(np.may_share_memory(value, t) for t in targets):
+                    group[k] = freeze(value.copy())
         for i, value in zip(self.written, new, strict=True):
             write_into(self.owners[i], value)
 
@@ -82,12 +95,26 @@ class Call:
         """The caller's own arrays (not read-only views of them), for code that writes into them itself."""
         return [unwrap(owner) for owner in self.owners]
 
-    def require_writable(self) -> None:
-        """Refuse before anything runs if a leaf that will be written can't be."""
-        for i in self.written:
-            owner = unwrap(self.owners[i])
-            if not isinstance(owner, np.ndarray) or not owner.flags.writeable:
-                raise MutationError(_NOT_WRITABLE.format(type_of(owner), user_line()))
+    def check_written(self) -> None:
+        """Refuse to write to what can't be written, or to what another leaf of a mutable argument holds as well."""
+        spans = []
+        for i, owner in enumerate(self.owners):
+            if i in self.written and not isinstance(owner, Tracer):
+                if not isinstance(owner, np.ndarray) or not owner.flags.writeable:
+                    raise MutationError(
+                        f"a mutable argument holds a {type_of(owner)} that the function changes{user_line()}, but it "
+                        "is a scalar or a read-only array. Make it a writable array: np.array(value)."
+                    )
+            if self.written and self.mutable[i]:
+                start, end = byte_bounds(owner) if isinstance(owner, np.ndarray) else (id(owner), id(owner) + 1)
+                spans.append((start, end, i))
+        spans.sort()
+        for (_, end, i), (start, _, j) in pairwise(spans):
+            if start < end and (i in self.written or j in self.written):
+                raise MutationError(
+                    f"the function changes an array{user_line()} that its mutable arguments hold in two places "
+                    f"(leaves {i} and {j}: the same object twice, or arrays that share memory). Pass it once."
+                )
 
     def result(self, outs: list) -> Any:
         """The user's result tree."""
@@ -111,8 +138,6 @@ def write_into(owner: Any, value: Any) -> None:
                 "transformation. Pass the object that holds it as an argument."
             )
         np.copyto(owner, value, casting="same_kind")
-    else:
-        raise MutationError(_NOT_WRITABLE.format(type_of(owner), user_line()))
 
 
 def mutable_leaves(structure: tree.Structure, inside: bool = False) -> list[bool]:
@@ -132,7 +157,7 @@ def checked_write(old: ArrayType, leaf: Any) -> Any:
             f"an attribute of a mutable argument was {old} and became {kind}{user_line()}: it is updated in place, so "
             "shape and dtype must stay. Convert the new value, or make a new object outside."
         )
-    return new
+    return new if kind.dtype == old.dtype and not kind.weak else registry["convert"](new, dtype=old.dtype)
 
 
 def check_unchanged(before: tree.Structure, after: tree.Structure) -> None:

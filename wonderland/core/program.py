@@ -29,14 +29,6 @@ class Var(Traced):
     def type(self) -> ArrayType:
         return self._type
 
-    @property
-    def shape(self) -> tuple:
-        return self._type.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self._type.dtype
-
     def __repr__(self) -> str:
         return f"Var({self._type})"
 
@@ -287,7 +279,9 @@ def verify(program: Program, linear_in: Sequence[Var] = ()) -> Program:
             defined.add(v)
         for sub in subprograms(equation):
             if any(isinstance(value, Traced) for _, value in sub.constants):
-                fail(index, f"the Program inside {equation.primitive} refers to values outside; they should be operands")
+                fail(
+                    index, f"the Program inside {equation.primitive} refers to values outside; they should be operands"
+                )
             verify(sub)
         touched = [i for i, a in enumerate(equation.inputs) if isinstance(a, Var) and a in tainted]
         if touched:

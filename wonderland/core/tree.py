@@ -140,6 +140,7 @@ class Structure:
             isinstance(other, Structure)
             and self.kind is other.kind
             and self.static == other.static
+            and typed(self.static) == typed(other.static)
             and self.children == other.children
         )
 
@@ -148,7 +149,7 @@ class Structure:
 
     def __repr__(self) -> str:
         if self.kind is None:
-            return "*"
+            return "array"
         if self.kind is _DICT:
             inner = ", ".join(f"{k!r}: {c}" for k, c in zip(self.static[1], self.children, strict=True))
             return "{" + inner + "}"
@@ -158,6 +159,13 @@ class Structure:
         if self.kind is _LIST:
             return f"[{inner}]"
         return f"{self.kind.name}({inner})"
+
+
+def typed(value: Any) -> Any:
+    """A key that tells 1, 1.0 and True apart, and 0.0 from -0.0, also inside tuples and lists."""
+    if isinstance(value, (tuple, list)):
+        return type(value), tuple(map(typed, value))
+    return type(value), repr(value) if isinstance(value, float) else value
 
 
 LEAF = Structure(None, None, ())

@@ -36,12 +36,6 @@ class ArrayType:
             size *= extent
         return size
 
-    def with_shape(self, shape: Shape) -> ArrayType:
-        return ArrayType(tuple(shape), self.dtype, self.weak)
-
-    def with_dtype(self, dtype: Any) -> ArrayType:
-        return ArrayType(self.shape, dtype)
-
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, ArrayType)
@@ -79,12 +73,15 @@ def type_of(value: Any) -> ArrayType:
     if python is not None:
         return python
     if isinstance(value, (np.ndarray, np.generic)):
-        if value.dtype.kind not in NUMERIC_KINDS:
+        dtype = value.dtype
+        if dtype.kind not in NUMERIC_KINDS:
             raise TypeError(
-                f"wonderland computes with numbers and bools; this array has dtype {value.dtype} "
+                f"wonderland computes with numbers and bools; this array has dtype {dtype} "
                 f"and shape {value.shape}. Convert it first, for example with .astype(float)."
             )
-        return ArrayType(value.shape, value.dtype)
+        if isinstance(value, np.matrix) or type(value).__module__ == "numpy.ma":
+            raise TypeError(f"{type(value).__name__} has its own arithmetic; use a plain array: np.asarray(x)")
+        return ArrayType(value.shape, dtype if dtype.isnative else dtype.newbyteorder("="))
     kind = getattr(value, "type", None)
     if isinstance(kind, ArrayType):
         return kind

@@ -47,7 +47,14 @@ def power(x: Any, y: Any) -> Any:
     return ops.pow(x, y)
 
 
-operator("pow", power)
+def _operator_pow(x: Any, y: Any) -> Any:
+    # As NumPy's operator: a square root where the exponent is 0.5, which differs from the power at -0.0 and -inf.
+    if isinstance(y, float) and y == 0.5 and type_of(x).dtype.kind in "fc":
+        return ops.sqrt(x)
+    return power(x, y)
+
+
+operator("pow", _operator_pow)
 
 
 @implements(np.float_power)
@@ -71,7 +78,8 @@ def reciprocal(x: Any) -> Any:
     x = _as_result(np.reciprocal, x)
     one = np.ones((), type_of(x).dtype)[()]
     if type_of(x).dtype.kind in "iu":  # 1 // x: x itself for 1 and -1
-        return ops.where(ops.eq(ops.mul(x, x), one), x, ops.sub(one, one))
+        unit = ops.eq(x, one) if type_of(x).dtype.kind == "u" else ops.bitwise_or(ops.eq(x, one), ops.eq(x, -one))
+        return ops.where(unit, x, ops.sub(one, one))
     return ops.div(one, x)
 
 

@@ -15,6 +15,7 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call, handles
 from wonderland.core.level import constant_copy
+from wonderland.core.primitive import Linear
 from wonderland.core.program import Program, Record, run
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
@@ -48,7 +49,7 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
         pairs = [level.split(o) for o in outs]
         results, written = call.split([p for p, _ in pairs])
         tangents_out = [dense(t, p) for p, t in pairs[: len(results)]]
-    call.write_back(written)
+    call.write_back(written, results, tangents_out)
     pairs = outs = None
     out, tangent = call.result(results), call.result(tangents_out)
     if has_aux:
@@ -71,9 +72,16 @@ def _flat_tangents(tangents: Sequence[Any], call: Call) -> list:
 
 def _matched(value: Any, kind: ArrayType, what: str) -> Any:
     """A given tangent or cotangent, checked against the type of what it belongs to; None for integers."""
-    if value is None or not is_differentiable(kind.dtype):
+    if value is None:
         return None
     actual = type_of(value)
+    if not is_differentiable(kind.dtype):
+        if is_differentiable(actual.dtype):
+            raise ArgumentError(
+                f"{what} is a {actual.dtype}, but belongs to a value of dtype {kind.dtype}, which has no derivative: "
+                "pass 2.0 instead of 2 (or .astype(float)), or None as its tangent."
+            )
+        return None
     if actual.shape != kind.shape:
         raise ArgumentError(f"{what} has shape {actual.shape}, expected {kind.shape}")
     if actual.dtype.kind == "c" and kind.dtype.kind != "c":
@@ -103,7 +111,10 @@ class Linearized:
             tangents_out = [t for _, t in pairs[: len(self.values)]]
             self.has_tangent = [t is not None for t in tangents_out]
             self.program = tape.finish(variables, [t for t in tangents_out if t is not None])
-        call.write_back(written)
+        residuals = [value for _, value in self.program.constants]
+        call.write_back(written, residuals, self.values)
+        variables = [v for v, _ in self.program.constants]
+        self.program.constants = tuple(zip(variables, residuals, strict=True))
 
     def push(self, tangents: Sequence[Any]) -> list:
         """Tangents of the outputs, for tangents of the selected leaves."""
@@ -126,17 +137,8 @@ class Linearized:
 
     def out_types(self) -> list:
         if not hasattr(self, "_out_types"):
-            self._out_types = [Typed(type_of(v)) for v in self.values]
+            self._out_types = [Linear(type_of(v)) for v in self.values]
         return self._out_types
-
-
-class Typed:
-    """Only a type, where a value was."""
-
-    __slots__ = ("type",)
-
-    def __init__(self, type: ArrayType):
-        self.type = type
 
 
 def linearize(f: Callable, *primals: Any) -> tuple[Any, Callable]:
@@ -152,7 +154,7 @@ def linearize(f: Callable, *primals: Any) -> tuple[Any, Callable]:
         if len(tangents) != len(primals):
             raise ArgumentError(f"expected {len(primals)} tangents, got {len(tangents)}")
         flat = _flat_tangents(tangents, call)
-        given = [dense(t, Typed(k)) for t, k in zip(flat, call.types, strict=True)]
+        given = [dense(t, Linear(k)) for t, k in zip(flat, call.types, strict=True)]
         return call.result(lin.push(pick(given, lin.select)))
 
     return value, push
@@ -239,11 +241,14 @@ def _named(wrapper: Callable, f: Callable, prefix: str) -> Callable:
 
 
 def _argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
-    numbers = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
+    numbers = (argnums,) if isinstance(argnums, (int, np.integer, str)) else tuple(argnums)
     out = []
     for n in numbers:
-        if not -count <= n < count:
-            raise ArgumentError(f"argnums={argnums}, but the function was called with {count} positional arguments")
+        if not isinstance(n, (int, np.integer)) or not -count <= n < count:
+            raise ArgumentError(
+                f"argnums={argnums!r}, but the function was called with {count} positional arguments: argnums are "
+                "positions from 0 on; pass what is to be differentiated by position"
+            )
         out.append(int(n) % count)
     return tuple(out)
 

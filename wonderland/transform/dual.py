@@ -10,7 +10,7 @@ from typing import Any
 
 from wonderland.core.level import Level, Traced, bind, bind_update, is_alone
 from wonderland.core.primitive import Primitive
-from wonderland.core.types import ArrayType, is_differentiable, type_of
+from wonderland.core.types import ArrayType, type_of
 from wonderland.ops.elementwise import add
 from wonderland.ops.shape import zeros_like_type
 
@@ -128,8 +128,3 @@ def add_tangents(a: Any, b: Any) -> Any:
     if a is None:
         return b
     return a if b is None else add(a, b)
-
-
-def tangent_type(primal: ArrayType) -> ArrayType | None:
-    """The type of a tangent of such a value; None for integers and bools, which have none."""
-    return primal if is_differentiable(primal.dtype) else None

@@ -6,7 +6,7 @@ is dropped as soon as its last use has run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from wonderland.core.level import bind_update
@@ -103,10 +103,6 @@ def _transpose_equation(equation: Equation, values: dict[Var, Any], account: Cot
     # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
     whole = primitive.multiple or primitive.update is not None
     contributions = primitive.transpose(cts if whole else cts[0], *args, **equation.params)
-    _account_for(equation.inputs, args, contributions, account)
-
-
-def _account_for(inputs: Iterable[Any], args: list, contributions: Iterable[Any], account: Cotangents) -> None:
-    for atom, arg, contribution in zip(inputs, args, contributions, strict=True):
+    for atom, arg, contribution in zip(equation.inputs, args, contributions, strict=True):
         if isinstance(arg, Linear):
-            account.add(atom, contribution)
+            account.add(atom, contribution)  # type: ignore[arg-type]

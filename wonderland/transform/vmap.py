@@ -41,7 +41,9 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
                     "inside vmap, a mutable argument was given a value that differs along the batch. Return it from "
                     "the function instead, or reduce it over the batch outside."
                 )
-        call.write_back([value for value, _ in written])
+        values = [value for value, _ in results]
+        call.write_back([value for value, _ in written], values)
+        results = [(value, flag) for value, (_, flag) in zip(values, results, strict=True)]
         assert call.out_structure is not None
         places = tree.broadcast_prefix(out_axes, call.out_structure, "out_axes")
         return call.result([_place(size, r, axis) for r, axis in zip(results, places, strict=True)])
@@ -129,10 +131,10 @@ def jacobian(f: Callable, argnums: int | Sequence[int] = 0, mode: str = "auto") 
         n, m = (sum(type_of(unwrap(leaf)).size for leaf in group) for group in (leaves, out_leaves))
         if mode == "forward" or (mode == "auto" and n < m):
             columns = vmap(lambda *ts: list(map(Tracer, lin.push([unwrap(t) for t in ts]))), out_axes=-1)
-            blocks = [_split_last(unwrap(r), leaves) for r in columns(*basis(leaves))]
+            blocks = [_split(unwrap(r), leaves, -1) for r in columns(*basis(leaves))]
         else:
             rows = vmap(lambda *cts: list(map(Tracer, lin.pull([unwrap(ct) for ct in cts]))))
-            by_input = [_split_first(unwrap(r), out_leaves) for r in rows(*basis(out_leaves))]
+            by_input = [_split(unwrap(r), out_leaves, 0) for r in rows(*basis(out_leaves))]
             blocks = [list(row) for row in zip(*by_input, strict=True)]
         trees = []
         for row in blocks:
@@ -157,23 +159,13 @@ def basis(leaves: Sequence[Any]) -> list:
     return out
 
 
-def _split_last(value: Any, leaves: Sequence[Any]) -> list:
-    """(*out, total) -> for each leaf (*out, *leaf.shape)."""
-    out, start, head = [], 0, shape_of(value)[:-1]
+def _split(value: Any, leaves: Sequence[Any], axis: int) -> list:
+    """An axis over the elements of all leaves becomes, for each leaf, that leaf's own axes."""
+    out, start, shape = [], 0, shape_of(value)
+    axis %= len(shape)
     for leaf in leaves:
         kind = type_of(unwrap(leaf))
-        part = Tracer(value)[..., start : start + kind.size]._get()
-        out.append(reshape(part, shape=(*head, *kind.shape)))
-        start += kind.size
-    return out
-
-
-def _split_first(value: Any, leaves: Sequence[Any]) -> list:
-    """(total, *in) -> for each leaf (*leaf.shape, *in)."""
-    out, start, tail = [], 0, shape_of(value)[1:]
-    for leaf in leaves:
-        kind = type_of(unwrap(leaf))
-        part = Tracer(value)[start : start + kind.size]._get()
-        out.append(reshape(part, shape=(*kind.shape, *tail)))
+        part = Tracer(value)[(*(slice(None),) * axis, slice(start, start + kind.size))]._get()
+        out.append(reshape(part, shape=(*shape[:axis], *kind.shape, *shape[axis + 1 :])))
         start += kind.size
     return out
