@@ -209,12 +209,17 @@ class TestVerify:
         self.check(Program([], [], [x], [(x, np.ones(4))]), r"constant .*f64\[3\].* has a value of type f64\[4\]")
 
     def test_constants_inside(self):
-        w = np.arange(3.0)
-        branch = wl.trace(lambda x: x * w)(w)
-        x, y = var(), var()
+        x, y, outside = var(), var(), var()
         cond = wl.core.primitive.registry["cond"]
-        equation = Equation(cond, (Literal(True), x), (y,), {"branches": (branch, branch)})
-        self.check(Program([x], [equation], [y]), "cond has constants")
+        for value, fault in ((np.arange(3.0), None), (outside, "refers to values outside")):
+            branch = wl.trace(lambda x: x * np.arange(3.0))(np.arange(3.0))
+            branch = Program(branch.inputs, branch.equations, branch.outputs, [(branch.constants[0][0], value)])
+            equation = Equation(cond, (Literal(True), x), (y,), {"branches": (branch, branch)})
+            program = Program([x], [equation], [y])
+            if fault:
+                self.check(program, fault)
+            else:
+                wl.verify(program)
 
     def test_faults_inside_are_found(self):
         x, y = var(), var()

@@ -103,12 +103,12 @@ class TestOrder:
 
     def test_printing(self):
         structure = tree.flatten({"w": [1, (2,)], "p": Point(None, 3), "q": Pair(1, 2, "n")})[1]
-        assert repr(structure) == "{'p': namedtuple(None(), *), 'q': Pair(*, *), 'w': [*, (*,)]}"
+        assert repr(structure) == "{'p': namedtuple(None(), array), 'q': Pair(array, array), 'w': [array, (array,)]}"
 
 
 class TestErrors:
     def test_structures_must_agree(self):
-        with pytest.raises(ValueError, match=r"differ in structure: \(\*, \*\) and \[\*, \*\]"):
+        with pytest.raises(ValueError, match=r"differ in structure: \(array, array\) and \[array, array\]"):
             wl.tree_map(lambda a, b: a, (1, 2), [1, 2])
 
     def test_a_mutable_object_cannot_contain_itself(self):

@@ -4,6 +4,8 @@ The targets are smoothed labels: with hard ones the network learns them by heart
 what would be timed then is arithmetic on subnormal numbers, which some contenders flush to zero.
 """
 
+from typing import Any
+
 import numpy as np
 
 from bench.registry import Benchmark
@@ -116,7 +118,7 @@ def in_jax(parameters, x, y):
 def in_torch(parameters, x, y):
     import torch
 
-    model = torch.nn.Sequential(
+    model: Any = torch.nn.Sequential(
         torch.nn.Linear(INPUTS, HIDDEN), torch.nn.Tanh(), torch.nn.Linear(HIDDEN, CLASSES)
     )
     with torch.no_grad():

@@ -212,7 +212,12 @@ class Jitted:
             args = tuple(a for i, a in enumerate(args) if i not in static)
             kwargs = {k: v for k, v in kwargs.items() if k not in static_kw}
         call = Call(f, args, kwargs)
-        key = (call.structure, tuple(call.types), tree.typed(tuple(static.items())), tree.typed(tuple(sorted(static_kw.items()))))
+        key = (
+            call.structure,
+            tuple(call.types),
+            tree.typed(tuple(static.items())),
+            tree.typed(tuple(sorted(static_kw.items()))),
+        )
         try:
             hash(key)
         except TypeError as e:
@@ -267,6 +272,12 @@ class Jitted:
         call, key = self._prepare(args, kwargs)
         return self._specialization(call, key).compiled
 
+    def __repr__(self) -> str:
+        return f"<jitted {self.__name__}, compiled for {len(self._specializations)} signatures>"
+
+    def __reduce__(self) -> tuple:
+        return Jitted, (self.f, self._static_numbers, tuple(self._static_names))
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
@@ -284,12 +295,16 @@ def _with_static(f: Callable, count: int, static: dict[int, Any], static_kw: dic
     return g
 
 
-def jit(f: Callable, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()) -> Jitted:
-    """Compile `f` to native code, once per types of its arguments.
+def jit(
+    f: Callable | None = None, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
+) -> Any:
+    """Compile `f` to native code, once per types of its arguments; also a decorator, `@wl.jit(static_argnums=1)`.
 
     Arguments may be arrays, scalars, trees of them and mutable objects (which are updated in place). Static arguments
     are compared by value and may be used in Python control flow.
     """
+    if f is None:
+        return lambda f: jit(f, static_argnums, static_argnames)
     if not callable(f):
         raise ArgumentError(f"jit takes a function, got {type(f).__name__}")
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)

@@ -75,7 +75,8 @@ def target_machine(opt: int = 3) -> Any:
     llvm.initialize_native_asmprinter()
     name, features = cpu()
     target = llvm.Target.from_default_triple()
-    return target.create_target_machine(cpu=name, features=features, opt=opt, reloc="pic", codemodel="default", jit=True)
+    options = {"reloc": "pic", "codemodel": "default", "jit": True}
+    return target.create_target_machine(cpu=name, features=features, opt=opt, **options)
 
 
 @cache

@@ -68,7 +68,7 @@ def _evaluate(*operands: Any, **params: Any) -> list:
     parts = Parts(operands, params)
     body, condition, n_carry = params["body"], params["condition"], params["n_carry"]
     consts, xs, carry, ys = parts.consts, parts.xs, parts.carry, []
-    parts.carry = operands = ()  # the body may overwrite what only `carry` holds
+    parts.carry, operands = [], ()  # the body may overwrite what only `carry` holds
 
     def step(slices: list) -> None:
         arguments = [*consts, *carry, *slices]

@@ -30,8 +30,9 @@ class NoValueError(TracingError):
     def __init__(self, what: str, value: Any):
         super().__init__(
             f"{what}{user_line()} needs the value of {value.type}, but inside {value.level.name} there is only its "
-            "type. Use wl.cond, wl.while_loop or np.where for decisions on values; for shapes use .shape; to keep an "
-            "argument out of the trace, make it a static argument."
+            "type. For decisions use wl.cond, wl.while_loop or np.where; instead of converting keep it an array "
+            "(np.sin, not math.sin; wl.lift or wonderland.numpy where NumPy makes arrays); sizes and Python's own indices come "
+            "from .shape or from static arguments (static_argnums of wl.jit)."
         )
 
 

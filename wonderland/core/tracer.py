@@ -100,14 +100,6 @@ class Tracer:
     def size(self) -> int:
         return self.type.size
 
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.itemsize
-
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of unsized object")
@@ -133,9 +125,10 @@ class Tracer:
             return get(self)
         if hasattr(np.ndarray, name):
             raise AttributeError(
-                f"traced arrays have no .{name} yet{user_line()}; the supported ones: {', '.join(sorted(METHODS))}"
+                f"traced arrays have no .{name} yet{user_line()}; they have "
+                + ", ".join(m for m in METHODS if m[0] != "_")
             )
-        raise AttributeError(name)
+        raise AttributeError(f"a traced array has no attribute {name!r}")
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
         return PROPERTIES["__array_namespace__"](self)

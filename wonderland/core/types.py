@@ -86,8 +86,8 @@ def type_of(value: Any) -> ArrayType:
     if isinstance(kind, ArrayType):
         return kind
     raise TypeError(
-        f"expected an array or a number, got {type(value).__name__}: {str(value)[:80]!r}. "
-        "Arguments may be arrays, scalars, and (nested) tuples, lists and dicts of them."
+        f"expected an array or a number, got {type(value).__name__}: {str(value)[:80]!r}. Arguments may be arrays, "
+        "numbers, (nested) tuples, lists and dicts of them, and objects of classes registered by wl.register_mutable."
     )
 
 

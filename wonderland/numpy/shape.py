@@ -118,6 +118,8 @@ def _transpose_method(self: Tracer, *axes: Any) -> Tracer:
 METHODS["transpose"] = _transpose_method
 PROPERTIES["T"] = lambda self: transpose(self)
 PROPERTIES["mT"] = lambda self: swapaxes(self, -1, -2)
+PROPERTIES["itemsize"] = lambda self: self.dtype.itemsize
+PROPERTIES["nbytes"] = lambda self: self.size * self.dtype.itemsize
 PROPERTIES["flat"] = lambda self: iter(ravel(self))
 
 
