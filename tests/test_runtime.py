@@ -219,3 +219,24 @@ def test_debug_levels_print_to_stderr(level):
     assert done.stdout.strip() == "0.0"
     expected = {"1": "f64[40]", "2": "program", "3": "kernel", "4": "define", "5": "ret"}[level]
     assert expected in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's rules")
+def test_running_out_of_memory_raises_and_leaves_everything_usable():
+    code = """
+import numpy as np, resource, wonderland as wl
+def f(x, steps):
+    return np.sum(wl.while_loop(lambda s: s[1] < steps, lambda s: (np.sin(s[0]) * x, s[1] + 1), (x * 1.0, 0))[0])
+g = wl.jit(wl.grad(f))
+x = np.ones(2000)
+before = g(x, 5)
+limit = 3 << 30
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    g(x, 10_000_000)
+except MemoryError:
+    print(np.array_equal(g(x, 5), before))
+"""
+    environment = {**os.environ, "WONDERLAND_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("True", "")

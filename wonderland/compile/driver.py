@@ -34,7 +34,7 @@ done:
 }
 
 ; Cells of a growing buffer: pointer, length, capacity in bytes.
-define internal void @wl_reserve(ptr %cells, i64 %bytes, ptr %err) {
+define internal i1 @wl_reserve(ptr %cells, i64 %bytes, ptr %err) {
   %capacity.at = getelementptr i64, ptr %cells, i64 2
   %capacity = load i64, ptr %capacity.at, align 8
   %enough = icmp ule i64 %bytes, %capacity
@@ -49,14 +49,13 @@ grow:
   br i1 %failed, label %full, label %set
 full:
   call void @wl_fail(ptr %err, i64 1, i64 0)
-  call void @abort()
-  unreachable
+  ret i1 false
 set:
   store ptr %new, ptr %cells, align 8
   store i64 %size, ptr %capacity.at, align 8
   br label %done
 done:
-  ret void
+  ret i1 true
 }
 """
 DECLARATIONS = [
@@ -68,7 +67,6 @@ DECLARATIONS = [
     "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
     "declare ptr @realloc(ptr, i64)",
     "declare void @free(ptr)",
-    "declare void @abort()",
 ]
 GEMM = "declare void @wl_gemm_{}(i64, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr)"
 
@@ -421,7 +419,13 @@ class Driver:
             f.do(f"store i64 {t}, ptr {self.pointer(f, step.count)}, align 8")
 
     def reserve(self, f: Function, buffer: Buffer, size: str) -> None:
-        f.do(f"call void @wl_reserve(ptr {self.cell(f, buffer.data)}, i64 {size}, ptr %arena)")
+        """Make room in a growing buffer, or leave with the error word set."""
+        enough = f.let(f"call i1 @wl_reserve(ptr {self.cell(f, buffer.data)}, i64 {size}, ptr %arena)")
+        full, on = f.fresh("full"), f.fresh("on")
+        f.do(f"br i1 {enough}, label %{on}, label %{full}")
+        f.start(full)
+        f.do("ret void")
+        f.start(on)
 
     # -- the module -------------------------------------------------------------------------------
 
