@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from wonderland.compile.nodes import (
     Branch,
@@ -43,24 +44,24 @@ HORIZONTAL = 8  # clusters that a node without one looks at
 class Unit:
     """Something that runs as a whole."""
 
-    def __init__(self, position: int):
-        self.first = self.last = position
+    def __init__(self) -> None:
+        self.rank = 0  # its place in the order
         self.before: set[Unit] = set()
 
 
 class Step(Unit):
     """An opaque node."""
 
-    def __init__(self, node: Node, position: int):
-        super().__init__(position)
+    def __init__(self, node: Node):
+        super().__init__()
         self.node = node
 
 
 class Cluster(Unit):
     """A kernel to be."""
 
-    def __init__(self, space: Shape, position: int):
-        super().__init__(position)
+    def __init__(self, space: Shape):
+        super().__init__()
         self.space = space
         self.reduced: tuple[int, ...] | None = None
         self.roles: dict[Node, str] = {}  # "full", "row", "reduce" or "scatter"; in order
@@ -166,11 +167,11 @@ class Schedule:
         self.unit: dict[Node, Unit] = {}
         self.costs: dict[Node, int] = {}
         self.stored: set[Node] = set()
+        self.units: list[Unit] = []  # in an order in which they can run, kept while they grow
         self._open: dict[Shape, list[Cluster]] = {}
-        for position, node in enumerate(region.nodes):
-            self._place(node, position)
+        for node in region.nodes:
+            self._place(node)
         self._store()
-        self.units = self._ordered()
 
     # -- placing ----------------------------------------------------------------------------------
 
@@ -192,28 +193,29 @@ class Schedule:
             self.costs[node] = cost
         return cost <= CHEAP
 
-    def _place(self, node: Node, position: int) -> None:
+    def _place(self, node: Node) -> None:
         if isinstance(node, Opaque):
-            self._step(node, position)
+            self._step(node)
             for result in node.results:
                 self.unit[result] = self.unit[node]
         elif isinstance(node, Contract):
-            self._step(node, position)
+            self._step(node)
         elif not self._note_cheap(node):
-            self._cluster(node, position)
+            self._cluster(node)
 
-    def _step(self, node: Node, position: int) -> None:
-        unit = Step(node, position)
+    def _step(self, node: Node) -> None:
+        unit = self._new(Step(node))
         self.unit[node] = unit
         for base in memory_of(node):
-            self._materialise(base, position)
+            self._materialise(base)
             if base in self.unit:
                 unit.before.add(self.unit[base])
+                self._put_before(self.unit[base], unit)
 
-    def _materialise(self, base: Node, position: int) -> None:
+    def _materialise(self, base: Node) -> None:
         """A cheap scalar gets memory after all: it becomes a member of a cluster of scalars."""
         if base in self.costs and base not in self.unit:
-            self._cluster(base, position)
+            self._cluster(base)
 
     def _inlined(self, node: Node) -> bool:
         return node in self.costs and node not in self.unit
@@ -228,9 +230,9 @@ class Schedule:
             elif not isinstance(base, Number):
                 yield base
 
-    def _cluster(self, node: Node, position: int) -> None:
+    def _cluster(self, node: Node) -> None:
         for base in memory_of(node):
-            self._materialise(base, position)
+            self._materialise(base)
         space = squeezed(self._space(node))
         candidates: list[Cluster] = []
         for base in self._reads(node):
@@ -247,9 +249,9 @@ class Schedule:
             for other in candidates[1:]:
                 cluster = self._merge(cluster, other, node)
         else:
-            cluster = Cluster(space, position)
+            cluster = self._new(Cluster(space))
             self._open.setdefault(space, []).append(cluster)
-        self._add(node, cluster, position)
+        self._add(node, cluster)
 
     @staticmethod
     def _space(node: Node) -> Shape:
@@ -307,7 +309,7 @@ class Schedule:
             return node.target not in cluster.sources | cluster.targets and node.target not in reads
         return not any(base in cluster.targets for base in (*self._reads(node), *memory_of(node)))
 
-    def _add(self, node: Node, cluster: Cluster, position: int) -> None:
+    def _add(self, node: Node, cluster: Cluster) -> None:
         role = self._role(node, cluster)
         if isinstance(node, Reduce) and cluster.reduced is None:
             cluster.reduced = _squeezed_axes(node)
@@ -316,7 +318,6 @@ class Schedule:
         level = max((cluster.levels.get(base_of(n), 0) for n in operands_of(node)), default=0)
         cluster.levels[node] = level + 1 if role == "reduce" else level
         cluster.roles[node] = role
-        cluster.last = max(cluster.last, position)
         self.unit[node] = cluster
         if isinstance(node, Scatter):
             cluster.targets.add(node.target)
@@ -329,6 +330,29 @@ class Schedule:
                     cluster.sources.add(base)
                 if unit is not None:
                     cluster.before.add(unit)
+                    self._put_before(unit, cluster)
+
+    def _new(self, unit: Any) -> Any:
+        unit.rank = len(self.units)
+        self.units.append(unit)
+        return unit
+
+    def _put_before(self, unit: Unit, later: Unit) -> None:
+        """Move a unit, and what it needs, in front of one that doesn't lead to it (Pearce and Kelly 2007)."""
+        if unit.rank < later.rank:
+            return
+        needed, stack = {unit}, [unit]
+        while stack:
+            for earlier in stack.pop().before:
+                if earlier.rank > later.rank and earlier not in needed:
+                    needed.add(earlier)
+                    stack.append(earlier)
+        low, high = later.rank, unit.rank + 1
+        window = self.units[low:high]
+        window = [u for u in window if u in needed] + [u for u in window if u not in needed]
+        self.units[low:high] = window
+        for rank, moved in enumerate(window, low):
+            moved.rank = rank
 
     def _merge(self, one: Cluster, other: Cluster, node: Node) -> Cluster:
         """Both clusters as one, if nothing stands between them; otherwise the first."""
@@ -346,7 +370,6 @@ class Schedule:
         one.levels.update(other.levels)
         one.sources |= other.sources
         one.before |= other.before
-        one.first, one.last = min(one.first, other.first), max(one.last, other.last)
         for member in other.roles:
             self.unit[member] = one
         for unit in set(self.unit.values()):
@@ -354,16 +377,23 @@ class Schedule:
                 unit.before.remove(other)
                 unit.before.add(one)
         self._open[other.space].remove(other)
+        place = min(one.rank, other.rank)
+        self.units = [u for u in self.units if u is not one and u is not other]
+        self.units.insert(place, one)
+        for rank, unit in enumerate(self.units):
+            unit.rank = rank
+        for unit in one.before:
+            self._put_before(unit, one)
         return one
 
     def _depends(self, unit: Unit, on: Unit) -> bool:
-        """Is there a way from `on` to `unit`?"""
+        """Is there a way from `on` to `unit`? Only units between them in the order can be on it."""
         stack, seen = [unit], {unit}
         while stack:
             for earlier in stack.pop().before:
                 if earlier is on:
                     return True
-                if earlier not in seen and earlier.last >= on.first:
+                if earlier.rank > on.rank and earlier not in seen:
                     seen.add(earlier)
                     stack.append(earlier)
         return False
@@ -373,7 +403,7 @@ class Schedule:
     def _store(self) -> None:
         """Which members need memory: those that others read."""
         for base in map(base_of, self.region.outputs):
-            self._materialise(base, len(self.region.nodes))
+            self._materialise(base)
             self.stored.add(base)
         for unit in set(self.unit.values()):
             if isinstance(unit, Cluster):
@@ -383,24 +413,6 @@ class Schedule:
                 self.stored |= {n for n in unit.sources | unit.targets if self.unit.get(n) is not unit}
             elif isinstance(unit, Step):
                 self.stored.update(memory_of(unit.node))
-
-    def _ordered(self) -> list[Unit]:
-        done: dict[Unit, None] = {}
-        for unit in sorted(set(self.unit.values()), key=lambda u: (u.first, u.last)):
-            stack = [(unit, iter(sorted(unit.before, key=lambda u: u.first)))]
-            while stack:
-                current, rest = stack[-1]
-                if current in done:
-                    stack.pop()
-                    continue
-                for earlier in rest:
-                    if earlier not in done:
-                        stack.append((earlier, iter(sorted(earlier.before, key=lambda u: u.first))))
-                        break
-                else:
-                    done[current] = None
-                    stack.pop()
-        return list(done)
 
 
 def _squeezed_axes(node: Reduce) -> tuple[int, ...]:

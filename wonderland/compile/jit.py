@@ -115,7 +115,9 @@ class Specialization:
             inputs = [level.variable(t) for t in call.types]
             program = level.finish(inputs, call.run(inputs))
         self.closes_over_tracers = any(isinstance(value, Traced) for _, value in program.constants)
-        self.program, self.captured = hoist(program) if self.closes_over_tracers else (program, [])
+        # Inside another transformation captured arrays are operands: it keeps what they were at the time of the call.
+        self.open_program, self.captured = hoist(program)
+        self.program = self.open_program if self.closes_over_tracers else program
         self.name = name
         self.out_structure = call.out_structure
         self.written = list(call.written)
@@ -137,7 +139,7 @@ class Specialization:
         """Run for a call of matching types: natively, or as one equation of the enclosing level."""
         call.out_structure, call.written = self.out_structure, self.written
         if any(isinstance(v, Traced) for v in (*self.captured, *call.values)):
-            outs = jit_p(*self.captured, *call.values, program=self.program, name=self.name)
+            outs = jit_p(*self.captured, *call.values, program=self.open_program, name=self.name)
             results, new = call.split(outs)
             outs = None
             call.write_back(new)

@@ -181,7 +181,7 @@ class Compiled:
             if None in atom.type.shape:
                 dynamic.append((position, slot))
             targets.append(Target(Buffer("slot", 0, slot)))
-        steps = RegionPlan(plan, region, targets).steps
+        steps = plan.steps = RegionPlan(plan, region, targets).steps
         heaps = [(plan.memory[base_of(region.outputs[position])], slot) for position, slot in dynamic]
         driver = Driver(plan, steps, heaps, callbacks)
         self.arena_bytes = plan.finish()

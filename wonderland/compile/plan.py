@@ -144,6 +144,7 @@ class Plan:
         self.cells = 8  # 64-bit words at the head of the arena; the first is the error word
         self.heaps: list[Buffer] = []
         self.position = 0
+        self.steps: list = []
         self.kernels: list[Kernel] = []
         self.final: list[Copy] = []
         self.work = 0.0
@@ -456,7 +457,7 @@ class RegionPlan:
 
     def _long(self, cluster: Cluster) -> None:
         """Few and long rows: pieces, then a kernel that combines them."""
-        pieces, rest = Cluster(cluster.space, 0), None
+        pieces, rest = Cluster(cluster.space), None
         pieces.reduced = cluster.reduced
         reductions = [n for n, role in cluster.roles.items() if role == "reduce"]
         rows = math.prod(cluster.rows)
@@ -469,7 +470,7 @@ class RegionPlan:
             pieces.partials[node] = leaf
         nest = Nest(pieces, self.schedule, self.memory, self.plan.sites, split=True)
         self._kernel(nest)
-        rest = Cluster((nest.pieces, *cluster.rows), 0)
+        rest = Cluster((nest.pieces, *cluster.rows))
         rest.reduced = (0,)
         for node, role in cluster.roles.items():
             if role in ("row", "reduce"):

@@ -209,7 +209,7 @@ def clamp(x: Value, low: float, high: float) -> Value:
     return where(x < low, low, x)
 
 
-def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
+def polynomial(x: Value, coefficients: Sequence[Value | float]) -> Value:
     """Horner's rule, constant first; long ones as even(x^2) + x odd(x^2), which halves the latency."""
     if len(coefficients) > 5:
         square = x * x

@@ -22,7 +22,7 @@ from wonderland.compile.vecmath_emit import (
     two_product,
     where,
 )
-from wonderland.compile.vecmath_exp import EXP, INFINITY, LN2, exp_of_reduced, scale
+from wonderland.compile.vecmath_exp import EXP, INFINITY, LN2, exp_scaled, round_quotient
 
 NAN = float("nan")
 # (log(1 + f) - f + f^2/2) / f^3 for sqrt(1/2) - 1 <= f <= sqrt(2) - 1: 2^-29.7
@@ -213,10 +213,10 @@ def power_of_magnitude(x: Value, y: Value) -> Value:
     # Far outside the range the product may have overflowed: then its low part is no number.
     low = where(fabs(high) > 1100.0, 0.0, low)
     high = clamp(high, -1100.0, 1100.0)
-    n, integer = round_to_integer(high)
-    fraction = high - n
+    minus_n, bits = round_quotient(high, 1.0, 2 * BIAS["double"])
+    fraction = high + minus_n
     r = fma(fraction, LN2["double"][0], fma(fraction, LN2["double"][1], low * LN2["double"][0]))
-    return scale(exp_of_reduced(r), integer)
+    return exp_scaled(r, bits)
 
 
 def power(x: Value, y: Value) -> Value:

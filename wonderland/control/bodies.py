@@ -8,9 +8,10 @@ from typing import Any
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import MutationError
-from wonderland.core.program import Program, Record, Var, hoist
+from wonderland.core.program import Equation, Program, Record, Var, eliminate_dead, hoist
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, promote, type_of
+from wonderland.transform.programs import linearize_program
 
 
 class Body:
@@ -91,3 +92,55 @@ def strong(t: ArrayType) -> ArrayType:
 def common_type(types: Sequence[ArrayType]) -> ArrayType:
     """The dtype several branches' results are converted to."""
     return ArrayType(types[0].shape, promote(*types)[0])
+
+
+def linearize_body(program: Program, nonzero: tuple, fill: tuple) -> tuple[Program, Program, tuple, int]:
+    """`linearize_program` for a Program inside another: every residual has a static shape.
+
+    Residuals of a loop whose length only the run knows can't be stacked by a loop around it, nor be zeros in the other
+    branch of a cond. What makes them moves into the linear Program, to be computed again there.
+    """
+    forward, linear, flags, count = linearize_program(program, nonzero, fill)
+    outputs, residuals = forward.outputs[: len(flags)], forward.outputs[len(flags) :]
+    if not any(None in r.type.shape for r in residuals):
+        return forward, linear, flags, count
+    made_by = {v: e for e in forward.equations for v in e.outputs}
+    moved: dict[Any, None] = {}  # equations, in order
+
+    def move(atom: Any) -> None:
+        equation = made_by[atom]
+        for a in equation.inputs:
+            if None in a.type.shape:
+                move(a)
+        moved[equation] = None
+
+    stands_for: dict[Any, Any] = {}  # variables of the forward Program -> of the linear one
+    own = linear.inputs[:count]
+    for atom, v in zip(residuals, own, strict=True):
+        if None in atom.type.shape:
+            move(atom)
+        else:
+            stands_for[atom] = v
+    constants = dict(forward.constants)
+    extra = []
+    made = {v for equation in moved for v in equation.outputs}
+    for equation in moved:
+        for a in equation.inputs:
+            if isinstance(a, Var) and a not in made and a not in constants and a not in stands_for:
+                stands_for[a] = Var(None, a.type)
+                extra.append(a)
+    kept = [r for r in residuals if None not in r.type.shape]
+    names = {v: atom for atom, v in zip(residuals, own, strict=True) if None in atom.type.shape}
+    equations = [_renamed(e, stands_for) for e in moved] + [_renamed(e, names) for e in linear.equations]
+    inputs = [*(stands_for[a] for a in (*kept, *extra)), *linear.inputs[count:]]
+    used = [(v, constants[v]) for v in constants if any(v in e.inputs for e in moved)]
+    new_forward = eliminate_dead(
+        Program(forward.inputs, forward.equations, (*outputs, *kept, *extra), forward.constants)
+    )
+    new_linear = Program(inputs, equations, linear.outputs, (*linear.constants, *used))
+    return new_forward, new_linear, flags, len(kept) + len(extra)
+
+
+def _renamed(equation: Equation, names: dict) -> Equation:
+    inputs = tuple(names.get(a, a) for a in equation.inputs)
+    return Equation(equation.primitive, inputs, equation.outputs, equation.params)

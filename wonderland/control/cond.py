@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wonderland.control.bodies import Body, common_type, flat_operands, share_captured
+from wonderland.control.bodies import Body, common_type, flat_operands, linearize_body, share_captured
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import handles
 from wonderland.core.primitive import Linear, Primitive
@@ -18,7 +18,6 @@ from wonderland.ops.shape import convert, reshape, zeros_like_type
 from wonderland.transform.programs import (
     batch_program,
     jvp_program,
-    linearize_program,
     pick,
     record,
     scatter_flags,
@@ -102,8 +101,8 @@ def _union(branches: tuple[Program, ...], flags_of: Callable) -> tuple[bool, ...
 
 def _linearize(primals: tuple, tangents: tuple, branches: tuple[Program, ...]) -> tuple:
     nonzero = tuple(t is not None for t in tangents[1:])
-    fill = _union(branches, lambda b, f: linearize_program(b, nonzero, f)[2])
-    forms = [linearize_program(b, nonzero, fill) for b in branches]
+    fill = _union(branches, lambda b, f: linearize_body(b, nonzero, f)[2])
+    forms = [linearize_body(b, nonzero, fill) for b in branches]
     # Each branch has its own residuals; the others fill those places with zeros.
     kinds = [list(form[0].output_types[len(form[2]) :]) for form in forms]
     forward = tuple(_padded(form[0], i, kinds) for i, form in enumerate(forms))

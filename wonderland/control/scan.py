@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.control.bodies import linearize_body
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Literal, Program, Var, eliminate_dead, run
 from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
@@ -27,7 +28,6 @@ from wonderland.transform.programs import (
     batch_program,
     cached,
     jvp_program,
-    linearize_program,
     pick,
     record,
     scatter_flags,
@@ -185,9 +185,9 @@ def _jvp(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, list]:
 def _linearize(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, list]:
     p, t = Parts(primals, params), Parts(tangents, params)
     body, n_consts, n_carry = params["body"], params["n_consts"], params["n_carry"]
-    consts, carry, xs = _tangent_flags(t, params, lambda *a: linearize_program(*a)[2])
+    consts, carry, xs = _tangent_flags(t, params, lambda *a: linearize_body(*a)[2])
     n_out = len(body.outputs)
-    forward, linear, out_flags, n_residuals = linearize_program(
+    forward, linear, out_flags, n_residuals = linearize_body(
         body, (*consts, *carry, *xs), (*carry, *(False,) * (n_out - n_carry))
     )
     # A residual that depends on consts only is computed once, outside of the loop, instead of being stacked.

@@ -266,6 +266,8 @@ def _inplace(name: str) -> Callable:
             )
         if self.shape == () and self._base is None:
             return result  # a NumPy scalar is replaced, not written
+        if not np.can_cast(result.dtype, self.dtype, "same_kind"):
+            raise TypeError(f"cannot cast the result of {name}, {result.dtype}, into the array, {self.dtype}, in place")
         self[...] = result
         return self
 

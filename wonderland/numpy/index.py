@@ -114,6 +114,8 @@ class Key:
         if not self.arrays:
             target = _sliced(self.static)
             value = _fitted(value, target, x_type.dtype)
+            if self.is_whole and mode == "set":  # nothing is left of the old value
+                return reshape_value(value, x_type.shape)
             if self.expanded == x_type.shape:
                 return bind_update(scatter_slice, box, value, index=self.static, mode=mode)
             index = tuple(s for s, new in zip(self.static, self.inserted, strict=True) if not new)
