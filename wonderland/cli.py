@@ -50,6 +50,9 @@ def evaluation_trace() -> None:
         return x + x**2
 
     print(paint("\n".join("   " + line for line in str(wl.trace(f)(3.0)).split("\n")), "dim"))
+    values, tangents = wl.jvp(lambda x: (x, x, x**2, x + x**2), (3.0,), (1.0,))
+    for name, s, t in zip(("x", "x", "x**2", "x + x**2"), values, tangents, strict=True):
+        print(f"   {name:>9} = {paint(f'{float(s):4}', 'good')}   tangent {paint(f'{float(t):3}', 'good')}")
     value, tangent = wl.jvp(f, (3.0,), (1.0,))
     show("value, tangent", (float(value), float(tangent)), (12.0, 7.0))
     show("adjoint", float(wl.grad(f)(3.0)), 7.0)
