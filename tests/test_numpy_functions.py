@@ -269,7 +269,7 @@ class TestErrors:
         [
             (lambda x: x if x.sum() > 0 else -x, "decision.*wl.cond"),
             (lambda x: x[: int(x.sum())], "int.*only its type"),
-            (lambda x: [0, 1, 2][x.astype(int)[0]], "index into a plain array.*only its type"),
+            (lambda x: [0, 1, 2][x.astype(int)[0]], "index of Python.*only its type"),
             (lambda x: x[x > 0], "boolean mask"),
             (lambda x: float(x[0]), "float.*only its type"),
             (lambda x: np.asarray(x), "only its type"),

@@ -345,6 +345,16 @@ def test_exact_results_are_exact(functions: Functions) -> None:
             )
 
 
+def test_float32_tanh_at_its_worst(functions: Functions) -> None:
+    """All floats just below 1/8, 1/4 and 1/2 in the result, where the roundings of the quotient weigh most."""
+    for centre in (0.1256, 0.2554, 0.5190):
+        middle = int(np.float32(centre).view(np.uint32))
+        x = np.arange(middle - 50_000, middle + 50_000, dtype=np.uint32).view(np.float32)
+        got = functions("tanh", "f32", x)
+        check("tanh", got, np.tanh(x.astype(np.float64)), x)
+        np.testing.assert_array_equal(functions("tanh", "f32", -x), -got)
+
+
 def calls_of_optimised(ir: str, function: str) -> set[str]:
     """What the optimised function calls."""
     optimised = str(llvm.optimize(ir))

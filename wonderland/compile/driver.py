@@ -19,8 +19,11 @@ MOST_STEPS = 200  # in one function
 ARGUMENTS = "ptr noalias %slots, ptr %arena, ptr noalias readonly %table"
 PASSED = "ptr %slots, ptr %arena, ptr %table"
 
-HELPERS = """
-define internal void @wl_fail(ptr %err, i64 %site, i64 %index) cold noinline {
+# The error numbers; from the third on they are the sites of failing indices.
+OUT_OF_MEMORY, CALL_FAILED, FIRST_SITE = 1, 2, 3
+
+HELPERS = f"""
+define internal void @wl_fail(ptr %err, i64 %site, i64 %index) cold noinline {{
   %old = load i64, ptr %err, align 8
   %first = icmp eq i64 %old, 0
   br i1 %first, label %set, label %done
@@ -31,10 +34,10 @@ set:
   br label %done
 done:
   ret void
-}
+}}
 
 ; Cells of a growing buffer: pointer, length, capacity in bytes.
-define internal i1 @wl_reserve(ptr %cells, i64 %bytes, ptr %err) {
+define internal i1 @wl_reserve(ptr %cells, i64 %bytes, ptr %err) {{
   %capacity.at = getelementptr i64, ptr %cells, i64 2
   %capacity = load i64, ptr %capacity.at, align 8
   %enough = icmp ule i64 %bytes, %capacity
@@ -48,7 +51,7 @@ grow:
   %failed = icmp eq ptr %new, null
   br i1 %failed, label %full, label %set
 full:
-  call void @wl_fail(ptr %err, i64 1, i64 0)
+  call void @wl_fail(ptr %err, i64 {OUT_OF_MEMORY}, i64 0)
   ret i1 false
 set:
   store ptr %new, ptr %cells, align 8
@@ -56,7 +59,7 @@ set:
   br label %done
 done:
   ret i1 true
-}
+}}
 """
 DECLARATIONS = [
     "declare void @wl_parallel(ptr, ptr, i64)",

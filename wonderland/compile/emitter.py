@@ -21,9 +21,6 @@ KINDS = {
 }  # fmt: skip
 SUFFIX = {"float": "f32", "double": "f64"}
 BOOL, INT32, INT64 = np.dtype(bool), np.dtype(np.int32), np.dtype(np.int64)
-# Functions that the vector library doesn't have come from libm, one element at a time.
-LIBM = {"erfc": "erfc", "lgamma": "lgamma", "gamma": "tgamma", "hypot": "hypot", "fmod": "fmod"}
-ROUNDINGS = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint"}
 FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 SIGNED_COMPARE = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 CALL_COST, DIVIDE_COST = 12, 4  # of a transcendental function and of a division or root, in additions
@@ -164,13 +161,6 @@ class Emitter:
         self.cost += DIVIDE_COST
         return self.intrinsic("sqrt", x)
 
-    def round(self, how: str, x: Scalar) -> Scalar:
-        """`how` is floor, ceil, trunc or rint."""
-        return self.intrinsic(ROUNDINGS[how], x) if x.dtype.kind == "f" else x
-
-    def floor(self, x: Scalar) -> Scalar:
-        return self.round("floor", x)
-
     def sign(self, x: Scalar) -> Scalar:
         one, zero = self.constant(1, x), self.constant(0, x)
         if x.dtype.kind in "bu":
@@ -223,43 +213,22 @@ class Emitter:
     def invert(self, x: Scalar) -> Scalar:
         return self._bits("xor", x, self.constant(True if x.dtype.kind == "b" else -1, x))
 
-    def _shift(self, operation: str, x: Scalar, y: Scalar, beyond: Scalar) -> Scalar:
-        # A shift by the width or more is undefined in IR; here all bits leave.
-        bits = x.dtype.itemsize * 8
-        inside = self.let(f"icmp ult {y.typed}, {bits}", BOOL)
-        amount = self.select(inside, y, self.constant(0, y))
-        return self.select(inside, self.let(f"{operation} {x.typed}, {amount.text}", x.dtype), beyond)
-
-    def shift_left(self, x: Scalar, y: Scalar) -> Scalar:
-        return self._shift("shl", x, y, self.constant(0, x))
-
-    def shift_right(self, x: Scalar, y: Scalar) -> Scalar:
-        if x.dtype.kind == "u":
-            return self._shift("lshr", x, y, self.constant(0, x))
-        signs = self.let(f"ashr {x.typed}, {x.dtype.itemsize * 8 - 1}", x.dtype)
-        return self._shift("ashr", x, y, signs)
-
     def power(self, x: Scalar, y: Scalar) -> Scalar:
         if x.dtype.kind != "f":
             raise Unsupported("integer powers, which raise for negative exponents")
         return self.call("pow", x, y)
 
     def call(self, name: str, *args: Scalar) -> Scalar:
-        """A function of the vector library, or of libm."""
+        """A function of the vector library."""
         kind = args[0].kind
         if kind not in SUFFIX:
             raise Unsupported(f"{name} of {args[0].dtype}")
-        self.cost += CALL_COST
-        if name in vecmath.FUNCTIONS:
-            self.needed.add((name, SUFFIX[kind]))
-            function = f"@wl_{name}_{SUFFIX[kind]}"
-        elif name in LIBM:
-            function = f"@{LIBM[name]}{'f' if kind == 'float' else ''}"
-            types = ", ".join([kind] * len(args))
-            self.declared.add(f"declare {kind} {function}({types}) nounwind willreturn memory(none)")
-        else:
+        if name not in vecmath.FUNCTIONS:
             raise Unsupported(f"no function {name!r}")
-        return self.let(f"call {kind} {function}({', '.join(a.typed for a in args)})", args[0].dtype)
+        self.cost += CALL_COST
+        self.needed.add((name, SUFFIX[kind]))
+        arguments = ", ".join(a.typed for a in args)
+        return self.let(f"call {kind} @wl_{name}_{SUFFIX[kind]}({arguments})", args[0].dtype)
 
     def convert(self, x: Scalar, dtype: np.dtype) -> Scalar:
         """NumPy's `astype`."""

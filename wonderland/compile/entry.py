@@ -63,7 +63,6 @@ class Input:
 
     `shape[0]` may be None: any leading length. `weak`: a Python scalar of exactly that type is expected, and
     stored as float64, int64, bool or complex128. `written`: the run writes into the argument's own memory.
-    `name` is what errors call it; by default its position.
     """
 
     type_num: int
@@ -71,7 +70,6 @@ class Input:
     shape: tuple[int | None, ...]
     weak: type | None = None
     written: bool = False
-    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,8 +106,7 @@ def layout(
 class Entry:
     """A native function in front of `run`.
 
-    `call(*flat_args)` returns the single output, or a tuple of the outputs (always with `always_tuple`), or
-    `MISS`. A code other than 0 from the run goes to `on_error`, which raises. Calls are re-entrant, and may
+    `call(*flat_args)` returns the single output, or a tuple of the outputs, or `MISS`. A code other than 0 from the run goes to `on_error`, which raises. Calls are re-entrant, and may
     come from any thread; `call` keeps alive all that it needs.
     """
 
@@ -124,7 +121,6 @@ class Entry:
         on_error: Callable[[int], NoReturn],
         release_gil: bool,
         keep_alive: object,
-        always_tuple: bool = False,
     ):
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         native = _native()
@@ -137,7 +133,7 @@ class Entry:
         spec = self._spec(constants, arena_bytes)
         _put(
             spec, 0, "spec", run=run, table=address_of(table), on_error=id(on_error), miss=id(MISS),
-            release_gil=int(release_gil), always_tuple=int(always_tuple),
+            release_gil=int(release_gil),
         )  # fmt: skip
         # The function owns, through its `self`, everything whose address is in the spec: it may outlive the
         # Entry. A tuple, so that the garbage collector sees a cycle through `on_error`.
@@ -173,11 +169,11 @@ class Entry:
 
         # A leased block: header, slots, 16-byte cells for scalars, the entry's own notes, the arena.
         slots = CACHE_LINE
-        cells = _up(slots + 8 * self.slot_count, 16)
+        cells = round_up(slots + 8 * self.slot_count, 16)
         objects = cells + 16 * (n_in + n_out)
         changed = objects + 8 * n_out
-        ranges = _up(changed + 8 * n_in, 16)
-        arena = _up(ranges + 16 * n_in, CACHE_LINE)
+        ranges = round_up(changed + 8 * n_in, 16)
+        arena = round_up(ranges + 16 * n_in, CACHE_LINE)
         base = address_of(spec)
         _put(
             spec, 0, "spec", inputs=base + 8 * SPEC_WORDS, input_count=n_in,
@@ -241,7 +237,7 @@ class Entry:
                 raise self._misfit(position, value)
             plain = one.weak(value)
             if one.weak is int and not -(2**63) <= plain < 2**63:
-                raise OverflowError(f"{self._name(position)}: {plain} does not fit in 64 bits")
+                raise OverflowError(f"argument {position}: {plain} does not fit in 64 bits")
             return plain
         assert dtype is not None
         if type(value) in WEAK_KINDS and not one.shape and not one.written:
@@ -261,9 +257,6 @@ class Entry:
             return array if array.dtype.num == dtype.num else array.view(dtype)  # int64 has two numbers
         return np.array(array, dtype, order="C")
 
-    def _name(self, position: int) -> str:
-        return self.inputs[position].name or f"argument {position}"
-
     def _misfit(self, position: int, value: Any) -> TypeError:
         one, dtype = self.inputs[position], self._dtypes[position]
         if dtype is None:
@@ -275,7 +268,7 @@ class Entry:
         if isinstance(value, (np.ndarray, np.generic)):
             read_only = "read-only " if one.written and not value.flags.writeable else ""
             came = f"{read_only}{came} {value.dtype.name}[{', '.join(map(str, value.shape))}]"
-        return TypeError(f"{self._name(position)}: got {came}, expected {expected}")
+        return TypeError(f"argument {position}: got {came}, expected {expected}")
 
 
 class _Blocks:
@@ -295,7 +288,8 @@ def _put(spec: np.ndarray, position: int, record: str, **fields: int) -> None:
         spec[position + OFFSETS[f"{record}.{field}"] // 8] = value
 
 
-def _up(n: int, to: int) -> int:
+def round_up(n: int, to: int) -> int:
+    """The next multiple of `to`."""
     return -(-n // to) * to
 
 

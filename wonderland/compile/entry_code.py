@@ -61,7 +61,7 @@ def _words(record: str, names: str) -> int:
 
 SPEC_WORDS = _words(
     "spec",
-    "run table on_error miss release_gil always_tuple inputs input_count written_count outputs output_count "
+    "run table on_error miss release_gil inputs input_count written_count outputs output_count "
     "constants constant_count constant_slots objects changed ranges arena block_bytes cached",
 )
 INPUT_WORDS = _words("input", "weak descr num scalar flags nd dims slot cell bytes dynamic written")
@@ -635,11 +635,8 @@ define internal void @drop_outputs(ptr %spec, ptr %block) {
 
 define internal ptr @collect(ptr %spec, ptr %block) {
   %count = at i64 %spec spec.output_count
-  %always = at i64 %spec spec.always_tuple
   %single = icmp eq i64 %count, 1
-  %bare = icmp eq i64 %always, 0
-  %alone = and i1 %single, %bare
-  br i1 %alone, label %one, label %many
+  br i1 %single, label %one, label %many
 one:
   %output = call ptr @take_output(ptr %spec, ptr %block, i64 0)
   ret ptr %output

@@ -217,15 +217,12 @@ class Schedule:
         if base in self.costs and base not in self.unit:
             self._cluster(base)
 
-    def _inlined(self, node: Node) -> bool:
-        return node in self.costs and node not in self.unit
-
     def _reads(self, node: Node) -> Iterator[Node]:
         """The bases that a member reads, cheap scalars replaced by what they read."""
         stack = [base_of(n) for n in operands_of(node)]
         while stack:
             base = stack.pop()
-            if self._inlined(base) or base in self.costs:
+            if base in self.costs:
                 stack += [base_of(n) for n in operands_of(base)]
             elif not isinstance(base, Number):
                 yield base
@@ -247,7 +244,7 @@ class Schedule:
         if candidates:
             cluster = candidates[0]
             for other in candidates[1:]:
-                cluster = self._merge(cluster, other, node)
+                cluster = self._merge(cluster, other)
         else:
             cluster = self._new(Cluster(space))
             self._open.setdefault(space, []).append(cluster)
@@ -354,7 +351,7 @@ class Schedule:
         for rank, moved in enumerate(window, low):
             moved.rank = rank
 
-    def _merge(self, one: Cluster, other: Cluster, node: Node) -> Cluster:
+    def _merge(self, one: Cluster, other: Cluster) -> Cluster:
         """Both clusters as one, if nothing stands between them; otherwise the first."""
         if one.space != other.space or (None not in (one.reduced, other.reduced) and one.reduced != other.reduced):
             return one

@@ -22,8 +22,8 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-from . import llvm, pool
-from .gemm_emit import Fields, Function, Tile, Value, tile
+from wonderland.compile import llvm, pool
+from wonderland.compile.gemm_emit import Fields, Function, Tile, Value, tile
 
 BLOCK_ROWS = 2048  # of A packed at a time; bounds the scratch
 BLOCK_COLUMNS = 2048
@@ -110,6 +110,7 @@ declare void @llvm.masked.store.{t.suffix}.p0({t.vector}, ptr, i32, {lane_mask})
     return text + "\n" + "\n".join(metadata) + "\n"
 
 
+# One block of a product. Columns of B from `packed_from` on are packed; A is packed if `pack_a`.
 BLOCK = [
     "m", "n", "k", "ptr_a", "rsa", "csa", "ptr_b", "rsb", "csb", "ptr_c", "ldc", "accumulate",
     "ptr_rows", "ptr_columns", "pack_a", "packed_from", "row_groups",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
-from . import llvm
+from wonderland.compile import llvm
 
 Value = str | int
 
@@ -257,6 +257,3 @@ class Fields:
         for name, value in values.items():
             slot, kind = self._slot(name)
             self._function.store(value, slot, kind, 8)
-
-
-# One block of a product. Columns of B from `packed_from` on are packed; A is packed if `pack_a`.

@@ -38,6 +38,8 @@ from wonderland.compile.nodes import (
 from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.types import ArrayType, contiguous_strides, promote
 
+SMALL_PRODUCT, SMALL_VECTOR = 1024, 8192  # multiply-adds; measured against GEMM
+
 
 def _identity(e: Any, x: Any) -> Any:
     return x
@@ -58,8 +60,6 @@ class _Conversion:
 
     def __call__(self, e: Any, x: Any) -> Any:
         return e.convert(x, self.dtype)
-
-SMALL_PRODUCT, SMALL_VECTOR = 1024, 8192  # multiply-adds; measured against GEMM
 
 
 class Builder:
@@ -262,7 +262,7 @@ class Builder:
         """`x` with a static part set to, or increased by, `u`."""
         if u.type.size == 0:
             return x
-        target = self._target(x)
+        target = self.memory(x)
         part = self.slice(target, index)
         offset, strides = layout_of(part)
         return self.keep(Scatter(target, self.convert(u, x.dtype), (offset, strides), (), [], mode))
@@ -271,15 +271,11 @@ class Builder:
         """`x` with the elements that `gather` would read set to, or increased by, `u`, in order."""
         if u.type.size == 0:
             return x
-        target = self._target(x)
+        target = self.memory(x)
         kept = [i for i in range(len(x.shape)) if i not in axes]
         lead = np.broadcast_shapes(*(i.shape for i in indices))
         target, layout, indices, places = self._places(target, indices, axes, kept, lead, u.shape)
         return self.keep(Scatter(target, self.convert(u, x.dtype), layout, indices, places, mode))
-
-    def _target(self, x: Node) -> Node:
-        """What an update starts from: whole memory, not a view."""
-        return self.copy(x) if isinstance(x, (Number, View)) else x
 
     # -- opaque steps -----------------------------------------------------------------------------
 
@@ -329,7 +325,6 @@ class Builder:
         if condition is not None:
             step.condition = self.inside(condition, [*consts, *carry])
         carried, ys = body.output_types[:n_carry], body.output_types[n_carry:]
-        step.ys = tuple(ys)
         if any(None in t.shape for t in (*ys, *carried)):
             raise Unsupported("residuals of dynamic length inside a loop")
         lead = length if isinstance(count, int) else None
@@ -343,7 +338,7 @@ class Builder:
 
     def inside(self, program: Program, operands: Sequence[Node]) -> Region:
         """The region of an inner Program."""
-        return lower(program, operands, Region(self.region))
+        return lower(program, operands, Region())
 
 
 def lower(program: Program, operands: Sequence[Node], region: Region) -> Region:

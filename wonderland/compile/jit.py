@@ -7,6 +7,7 @@ batched and transposed forms are jits of the transformed Programs.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -100,10 +101,10 @@ jit_p = Primitive(
     transpose=_transpose,
     batch=_batch,
     pattern=_pattern,
+    inline=lambda params: params["program"],
     multiple=True,
     impossible={"lower": "compiled code contains its Program"},
 )
-jit_p.inline = lambda params: params["program"]  # type: ignore[attr-defined]
 
 
 class Specialization:
@@ -121,7 +122,6 @@ class Specialization:
         self.name = name
         self.out_structure = call.out_structure
         self.written = list(call.written)
-        self.types = list(call.types)
         self._compiled: Compiled | None = None
 
     @property
@@ -270,7 +270,7 @@ class Jitted:
         self._fast = spec.compiled.entry.call
 
     def inspect(self, *args: Any, **kwargs: Any) -> Compiled:
-        """What this function compiles to for such arguments: Program, kernels, memory plan, IR, assembly."""
+        """What this function compiles to for such arguments: Programs, kernels, memory plan, IR, assembly."""
         call, key = self._prepare(args, kwargs)
         return self._specialization(call, key).compiled
 
@@ -283,8 +283,6 @@ class Jitted:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        import functools
-
         return functools.partial(self, instance)
 
 

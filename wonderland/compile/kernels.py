@@ -439,7 +439,7 @@ class Nest(Loops):
             n = self.extents[dim]
             last = dim == self.outer + self.sums - 1
             if last and not self.column and n > 2 * SUM_BLOCK and reductions:
-                scopes.append(self._blocked(scopes[-1], dim, bounds))
+                scopes.append(self._blocked(scopes[-1], bounds))
                 block = scopes[-1]
                 e = self.at(block)
                 start = e.let(f"mul nuw nsw i64 {block.index}, {SUM_BLOCK}", I64)
@@ -467,7 +467,7 @@ class Nest(Loops):
             self.close(scope, carried)
         row.memo.update(sums)
 
-    def _blocked(self, parent: Scope, dim: int, bounds: tuple[str, str]) -> Scope:
+    def _blocked(self, parent: Scope, bounds: tuple[str, str]) -> Scope:
         """A loop over blocks of a long sum."""
         e = self.at(parent)
         length = bounds[1] if bounds[0] == "0" else e.let(f"sub nuw nsw i64 {bounds[1]}, {bounds[0]}", I64).text
@@ -567,7 +567,8 @@ def describe(nest: Nest) -> str:
     lines = [f"{head}: {mode}, loops {nest.extents}{', parallel' if nest.kernel.parallel else ''}"]
     counts: dict[str, int] = {}
     for node, role in cluster.roles.items():
-        name = f"{role} {type(node).__name__.lower()}"
+        kind = type(node).__name__.lower()
+        name = kind if kind == role else f"{role} {kind}"
         counts[name] = counts.get(name, 0) + 1
     lines.append("  " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     return "\n".join(lines)

@@ -36,11 +36,9 @@ _names = itertools.count()
 class Library:
     """Loaded machine code; its addresses are valid for as long as this object lives."""
 
-    def __init__(self, jit: Any, tracker: Any, ir: str, assembly: str | None):
+    def __init__(self, jit: Any, tracker: Any):
         self._jit = jit
         self._tracker = tracker
-        self.ir = ir
-        self.assembly = assembly
 
     def address(self, symbol: str) -> int:
         return self._tracker[symbol]
@@ -118,7 +116,7 @@ def assembly(ir: str, quick: bool = False) -> str:
         return _shared_machine().emit_assembly(optimize(ir, quick))
 
 
-def load_object(code: bytes, exports: list[str], imports: dict[str, int], ir: str = "") -> Library:
+def load_object(code: bytes, exports: list[str], imports: dict[str, int]) -> Library:
     """Link object code into this process. libc and libm resolve by themselves; `imports` gives our own addresses."""
     with lock:
         jit = llvm.create_lljit_compiler(target_machine())
@@ -128,11 +126,11 @@ def load_object(code: bytes, exports: list[str], imports: dict[str, int], ir: st
         for name in exports:
             builder.export_symbol(name)
         tracker = builder.link(jit, f"wonderland{next(_names)}")
-        return Library(jit, tracker, ir, None)
+        return Library(jit, tracker)
 
 
 def compile_library(
     ir: str, exports: list[str], imports: dict[str, int] | None = None, quick: bool = False
 ) -> Library:
     """Textual IR to loaded machine code."""
-    return load_object(compile_object(ir, quick), exports, imports or {}, ir)
+    return load_object(compile_object(ir, quick), exports, imports or {})

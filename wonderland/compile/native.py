@@ -13,12 +13,13 @@ import sys
 import threading
 import time
 from collections import OrderedDict
+from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
 
 from wonderland.compile import gemm, llvm, passes, pool
-from wonderland.compile.driver import Driver
+from wonderland.compile.driver import CALL_FAILED, FIRST_SITE, OUT_OF_MEMORY, Driver
 from wonderland.compile.entry import MISS, Entry, Input, Output, layout
 from wonderland.compile.graph import lower
 from wonderland.compile.nodes import Leaf, Node, Number, Region, base_of, layout_of
@@ -28,8 +29,8 @@ from wonderland.core.types import ArrayType, contiguous_strides
 
 PYTHON_TYPES = {"f": float, "i": int, "b": bool, "c": complex}
 MOST_LIBRARIES = 512
-OUT_OF_MEMORY, CALL_FAILED, FIRST_SITE = 1, 2, 3
 LONG_RUN = 20_000  # nanoseconds from which a run lets other Python threads work meanwhile
+NO_MEMORY = "no memory for the residuals of a loop"
 
 _libraries: OrderedDict[str, llvm.Library] = OrderedDict()
 _failures = threading.local()
@@ -49,7 +50,7 @@ class Sites:
         if site == CALL_FAILED:
             raise _failures.__dict__.pop("exception")
         if site == OUT_OF_MEMORY:
-            raise MemoryError("no memory for the residuals of a loop")
+            raise MemoryError(NO_MEMORY)
         axis, extent = list(self.found)[site - FIRST_SITE]
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {extent}")
 
@@ -124,12 +125,19 @@ def _array(address: int, shape: tuple, dtype: np.dtype, strides: tuple | None = 
     return np.asarray(_Memory(address, shape, dtype, strides))
 
 
+@cache
+def _realloc() -> Any:
+    function = ctypes.CDLL(None).realloc
+    function.restype, function.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_size_t)
+    return function
+
+
 def _hand_over(cells: int, value: np.ndarray) -> None:
     """Put a dynamic result into a growing buffer."""
-    libc = ctypes.CDLL(None)
-    libc.realloc.restype, libc.realloc.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_size_t)
     words = (ctypes.c_int64 * 3).from_address(cells)
-    address = libc.realloc(words[0] or None, max(value.nbytes, 8))
+    address = _realloc()(words[0] or None, max(value.nbytes, 8))
+    if not address:
+        raise MemoryError(NO_MEMORY)
     words[0], words[1], words[2] = address, len(value), max(value.nbytes, 8)
     ctypes.memmove(address, value.ctypes.data, value.nbytes)
 
@@ -141,12 +149,12 @@ class Compiled:
         start = time.perf_counter()
         self.source = program
         self.written = dict(written)
-        stages = passes.optimize(program)
-        self.program = stages[-1][1]
+        self.stages = passes.optimize(program)  # (name, Program) after each pass
+        self.program = self.stages[-1][1]
         with llvm.lock:
             self._build()
         self.compile_seconds = time.perf_counter() - start
-        _debug(self, stages)
+        _debug(self)
 
     def __call__(self, *flat_args: Any) -> tuple:
         out = self.entry.call(*flat_args)
@@ -157,9 +165,7 @@ class Compiled:
     def _build(self) -> None:
         program = self.program
         returned = [i for i in range(len(program.outputs)) if i not in self.written]
-        inputs = [
-            _input(v.type, i in self.written.values(), f"argument {i}") for i, v in enumerate(program.inputs)
-        ]
+        inputs = [_input(v.type, i in self.written.values()) for i, v in enumerate(program.inputs)]
         outputs = [Output(a.type.dtype, a.type.shape, True) for a in (program.outputs[i] for i in returned)]
         in_slots, out_slots, _ = layout(inputs, outputs, 0)
         sites, callbacks = Sites(), Callbacks()
@@ -169,7 +175,7 @@ class Compiled:
             leaf = Leaf(ArrayType(v.type.shape, v.type.dtype), f"input {i}")
             plan.memory[leaf] = Buffer("slot", 0, in_slots[i])
             nodes.append(Number(leaf.type, 0) if 0 in v.type.shape else leaf)
-        region = lower(program, nodes, Region(None))
+        region = lower(program, nodes, Region())
         targets: list[Target | None] = []
         dynamic: list[tuple[int, int]] = []
         for position, atom in enumerate(program.outputs):
@@ -205,9 +211,9 @@ def compile_program(program: Program, written: dict[int, int] | None = None) -> 
     return Compiled(program, written or {})
 
 
-def _input(type: ArrayType, written: bool, name: str) -> Input:
+def _input(type: ArrayType, written: bool) -> Input:
     weak = PYTHON_TYPES[type.dtype.kind] if type.weak else None
-    return Input(type.dtype.num, type.dtype.itemsize, type.shape, weak, written, name)
+    return Input(type.dtype.num, type.dtype.itemsize, type.shape, weak, written)
 
 
 def _library(driver: Driver) -> llvm.Library:
@@ -225,14 +231,14 @@ def _library(driver: Driver) -> llvm.Library:
     return known
 
 
-def _debug(compiled: Compiled, stages: list[tuple[str, Program]]) -> None:
+def _debug(compiled: Compiled) -> None:
     level = int(os.environ.get("WONDERLAND_DEBUG") or 0)
     if level < 1:
         return
     types = ", ".join(map(str, compiled.source.input_types))
     out = [f"wonderland: compiled ({types}) in {compiled.compile_seconds * 1e3:.1f} ms"]
     if level >= 2:
-        out += [f"-- {name}\n{program}" for name, program in stages]
+        out += [f"-- {name}\n{program}" for name, program in compiled.stages]
     if level >= 3:
         out += [f"-- kernel {i}: {text}" for i, text in enumerate(compiled.kernels)]
         out.append(f"-- arena: {compiled.arena_bytes} bytes for {len(compiled.plan.buffers)} buffers")

@@ -188,23 +188,21 @@ class Branch(Opaque):
 class Loop(Opaque):
     """A region run many times; see `wonderland.control` for the three forms."""
 
-    __slots__ = ("body", "carry", "condition", "initial", "length", "reverse", "slices", "xs", "ys")
+    __slots__ = ("body", "carry", "condition", "initial", "length", "reverse", "slices", "xs")
 
     def __init__(self, initial: Sequence[Node], xs: Sequence[Node], length: int | Node | None, reverse: bool):
         super().__init__()
         self.initial, self.xs, self.length, self.reverse = tuple(initial), tuple(xs), length, reverse
         self.carry: tuple[Leaf, ...] = ()
         self.slices: tuple[Leaf, ...] = ()
-        self.body: Region = Region(None)
+        self.body: Region = Region()
         self.condition: Region | None = None
-        self.ys: tuple[ArrayType, ...] = ()
 
 
 class Region:
     """Nodes in order, and the results."""
 
-    def __init__(self, parent: Region | None):
-        self.parent = parent
+    def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.outputs: list[Node] = []
 

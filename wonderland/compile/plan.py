@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wonderland.compile import gemm
+from wonderland.compile.entry import round_up
 from wonderland.compile.fuse import Cluster, Schedule, Step, Unit, memory_of, operands_of, results_of, squeezed_strides
 from wonderland.compile.graph import Builder
 from wonderland.compile.kernels import MOST_PIECES, Kernel, Nest
@@ -94,8 +95,8 @@ class RunGemm:
         one = node.m * node.n * node.k
         shared = len(self.batch) <= 2 and one < SHARED_ALONE and SHARED_TOGETHER <= one * self.total
         self.pieces = min(self.total, MOST_PRODUCTS) if shared else 1
-        self.scratch_bytes = gemm.scratch_bytes(node.m, node.n, node.k, "f32" if node.dtype.itemsize == 4 else "f64")
-        self.scratch_bytes = -(-self.scratch_bytes // ALIGNMENT) * ALIGNMENT
+        scratch = gemm.scratch_bytes(node.m, node.n, node.k, "f32" if node.dtype.itemsize == 4 else "f64")
+        self.scratch_bytes = round_up(scratch, ALIGNMENT)
 
 
 class Copy:
@@ -123,7 +124,7 @@ class RunLoop:
     """Steps again and again."""
 
     def __init__(self) -> None:
-        self.counter = self.trip = 0  # cells
+        self.counter = 0  # a cell
         self.static: int | None = None
         self.length: Buffer | None = None
         self.reverse = False
@@ -173,12 +174,12 @@ class Plan:
         """Give every arena buffer its offset; returns the bytes of the arena."""
         free: list[tuple[int, int]] = []  # (offset, bytes)
         active: list[Buffer] = []
-        top = -(-self.cells * 8 // ALIGNMENT) * ALIGNMENT
+        top = round_up(self.cells * 8, ALIGNMENT)
         for buffer in sorted((b for b in self.buffers if b.last >= 0), key=lambda b: b.first):
-            size = -(-max(buffer.bytes, 1) // ALIGNMENT) * ALIGNMENT
+            size = round_up(max(buffer.bytes, 1), ALIGNMENT)
             for dead in [b for b in active if b.last < buffer.first]:
                 active.remove(dead)
-                free = _release(free, dead.offset, -(-max(dead.bytes, 1) // ALIGNMENT) * ALIGNMENT)
+                free = _release(free, dead.offset, round_up(max(dead.bytes, 1), ALIGNMENT))
             fits = [hole for hole in free if hole[1] >= size]
             if fits:
                 offset, room = min(fits, key=lambda hole: hole[1])
@@ -219,7 +220,6 @@ class RegionPlan:
         self.schedule = Schedule(region)
         self.units = self.schedule.units
         self.at = {unit: i for i, unit in enumerate(self.units)}
-        self.starts = [0] * len(self.units)
         self.uses: dict[Node, list[int]] = {}
         self._find_uses()
         self.late: list[Copy] = []
@@ -227,7 +227,6 @@ class RegionPlan:
         self.steps: list = []
         for unit in self.units:
             plan.position += 1
-            self.starts[self.at[unit]] = plan.position
             for base in self._reads(unit):
                 self._touch(base)
             self._run(unit)
@@ -286,14 +285,14 @@ class RegionPlan:
                 return False
         self.memory[node] = target.buffer
         # What is updated in place starts in the same memory, if it has no other use.
-        start = self._starts_from(unit, node)
+        start = self._starts_from(node)
         if start is not None and self.uses.get(start, []) == [position] and start is not target.old:
             if self._count(unit, start) == 1 and start.bytes == node.bytes:
                 self._place(start, target)
         return True
 
     @staticmethod
-    def _starts_from(unit: Unit, node: Node) -> Node | None:
+    def _starts_from(node: Node) -> Node | None:
         if isinstance(node, Scatter):
             return node.target
         if isinstance(node, Result) and isinstance(node.of, Loop) and node.index < len(node.of.initial):
@@ -302,7 +301,7 @@ class RegionPlan:
 
     def _overwrites(self, unit: Unit, node: Node, old: Node) -> bool:
         """May a unit write `node` over `old`, which it reads?"""
-        if self._starts_from(unit, node) is old:
+        if self._starts_from(node) is old:
             return self._count(unit, old) == 1
         return isinstance(unit, Cluster) and self._same_element(unit, node, old)
 
@@ -457,7 +456,7 @@ class RegionPlan:
 
     def _long(self, cluster: Cluster) -> None:
         """Few and long rows: pieces, then a kernel that combines them."""
-        pieces, rest = Cluster(cluster.space), None
+        pieces = Cluster(cluster.space)
         pieces.reduced = cluster.reduced
         reductions = [n for n, role in cluster.roles.items() if role == "reduce"]
         rows = math.prod(cluster.rows)
@@ -500,7 +499,7 @@ class RegionPlan:
             self.memory[leaf] = buffer
             if self.memory[base] is not buffer:
                 self.steps.append(Copy(buffer, self.memory[base], base.bytes))
-        run.counter, run.trip = plan.cell(), plan.cell()
+        run.counter = plan.cell()
         run.reverse = node.reverse
         if isinstance(node.length, int):
             run.static = node.length

@@ -23,7 +23,7 @@ import signal
 from functools import cache
 from time import perf_counter_ns
 
-from . import llvm
+from wonderland.compile import llvm
 
 SPIN_NANOSECONDS = 30_000
 # A worker takes no signals, so that they reach Python's main thread; its own faults must still be reported.

@@ -2,7 +2,7 @@
 
 Every function is branch-free scalar code without libm calls, to be inlined into a loop that LLVM then
 vectorises. Errors are below 2 ulp for all finite arguments, subnormal arguments and results included
-(measured: 1.7, tanh of float 1.96, pow 1.2); infinities, NaN and signed zeros are C's. Without FMA hardware `llvm.fma`
+(measured: 1.7, tanh 1.96, pow 1.2); infinities, NaN and signed zeros are C's. Without FMA hardware `llvm.fma`
 is a call to libm: slow, and right.
 """
 

@@ -17,6 +17,7 @@ from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
+from wonderland.ops.pattern import program_pattern
 from wonderland.ops.shape import convert, zeros_like_type
 from wonderland.transform.batch import Batch, BatchedValue, materialize
 from wonderland.transform.programs import record
@@ -90,8 +91,6 @@ def _batch(size: int, args: tuple, batched: tuple, call: CustomCall) -> tuple[li
 
 
 def _pattern(types: tuple, params: dict) -> list:
-    from wonderland.ops.pattern import program_pattern
-
     rows = program_pattern(params["call"].program(types))
     return [[None if m is None else m.nonzero() for m in row] for row in rows]
 
@@ -104,10 +103,10 @@ custom_p = Primitive(
     linearize=_linearize,
     batch=_batch,
     pattern=_pattern,
+    inline=lambda params: params["call"]._program,
     multiple=True,
     impossible={"transpose": "it isn't linear", "lower": "compiled code contains its Program"},
 )
-custom_p.inline = lambda params: params["call"]._program  # type: ignore[attr-defined]
 
 
 def _only_reverse(*args: Any, call: CustomCall, **params: Any) -> Any:

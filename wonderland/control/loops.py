@@ -12,10 +12,12 @@ from wonderland.control.scan import scan_p, split
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import handles
+from wonderland.core.program import run
 from wonderland.core.tracer import unwrap
 from wonderland.core.types import ArrayType, promote, type_of
-from wonderland.ops.elementwise import sub
+from wonderland.ops.elementwise import maximum, sub
 from wonderland.ops.shape import convert
+from wonderland.transform.programs import record
 
 
 def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False) -> tuple[Any, Any]:
@@ -90,9 +92,6 @@ def _fitting(
 
 
 def _strong_outputs(body: Body, types: list[ArrayType]) -> Body:
-    from wonderland.core.program import run
-    from wonderland.transform.programs import record
-
     program = body.program
     if any(o.weak or o.dtype != t.dtype for o, t in zip(program.output_types, types, strict=False)):
 
@@ -150,6 +149,4 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init: Any) -> Any:
 
 
 def _distance(start: Any, stop: Any) -> Any:
-    from wonderland.ops.elementwise import maximum
-
     return maximum(sub(convert(stop, dtype=np.dtype(np.int64)), start), np.int64(0))

@@ -9,7 +9,8 @@ primitive in one block. Signatures, where `x...` are values (arrays, scalars or 
 - `linearize(primals, tangents, **params)`: like `jvp`, for primitives that hold Programs, when the tangents are
   variables of a linear Program: what depends on primals only must stay outside of it.
 - `transpose(cotangent, *args, **params)`: the operands to transpose with respect to arrive as `Linear(type)`; returns
-  one cotangent per operand (None where there is none, or an `Accumulation`).
+  one cotangent per operand (None where there is none, or an `Accumulation`). A `multiple` or `update` primitive gets
+  the list of its outputs' cotangents.
 - `batch(size, args, batched, **params)`: batched operands carry the batch at axis 0; returns the result with the batch
   at axis 0 (or `(outs, flags)` when `multiple`).
 - `pattern(types, params)`: for each operand, which of its elements each output element reads: a pair of index arrays
@@ -17,6 +18,7 @@ primitive in one block. Signatures, where `x...` are values (arrays, scalars or 
 - `lower(builder, *nodes, **params)`: how the compiler emits it (see `compile.graph`); without one, compiled code calls
   `evaluate` for that equation.
 - `update(array, *args, **params)`: for functional updates: do it in place on the first operand.
+- `inline(params)`: the Program that compiled code contains in the place of the equation.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ class Primitive:
         pattern: Callable | None = None,
         lower: Callable | None = None,
         update: Callable | None = None,
+        inline: Callable | None = None,
         multiple: bool = False,
         elementwise: bool = False,
         linear: tuple[int, ...] = (),
@@ -64,6 +67,7 @@ class Primitive:
         self.pattern = pattern
         self.lower = lower
         self.update = update
+        self.inline = inline
         self.multiple = multiple
         self.elementwise = elementwise  # output element i reads only element i of each (broadcast) operand
         self.linear = linear  # operands in which it is jointly linear, the others fixed

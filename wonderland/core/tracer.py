@@ -176,8 +176,7 @@ class Tracer:
         return int(self._concrete("int()"))
 
     def __index__(self) -> int:
-        what = "an index into a plain array (wonderland.numpy.take(array, i) takes a traced one) or a range"
-        return self._concrete(what).__index__()
+        return self._concrete("an index of Python's, or a range").__index__()
 
     def __float__(self) -> float:
         return float(self._exact("float()"))
@@ -196,7 +195,8 @@ class Tracer:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         answer = PROPERTIES["__array__"](sys._getframe(1))
-        return np.array(self._exact("np.asarray or np.array"), dtype=dtype) if answer is None else answer
+        what = "np.asarray, or an index into a plain array (wonderland.numpy.take(array, i) takes a traced one)"
+        return np.array(self._exact(what), dtype=dtype) if answer is None else answer
 
     def __repr__(self) -> str:
         return f"Tracer({self._get()!r})"

@@ -2,7 +2,7 @@
 
 A tree comes in; its leaves (in a fixed order) and its `Structure` go out; `Structure.unflatten` goes back. A class
 registered as *mutable* (`register_mutable`) is a node whose attributes are its children; a transformation hands the
-function a clone of it and writes changed arrays back (see `core.mutable`).
+function a clone of it and writes changed arrays back (see `core.functions`).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def kind_of(node: Any) -> NodeKind | None:
         return kind
     if isinstance(node, tuple) and hasattr(node, "_fields"):
         return _NAMED
-    for base in cls.__mro__[1:-1]:  # subclasses of registered classes and of dict are nodes too
+    for base in cls.__mro__[1:-1]:  # subclasses of mutable classes and of dict are nodes too
         kind = _kinds.get(base)
         if kind is not None and base not in (tuple, list):
             if kind.mutable:
@@ -209,18 +209,12 @@ def tree_map(f: Callable, tree: Any, *rest: Any) -> Any:
 
 def broadcast_prefix(prefix: Any, structure: Structure, what: str) -> list:
     """A prefix tree (such as `in_axes`) repeated over the leaves of `structure`; None is a leaf of the prefix."""
-    if structure.kind is None or not _is_prefix_node(prefix, structure):
-        if kind_of(prefix) is not None and prefix is not None:
-            raise ValueError(f"{what} {prefix!r} doesn't match the structure {structure} of its argument")
+    kind = None if prefix is None else kind_of(prefix)
+    if kind is None:
         return [prefix] * structure.leaf_count
-    children = _kinds.get(type(prefix), _NAMED).flatten(prefix)[0]
-    if len(children) != len(structure.children):
+    children, static = kind.flatten(prefix)
+    fits = kind is structure.kind and len(children) == len(structure.children)
+    if not fits or (kind is _DICT and static[1] != structure.static[1]):
         raise ValueError(f"{what} {prefix!r} doesn't match the structure {structure} of its argument")
-    out: list = []
-    for child, child_structure in zip(children, structure.children, strict=True):
-        out += broadcast_prefix(child, child_structure, what)
-    return out
-
-
-def _is_prefix_node(prefix: Any, structure: Structure) -> bool:
-    return prefix is not None and kind_of(prefix) is structure.kind
+    pairs = zip(children, structure.children, strict=True)
+    return [leaf for child, below in pairs for leaf in broadcast_prefix(child, below, what)]

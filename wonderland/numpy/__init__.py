@@ -3,6 +3,7 @@
 What isn't here is NumPy's own function; on a traced array that raises an error that says so.
 """
 
+import sys as _sys
 from typing import Any
 
 import numpy as _np
@@ -32,4 +33,4 @@ def __dir__() -> list[str]:
     return sorted(_namespace)
 
 
-PROPERTIES["__array_namespace__"] = lambda self: __import__("sys").modules[__name__]
+PROPERTIES["__array_namespace__"] = lambda self: _sys.modules[__name__]

@@ -41,7 +41,7 @@ def wrapped(result: Any) -> Any:
     return Tracer(result)
 
 
-def implements(*targets: Any, method: str | tuple[str, ...] = (), constructor: bool = False) -> Callable:
+def implements(*targets: Any, method: str | tuple[str, ...] = ()) -> Callable:
     """Register a function of values for NumPy functions or ufuncs, and as methods of traced arrays."""
 
     def register(f: Callable) -> Callable:
@@ -98,6 +98,24 @@ def _strengthened(function: Callable, original: Any) -> Callable:
     return ufunc
 
 
+def view_function(original: Any, method: str | None = None) -> Any:
+    """Register a function of a tracer that returns a view."""
+
+    def register(f: Any) -> Any:
+        def function(a: Any, *args: Any, **kwargs: Any) -> Any:
+            return f(a, *args, **kwargs) if isinstance(a, Tracer) else original(a, *args, **kwargs)
+
+        function.__name__ = original.__name__
+        function.__doc__ = f"NumPy's `{original.__name__}`, on traced arrays too."
+        FUNCTIONS[original] = function
+        namespace[original.__name__] = function
+        if method:
+            METHODS[method] = f
+        return f
+
+    return register
+
+
 def operator(name: str, f: Callable, reverse: bool = True) -> None:
     """Register a binary operator and its reflection."""
     METHODS[f"__{name}__"] = _binary(f)
@@ -111,8 +129,6 @@ def _binary(f: Callable) -> Callable:
         if isinstance(other, list):
             other = np.asarray(other)
         elif not (isinstance(other, (np.ndarray, np.generic)) or is_python_scalar(other) or hasattr(other, "type")):
-            if hasattr(other, "shape"):  # a scipy.sparse array, say: let its own operator try
-                return NotImplemented
             return NotImplemented
         return Tracer(f(self._get(), other))
 

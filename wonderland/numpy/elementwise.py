@@ -8,7 +8,7 @@ import numpy as np
 
 from wonderland.core.tracer import METHODS, PROPERTIES, Tracer
 from wonderland.core.types import type_of
-from wonderland.numpy.dispatch import implements, operator
+from wonderland.numpy.dispatch import implements, operator, view_function
 from wonderland.ops import elementwise as ops
 from wonderland.ops.shape import convert, zeros_like_type
 
@@ -132,9 +132,9 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     return x if high is None else ops.minimum(x, high)
 
 
-@implements(np.real)
-def real(x: Any) -> Any:
-    return ops.real(x) if type_of(x).dtype.kind == "c" else x
+@view_function(np.real)
+def real(x: Tracer) -> Tracer:
+    return Tracer(ops.real(x._get())) if x.dtype.kind == "c" else x
 
 
 @implements(np.imag)
@@ -142,13 +142,15 @@ def imag(x: Any) -> Any:
     return ops.imag(x) if type_of(x).dtype.kind == "c" else zeros_like_type(type_of(x))
 
 
-PROPERTIES["real"] = lambda self: Tracer(real(self._get()))
+PROPERTIES["real"] = real
 PROPERTIES["imag"] = lambda self: Tracer(imag(self._get()))
 METHODS["conj"] = METHODS["conjugate"] = lambda self: Tracer(ops.conjugate(self._get()))
 
 
 def astype(self: Tracer, dtype: Any, copy: bool = True) -> Tracer:
     """NumPy's `astype`."""
+    if not copy and np.dtype(dtype) == self.dtype:
+        return self
     return Tracer(convert(self._get(), dtype=np.dtype(dtype)))
 
 

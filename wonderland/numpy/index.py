@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.errors import NoValueError
-from wonderland.core.level import Traced
+from wonderland.core.level import Traced, bind_update
 from wonderland.core.tracer import METHODS, Tracer, concrete, unwrap
 from wonderland.core.types import broadcast_shapes, shape_of, type_of
 from wonderland.numpy.dispatch import implements, make_view
 from wonderland.numpy.shape import normalize_axis, reshape_value, transpose_value
-from wonderland.ops.index import gather, scatter, scatter_slice
+from wonderland.ops.index import gather, scatter, scatter_slice, sliced_shape
 from wonderland.ops.index import slice as slice_primitive
-from wonderland.ops.shape import broadcast, convert
+from wonderland.ops.shape import broadcast, convert, inverse_permutation
 
 Slice = slice
 
@@ -108,18 +108,16 @@ class Key:
 
     def write(self, box: list, value: Any, mode: str = "set") -> Any:
         """`x[index] = value` (or +=), functionally; may overwrite what only `box` holds."""
-        from wonderland.core.level import bind_update
-
         x_type = type_of(box[0])
         if not self.arrays:
-            target = _sliced(self.static)
+            target = sliced_shape(self.static)
             value = _fitted(value, target, x_type.dtype)
             if self.is_whole and mode == "set":  # nothing is left of the old value
                 return reshape_value(value, x_type.shape)
             if self.expanded == x_type.shape:
                 return bind_update(scatter_slice, box, value, index=self.static, mode=mode)
             index = tuple(s for s, new in zip(self.static, self.inserted, strict=True) if not new)
-            return bind_update(scatter_slice, box, reshape_value(value, _sliced(index)), index=index, mode=mode)
+            return bind_update(scatter_slice, box, reshape_value(value, sliced_shape(index)), index=index, mode=mode)
         axes, indices = zip(*self.arrays, strict=True)
         part = self.part(box[0])
         selected = broadcast_shapes(*(shape_of(i) for i in indices))
@@ -127,10 +125,7 @@ class Key:
         order = self._order(len(selected) + len(rest))
         shape = (*selected, *rest)
         value = _fitted(value, tuple(shape[i] for i in order), x_type.dtype)
-        back = [0] * len(order)
-        for i, o in enumerate(order):
-            back[o] = i
-        value = transpose_value(value, tuple(back))
+        value = transpose_value(value, inverse_permutation(order))
         if self.is_whole and self.expanded == x_type.shape:
             part = None
             return bind_update(scatter, box, *indices, value, axes=axes, mode=mode)
@@ -138,10 +133,6 @@ class Key:
         whole = reshape_value(box[0], self.expanded)
         whole = part if self.is_whole else scatter_slice(whole, part, index=self.static, mode="set")
         return reshape_value(whole, x_type.shape)
-
-
-def _sliced(index: tuple) -> tuple:
-    return tuple(len(range(s.start, -1 if s.stop is None else s.stop, s.step)) for s in index if not isinstance(s, int))
 
 
 def _fitted(value: Any, shape: tuple, dtype: np.dtype) -> Any:
@@ -276,6 +267,8 @@ METHODS["__setitem__"] = setitem
 
 @implements(np.take, method="take")
 def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Any:
+    if mode != "raise":
+        raise TypeError(f"np.take on traced arrays has mode 'raise' only, not {mode!r}")
     if axis is None:
         a, axis = reshape_value(a, (type_of(a).size,)), 0
     axis = normalize_axis(axis, len(shape_of(a)))

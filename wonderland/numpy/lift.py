@@ -8,7 +8,11 @@ neither NumPy's module nor the user's is touched, and the call still happens in 
 
 from __future__ import annotations
 
+import __future__
+import ast
+import copy
 import functools
+import linecache
 import os
 import types
 from collections.abc import Callable
@@ -192,10 +196,6 @@ def _rewritten(g: types.FunctionType) -> tuple[types.CodeType, tuple] | None:
 
 
 def _rewrite(code: types.CodeType, module: dict) -> types.CodeType | None:
-    import __future__
-
-    import ast
-
     node = _find(code, module)
     if node is None:
         return None
@@ -238,9 +238,6 @@ def _private_prefix(code: types.CodeType) -> str:
 
 def _find(code: types.CodeType, module: dict) -> Any:
     """A fresh syntax tree of the function with this code, positions as in its file; None if there is no source."""
-    import copy
-    import linecache
-
     lines = linecache.getlines(code.co_filename, module)
     if len(lines) < code.co_firstlineno:
         return None
@@ -262,8 +259,6 @@ def _find(code: types.CodeType, module: dict) -> Any:
 @functools.lru_cache(maxsize=16)
 def _functions(source: str) -> list:
     """All functions and lambdas in a file, from the outside inwards."""
-    import ast
-
     try:
         return [n for n in ast.walk(ast.parse(source)) if isinstance(n, (ast.FunctionDef, ast.Lambda))]
     except SyntaxError:

@@ -17,8 +17,8 @@ from wonderland.ops.dot import dot as contract
 from wonderland.ops.shape import convert
 
 
-def _kept(out: Any, shape: tuple, axes: tuple[int, ...], keepdims: bool) -> Any:
-    if not keepdims:
+def _kept(out: Any, shape: tuple, axes: tuple[int, ...], keepdims: Any) -> Any:
+    if keepdims is np._NoValue or not keepdims:
         return out
     return reshape_value(out, tuple(1 if i in axes else n for i, n in enumerate(shape)))
 
@@ -47,7 +47,7 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, **op
     axes = normalize_axes(axis, len(shape_of(a)))
     if not axes:
         return _strong(a)
-    return _kept(reduce.sum(a, axes=axes), shape_of(a), axes, keepdims is True)
+    return _kept(reduce.sum(a, axes=axes), shape_of(a), axes, keepdims)
 
 
 @implements(np.mean, method="mean")
@@ -63,9 +63,10 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False, **o
 @implements(np.var, method="var")
 def var(a: Any, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: Any = False, **options: Any) -> Any:
     _refuse(options, "var")
+    a = a if dtype is None else convert(a, dtype=np.dtype(dtype))
     axes = normalize_axes(axis, len(shape_of(a)))
     count = math.prod(shape_of(a)[i] for i in axes)
-    centred = ops.sub(a, mean(a, axis=axes, dtype=dtype, keepdims=True))
+    centred = ops.sub(a, mean(a, axis=axes, keepdims=True))
     squares = ops.mul(centred, ops.conjugate(centred))
     squares = ops.real(squares) if type_of(squares).dtype.kind == "c" else squares
     return ops.div(sum(squares, axis=axes, keepdims=keepdims), float(count - ddof))
@@ -80,7 +81,7 @@ def std(a: Any, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: An
 def max(a: Any, axis: Any = None, keepdims: Any = False, **options: Any) -> Any:
     _refuse(options, "max")
     axes = normalize_axes(axis, len(shape_of(a)))
-    return _kept(reduce.max(a, axes=axes), shape_of(a), axes, keepdims is True) if axes else _strong(a)
+    return _kept(reduce.max(a, axes=axes), shape_of(a), axes, keepdims) if axes else _strong(a)
 
 
 @implements(np.min, np.amin, method="min")
@@ -103,7 +104,12 @@ def all(a: Any, axis: Any = None, keepdims: Any = False, **options: Any) -> Any:
 
 
 def _ufunc_reduce(f: Any) -> Any:
-    return lambda a, axis=0, dtype=None, out=None, keepdims=False, **kw: f(a, axis=axis, keepdims=keepdims, **kw)
+    def reduction(a: Any, axis: Any = 0, dtype: Any = None, keepdims: Any = False, **options: Any) -> Any:
+        if dtype is not None:
+            options["dtype"] = dtype
+        return f(a, axis=axis, keepdims=keepdims, **options)
+
+    return reduction
 
 
 for _ufunc, _method in ((np.add, "sum"), (np.maximum, "max"), (np.minimum, "min")):
@@ -158,9 +164,9 @@ def outer(a: Any, b: Any) -> Any:
 @implements(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     m, n = len(shape_of(a)), len(shape_of(b))
-    if isinstance(axes, int):
+    if isinstance(axes, (int, np.integer)):
         pairs = (tuple(range(m - axes, m)), tuple(range(axes)))
     else:
-        first, second = ((ax,) if isinstance(ax, int) else tuple(ax) for ax in axes)
+        first, second = ((ax,) if isinstance(ax, (int, np.integer)) else tuple(ax) for ax in axes)
         pairs = (tuple(normalize_axis(i, m) for i in first), tuple(normalize_axis(i, n) for i in second))
     return contract(a, b, contract=pairs, batch=((), ()))

@@ -10,12 +10,12 @@ import numpy as np
 from wonderland.core.level import bind_update
 from wonderland.core.tracer import FUNCTIONS, METHODS, PROPERTIES, Tracer
 from wonderland.core.types import ArrayType, promote, shape_of, type_of
-from wonderland.numpy.dispatch import implements, make_view, namespace
+from wonderland.numpy.dispatch import implements, make_view, namespace, view_function
 from wonderland.ops import shape as ops
 from wonderland.ops.index import scatter_slice
 
 
-def normalize_axis(axis: int, rank: int) -> int:
+def normalize_axis(axis: Any, rank: int) -> int:
     """A non-negative axis, or NumPy's error."""
     if not -rank <= axis < rank:
         raise np.exceptions.AxisError(axis, rank)
@@ -61,26 +61,8 @@ def _transposed(x: Tracer, order: tuple[int, ...]) -> Tracer:
     return make_view(x, lambda v: transpose_value(v, order), lambda box, new: transpose_value(new, back))
 
 
-def view_function(original: Any, method: str | None = None) -> Any:
-    """Register a function of a tracer that returns a view."""
-
-    def register(f: Any) -> Any:
-        def function(a: Any, *args: Any, **kwargs: Any) -> Any:
-            return f(a, *args, **kwargs) if isinstance(a, Tracer) else original(a, *args, **kwargs)
-
-        function.__name__ = original.__name__
-        function.__doc__ = f"NumPy's `{original.__name__}`, on traced arrays too."
-        FUNCTIONS[original] = function
-        namespace[original.__name__] = function
-        if method:
-            METHODS[method] = f
-        return f
-
-    return register
-
-
 @view_function(np.reshape)
-def reshape(a: Tracer, shape: Any = None, order: str = "C", **kwargs: Any) -> Tracer:
+def reshape(a: Tracer, shape: Any, order: str = "C") -> Tracer:
     if order != "C":
         raise TypeError(f"reshape of traced arrays has order 'C' only, not {order!r}")
     return _reshaped(a, resolve_shape(shape, a.size))
@@ -168,9 +150,9 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
     return array if shape_of(array) == shape else ops.broadcast(array, shape=shape)
 
 
-@implements(np.atleast_1d)
-def atleast_1d(a: Any) -> Any:
-    return reshape_value(a, shape_of(a) or (1,))
+@view_function(np.atleast_1d)
+def atleast_1d(a: Tracer) -> Tracer:
+    return _reshaped(a, a.shape or (1,))
 
 
 @implements(np.concatenate)
@@ -228,38 +210,41 @@ def vstack(tup: Any, **kwargs: Any) -> Any:
 
 @implements(np.hstack)
 def hstack(tup: Any, **kwargs: Any) -> Any:
-    parts = [atleast_1d(a) for a in tup]
+    parts = [reshape_value(a if hasattr(a, "shape") else np.asarray(a), np.shape(a) or (1,)) for a in tup]
     return concatenate(parts, 0 if len(shape_of(parts[0])) == 1 else 1, **kwargs)
 
 
-def _full_like(a: Any, value: Any, dtype: Any) -> Any:
+def _full_like(a: Any, value: Any, dtype: Any, shape: Any, options: dict) -> Any:
+    if options:
+        raise TypeError(f"np.*_like on traced arrays takes dtype and shape, not {', '.join(options)}")
     kind: ArrayType = type_of(a)
-    return np.full(kind.shape, value, np.dtype(dtype) if dtype is not None else kind.dtype)
+    goal = kind.shape if shape is None else resolve_shape(shape, kind.size)
+    return ops.broadcast(ops.convert(value, dtype=np.dtype(dtype) if dtype is not None else kind.dtype), shape=goal)
 
 
 @implements(np.zeros_like)
-def zeros_like(a: Any, dtype: Any = None, **kwargs: Any) -> Any:
-    return _full_like(a, 0, dtype)
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None, **options: Any) -> Any:
+    return _full_like(a, 0, dtype, shape, options)
 
 
 @implements(np.ones_like)
-def ones_like(a: Any, dtype: Any = None, **kwargs: Any) -> Any:
-    return _full_like(a, 1, dtype)
+def ones_like(a: Any, dtype: Any = None, shape: Any = None, **options: Any) -> Any:
+    return _full_like(a, 1, dtype, shape, options)
 
 
 @implements(np.empty_like)
-def empty_like(prototype: Any, dtype: Any = None, **kwargs: Any) -> Any:
-    return _full_like(prototype, 0, dtype)
+def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, **options: Any) -> Any:
+    return _full_like(prototype, 0, dtype, shape, options)
 
 
 @implements(np.full_like)
-def full_like(a: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> Any:
-    kind: ArrayType = type_of(a)
-    value = ops.convert(fill_value, dtype=np.dtype(dtype) if dtype is not None else kind.dtype)
-    return ops.broadcast(value, shape=kind.shape)
+def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, **options: Any) -> Any:
+    return _full_like(a, fill_value, dtype, shape, options)
 
 
 FUNCTIONS[np.shape] = namespace["shape"] = lambda a: a.shape if isinstance(a, Tracer) else np.shape(a)
 FUNCTIONS[np.ndim] = namespace["ndim"] = lambda a: a.ndim if isinstance(a, Tracer) else np.ndim(a)
-FUNCTIONS[np.size] = namespace["size"] = lambda a: a.size if isinstance(a, Tracer) else np.size(a)
+FUNCTIONS[np.size] = namespace["size"] = lambda a, axis=None: (
+    np.size(a, axis) if not isinstance(a, Tracer) else a.size if axis is None else a.shape[axis]
+)
 FUNCTIONS[np.iscomplexobj] = lambda a: a.dtype.kind == "c"

@@ -15,13 +15,14 @@ from wonderland.core.level import Traced, bind_update
 from wonderland.core.primitive import Accumulation, Linear, Primitive
 from wonderland.core.types import ArrayType, broadcast_shapes, shape_of, type_of
 from wonderland.ops.elementwise import align, eq, where
-from wonderland.ops.shape import broadcast, moved_pattern, reshape
+from wonderland.ops.shape import broadcast, moved_pattern, reshape, zeros_like_type
 from wonderland.ops.shape import transpose as _transpose
 
 Index = tuple  # of ints and slices
 
 
-def _sliced_shape(shape: tuple, index: Index) -> tuple:
+def sliced_shape(index: Index) -> tuple:
+    """The shape that a static index selects."""
     return tuple(len(range(i.start, -1 if i.stop is None else i.stop, i.step)) for i in index if not isinstance(i, int))
 
 
@@ -42,7 +43,7 @@ np_slice = slice  # the name `slice` is the primitive's from here on
 slice = Primitive(
     "slice",
     _slice,
-    lambda x, index: ArrayType(_sliced_shape(x.shape, index), x.dtype),
+    lambda x, index: ArrayType(sliced_shape(index), x.dtype),
     linear=(0,),
     transpose=lambda ct, x, index: (Accumulation(scatter_slice, ct, index=index, mode="add"),),
     batch=lambda size, args, batched, index: slice(args[0], index=_batched_index(shape_of(args[0])[0], index)),
@@ -71,14 +72,7 @@ def _scatter_slice_transpose(cts: Any, x: Any, u: Any, index: Index, mode: str) 
         return None, u_ct
     if mode == "add":
         return cts[0], u_ct
-    return bind_update(scatter_slice, cts, zero_like(u), index=index, mode="set"), u_ct
-
-
-def zero_like(u: Any) -> Any:
-    """Zeros of the shape and dtype of an update."""
-    kind = u.type if isinstance(u, Linear) else type_of(u)
-    zero = np.zeros((), kind.dtype)
-    return np.broadcast_to(zero, kind.shape) if kind.shape else zero[()]
+    return bind_update(scatter_slice, cts, zeros_like_type(type_of(u)), index=index, mode="set"), u_ct
 
 
 def _scatter_slice_batch(size: int, args: tuple, batched: tuple, index: Index, mode: str) -> Any:
@@ -87,8 +81,8 @@ def _scatter_slice_batch(size: int, args: tuple, batched: tuple, index: Index, m
 
 
 def _scatter_slice_infer(x: ArrayType, u: ArrayType, index: Index, mode: str) -> ArrayType:
-    if u.shape != _sliced_shape(x.shape, index):
-        raise ValueError(f"can't write values of shape {u.shape} into a part of shape {_sliced_shape(x.shape, index)}")
+    if u.shape != sliced_shape(index):
+        raise ValueError(f"can't write values of shape {u.shape} into a part of shape {sliced_shape(index)}")
     return ArrayType(x.shape, x.dtype)
 
 
@@ -206,7 +200,7 @@ def _scatter_transpose(cts: Any, x: Any, *args: Any, axes: tuple, mode: str) -> 
         return None, *none, u_ct
     if mode == "add":
         return cts[0], *none, u_ct
-    return bind_update(scatter, cts, *indices, zero_like(u), axes=axes, mode="set"), *none, u_ct
+    return bind_update(scatter, cts, *indices, zeros_like_type(type_of(u)), axes=axes, mode="set"), *none, u_ct
 
 
 def _only_winners(ct: Any, indices: list, axes: tuple, shape: tuple) -> Any:

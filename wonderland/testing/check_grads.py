@@ -2,7 +2,7 @@
 
 A function and the point at which to test it come in; an AssertionError that says which mode, order and argument is
 wrong, and by how much, goes out. Forward mode is compared with central differences along random directions, reverse
-mode with forward mode, by the identity <cotangent, jvp(t)> = <vjp(cotangent), t> under the real inner product
+mode with forward mode (alone, with central differences), by the identity <cotangent, jvp(t)> = <vjp(cotangent), t> under the real inner product
 Re(conj(a) b). Higher orders do the same to the derivative functions.
 """
 
@@ -125,7 +125,7 @@ class _Check:
         if order == 0:
             return
         tangents = random_like(args, self.rng)
-        out, pushed = wl.jvp(f, args, tangents)
+        out, pushed = self.pushed(f, args, tangents)
         cotangent = random_like(out, self.rng)
         if "forward" in self.modes:
             fault = self.forward_fault(f, args, tangents, out, pushed)
@@ -135,9 +135,15 @@ class _Check:
         if "reverse" in self.modes:
             fault = self.reverse_fault(f, args, tangents, cotangent, pushed)
             if fault:
-                again = lambda t: self.reverse_fault(f, args, t, cotangent, wl.jvp(f, args, t)[1])
+                again = lambda t: self.reverse_fault(f, args, t, cotangent, self.pushed(f, args, t)[1])
                 self.fail(path + ("reverse",), fault, args, tangents, again)
             self.run(lambda *a: wl.vjp(f, *a)[1](cotangent), args, order - 1, (*path, "reverse"))
+
+    def pushed(self, f: Callable, args: tuple, tangents: tuple) -> tuple[Any, Any]:
+        """The value and the directional derivative; without forward mode, which `f` may not have, by differences."""
+        if "forward" in self.modes:
+            return wl.jvp(f, args, tangents)
+        return f(*args), numeric_jvp(f, args, tangents, self.eps)
 
     def forward_fault(self, f: Callable, args: tuple, tangents: tuple, out: Any = None, pushed: Any = None) -> str:
         """What is wrong with the jvp along these tangents; "" if nothing is."""
@@ -178,11 +184,13 @@ class _Check:
         forward, reverse = inner(cotangent, pushed), inner(pulled, tangents)
         absolute = lambda value: tree.tree_map(np.abs, value)
         scale = inner(absolute(cotangent), absolute(pushed)) + inner(absolute(pulled), absolute(tangents))
-        default = PRECISION[precision_of([*tree.leaves(args), *tree.leaves(pushed)])][2]
+        exactness = PRECISION[precision_of([*tree.leaves(args), *tree.leaves(pushed)])]
+        default = exactness[2 if "forward" in self.modes else 1]
         tolerance = (self.atol or 0.0) + (default if self.rtol is None else self.rtol) * scale
+        source = "jvp" if "forward" in self.modes else "central differences"
         if not abs(forward - reverse) <= tolerance:
             return (
-                f"<cotangent, jvp(tangent)> = {forward}, but <vjp(cotangent), tangent> = {reverse}; they differ by "
+                f"<cotangent, {source}(tangent)> = {forward}, but <vjp(cotangent), tangent> = {reverse}; they differ by "
                 f"{abs(forward - reverse):.3g}, allowed is {tolerance:.3g}"
             )
         return ""

@@ -18,7 +18,7 @@ import wonderland as wl
 from wonderland.core import tree
 from wonderland.core.primitive import registry
 from wonderland.core.program import run, verify
-from wonderland.core.types import ArrayType, is_python_scalar, type_of
+from wonderland.core.types import is_python_scalar, type_of
 from wonderland.ops.pattern import program_pattern
 from wonderland.testing.check_grads import inner, is_inexact, numeric_jvp, random_like
 from wonderland.testing.op_table import Row
@@ -151,7 +151,7 @@ def check_value(s: Sample) -> None:
     before = [np.array(a) for a in args]
     out = s.function(*args)
     if s.row.reference is not None:
-        assert_close(out, s.row.reference(*args, **s.case.params), f"{s}: the value", 1e-6, dtypes=False)
+        assert_close(out, s.row.reference(*args, **s.case.params), f"{s}: the value", s.tolerance, dtypes=False)
     assert all(np.array_equal(a, b) for a, b in zip(args, before)), f"{s}: the operands were changed"
     program = wl.trace(s.function)(*args)
     verify(program)
@@ -196,7 +196,7 @@ def check_forward(s: Sample) -> None:
             what = f"{s}: jvp against central differences, operands {group}"
             assert_close(exact, expected, what, NUMERIC_TOLERANCE, dtypes=False)
             what = f"{s}: jvp in {s.dtype} against float64, operands {group}"
-            assert_close(pushed, exact, what, 1e-5, dtypes=False)
+            assert_close(pushed, exact, what, min(1e-5, s.tolerance), dtypes=False)
 
 
 def _widened(args: tuple, models: tuple) -> tuple:
@@ -347,7 +347,7 @@ def check_programs(s: Sample) -> None:
     if program.constants:
         return
     size = 3
-    flags = tuple(isinstance(t, ArrayType) and not t.weak for t in program.input_types)
+    flags = tuple(not t.weak for t in program.input_types)
     if any(flags):
         verify(batch_program(program, size, flags, (True,) * len(program.outputs))[0])
     chosen = s.differentiated(args)
@@ -413,35 +413,32 @@ def check_operator(row: Row, dtypes: Sequence[str] | None = None, compiled: bool
 @_quiet
 def check_compiled(s: Sample) -> None:
     """jit gives eager's types, and values, gradients and batches as exact as NumPy's (SEMANTICS 7)."""
-    jit = getattr(wl, "jit", None)
-    if jit is None:
-        return
     args = s.args()
     eps = 0.0 if _is_wide(s) else float(np.finfo(np.float32).eps)
-    _compare_compiled(jit, s.function, args, s.args(_wider(s.dtype)), f"{s}: jit", eps)
+    _compare_compiled(s.function, args, s.args(_wider(s.dtype)), f"{s}: jit", eps)
     flags = tuple(shape is not None for shape in s.case.shapes)
     if any(flags):
         batched = wl.vmap(s.function, tuple(0 if b else None for b in flags))
         wide = s.args(_wider(s.dtype), flags)
-        _compare_compiled(jit, batched, s.args(batch=flags), wide, f"{s}: jit of vmap", eps)
+        _compare_compiled(batched, s.args(batch=flags), wide, f"{s}: jit of vmap", eps)
     chosen = s.differentiated(args)
     if _excluded(s, "derivatives") or not chosen:
         return
     weights = random_like(s.function(*args), np.random.default_rng(7))
     gradient = wl.grad(scalar_of(s.function, weights), tuple(chosen))
-    _compare_compiled(jit, gradient, args, s.args(_wider(s.dtype)), f"{s}: jit of grad", eps)
+    _compare_compiled(gradient, args, s.args(_wider(s.dtype)), f"{s}: jit of grad", eps)
 
 
 def _wider(dtype: str) -> str:
     return {"float32": "float64", "float64": "longdouble", "complex128": "clongdouble"}.get(dtype, dtype)
 
 
-def _compare_compiled(jit: Callable, f: Callable, args: tuple, wide: tuple, what: str, eps: float) -> None:
+def _compare_compiled(f: Callable, args: tuple, wide: tuple, what: str, eps: float) -> None:
     """The error against a wider evaluation is at most a small multiple of eager's and a few units in the last place.
 
     `eps` is a coarser unit than the results', for functions that round inside.
     """
-    eager, native = f(*args), jit(f)(*args)
+    eager, native = f(*args), wl.jit(f)(*args)
     exact = f(*_widened(args, wide))
     assert tree.flatten(native)[1] == tree.flatten(eager)[1], f"{what}: another structure of results"
     for n, e, x in zip(tree.leaves(native), tree.leaves(eager), tree.leaves(exact), strict=True):

@@ -87,11 +87,6 @@ def add(name: str, *operands: Operand, cases: Sequence[Case] = (), **rest: Any) 
     return row
 
 
-def rows_of(name: str) -> list[Row]:
-    """The rows of a primitive."""
-    return [row for row in TABLE if row.name == name]
-
-
 # Elementwise ---------------------------------------------------------------------------------------------------------
 
 _locally_constant = {"pattern exact": "its derivative is zero"}

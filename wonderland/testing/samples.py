@@ -57,15 +57,9 @@ def _away_from_zero(rng: np.random.Generator, shape: tuple) -> np.ndarray:
     return _spread(rng, shape, 0.5, 2.0) * rng.choice([-1.0, 1.0], shape)
 
 
-def indices(below: int, repeated: bool = True) -> Operand:
-    """Integers from -below to below - 1; with `repeated=False` distinct positions."""
-
-    def sample(rng: np.random.Generator, shape: tuple) -> np.ndarray:
-        if repeated:
-            return rng.integers(-below, below, shape)
-        return rng.permutation(below)[: int(np.prod(shape))].reshape(shape)
-
-    return Operand(sample, dtype=np.int64, differentiable=False)
+def indices(below: int) -> Operand:
+    """Integers from -below to below - 1."""
+    return Operand(lambda rng, shape: rng.integers(-below, below, shape), dtype=np.int64, differentiable=False)
 
 
 reals = Operand(_away_from_zero)
@@ -137,8 +131,5 @@ def make(
             args.append(operand.make(rng, (), dtype)[()].item())
             continue
         whole = (3, *shape) if batch is not None and batch[i] else shape
-        # Each entry of a batch is drawn alone: it may have to be a permutation, say.
-        parts = [operand.make(rng, shape, dtype) for _ in range(3)] if whole != shape else None
-        array = operand.make(rng, shape, dtype) if parts is None else np.stack(parts)
-        args.append(lay_out(array, layout)[()])
+        args.append(lay_out(operand.make(rng, whole, dtype), layout)[()])
     return tuple(args)

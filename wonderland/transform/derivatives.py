@@ -22,7 +22,7 @@ from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.elementwise import stop_gradient as stop_gradient_p
 from wonderland.ops.shape import convert, zeros_like_type
 from wonderland.transform.dual import Dual
-from wonderland.transform.programs import dense, pick, scatter_flags
+from wonderland.transform.programs import dense, pick, record, scatter_flags
 from wonderland.transform.transpose import transpose
 
 
@@ -51,6 +51,8 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
         tangents_out = [dense(t, p) for p, t in pairs[: len(results)]]
     call.write_back(written, results, tangents_out)
     pairs = outs = None
+    if has_aux:
+        _aux_structure(call.out_structure)
     out, tangent = call.result(results), call.result(tangents_out)
     if has_aux:
         return out[0], tangent[0], out[1]
@@ -190,8 +192,8 @@ def _copied(primals: Sequence[Any]) -> tuple:
     return tuple(tree.tree_map(constant_copy, p) if not tree.flatten(p)[1].has_mutable else p for p in primals)
 
 
-def _aux_structure(structure: tree.Structure) -> tree.Structure:
-    if structure.kind is None or len(structure.children) != 2:
+def _aux_structure(structure: tree.Structure | None) -> tree.Structure:
+    if structure is None or structure.kind is None or len(structure.children) != 2:
         raise ArgumentError(f"with has_aux=True the function must return a pair (out, aux), not {structure}")
     return structure.children[0]
 
@@ -209,14 +211,14 @@ def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
         value, gradients = both(*args, **kwargs)
         return (gradients, value[1]) if has_aux else gradients
 
-    return _named(gradient, f, "grad")
+    return named(gradient, f, "grad")
 
 
 def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable:
     """Like `grad`, returning `(value, gradient)`; with `has_aux`, `((value, aux), gradient)`."""
 
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        numbers = _argument_numbers(argnums, len(args))
+        numbers = argument_numbers(argnums, len(args))
         call = Call(f, args, kwargs)
         select: list[bool] = []
         for i, structure in enumerate(call.structure.children[0].children):
@@ -231,16 +233,18 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
         gradients = tuple(trees[i] for i in numbers)
         return value, gradients[0] if isinstance(argnums, (int, np.integer)) else gradients
 
-    return _named(value_and_gradient, f, "value_and_grad")
+    return named(value_and_gradient, f, "value_and_grad")
 
 
-def _named(wrapper: Callable, f: Callable, prefix: str) -> Callable:
+def named(wrapper: Callable, f: Callable, prefix: str) -> Callable:
+    """A transformed function, with the name and docstring of the one it comes from."""
     wrapper.__name__ = f"{prefix}({getattr(f, '__name__', 'function')})"
     wrapper.__doc__ = getattr(f, "__doc__", None)
     return wrapper
 
 
-def _argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
+def argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
+    """`argnums` as non-negative positions."""
     numbers = (argnums,) if isinstance(argnums, (int, np.integer, str)) else tuple(argnums)
     out = []
     for n in numbers:
@@ -287,12 +291,9 @@ def trace(f: Callable) -> Callable[..., Program]:
 
     def traced(*args: Any, **kwargs: Any) -> Program:
         call = Call(f, args, kwargs)
-        level = Record()
-        with level:
-            inputs = [level.variable(t) for t in call.types]
-            return level.finish(inputs, call.run(inputs))
+        return record(lambda *values: call.run(values), call.types)
 
-    return _named(traced, f, "trace")
+    return named(traced, f, "trace")
 
 
 def stop_gradient(x: Any) -> Any:

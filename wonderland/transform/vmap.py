@@ -14,7 +14,7 @@ from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import shape_of, type_of
 from wonderland.ops.shape import reshape, transpose
 from wonderland.transform.batch import Batch, BatchedValue, materialize
-from wonderland.transform.derivatives import Linearized
+from wonderland.transform.derivatives import Linearized, argument_numbers, named
 
 
 def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
@@ -48,9 +48,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
         places = tree.broadcast_prefix(out_axes, call.out_structure, "out_axes")
         return call.result([_place(size, r, axis) for r, axis in zip(results, places, strict=True)])
 
-    batched.__name__ = f"vmap({getattr(f, '__name__', 'function')})"
-    batched.__doc__ = getattr(f, "__doc__", None)
-    return batched
+    return named(batched, f, "vmap")
 
 
 def _leaf_axes(in_axes: Any, call: Call, count: int) -> list:
@@ -112,9 +110,9 @@ def jacobian(f: Callable, argnums: int | Sequence[int] = 0, mode: str = "auto") 
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(f'jacobian: mode is "auto", "forward" or "reverse", not {mode!r}')
     single = isinstance(argnums, (int, np.integer))
-    numbers = (argnums,) if single else tuple(argnums)  # type: ignore[arg-type]
 
     def compute(*args: Any, **kwargs: Any) -> Any:
+        numbers = argument_numbers(argnums, len(args))
         chosen = tuple(args[n] for n in numbers)
 
         def g(*values: Any) -> Any:
@@ -142,8 +140,7 @@ def jacobian(f: Callable, argnums: int | Sequence[int] = 0, mode: str = "auto") 
             trees.append(per_argument[0] if single else per_argument)
         return out_structure.unflatten(trees)
 
-    compute.__name__ = f"jacobian({getattr(f, '__name__', 'function')})"
-    return compute
+    return named(compute, f, "jacobian")
 
 
 def basis(leaves: Sequence[Any]) -> list:

@@ -1,0 +1,148 @@
+"""Options of NumPy's functions that are easily dropped, and arguments of ours that are easily wrong."""
+
+import numpy as np
+import pytest
+
+import wonderland as wl
+
+X = np.arange(6.0).reshape(2, 3) + 1
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda a: a.astype(float, copy=False),
+        np.atleast_1d,
+        np.real,
+        lambda a: a.real,
+        np.ravel,
+        lambda a: a[...],
+        lambda a: a.T,
+        lambda a: np.swapaxes(a, 0, 1),
+        np.squeeze,
+        lambda a: np.expand_dims(a, 0),
+    ],
+)
+def test_what_is_a_view_in_numpy_is_one_here(view):
+    def f(x):
+        a = x * 1.0
+        view(a)[...] = 0.0
+        return np.sum(a)
+
+    assert f(X) == 0.0
+    np.testing.assert_array_equal(wl.grad(f)(X), np.zeros((2, 3)))
+    assert wl.jit(f)(X) == 0.0
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.zeros_like(x, shape=(4, 2)) + x[0, 0],
+        lambda x: np.ones_like(x, dtype=np.float32, shape=5),
+        lambda x: np.sum(x, axis=1, keepdims=1),
+        lambda x: np.max(x, axis=0, keepdims=1),
+        lambda x: np.add.reduce(x, dtype=np.float32),
+        lambda x: np.var(x.astype(np.float32), dtype=np.float64, ddof=1),
+        lambda x: np.std(x, axis=0, ddof=1, keepdims=True),
+        lambda x: np.tensordot(x, x, axes=np.int64(2)),
+        lambda x: np.tensordot(x, x, axes=([0, 1], [0, 1])),
+        lambda x: x * np.size(x, 0),
+        lambda x: np.mean(x, axis=(0, 1)),
+        lambda x: np.take(x, [0, -1], axis=1),
+    ],
+)
+def test_options_mean_what_they_mean_in_numpy(f):
+    expected = f(X)
+    for g in (wl.jit(f), wl.vmap(f), lambda x: wl.jvp(f, (x,), (x,))[0]):
+        out = g(X[None])[0] if g.__name__.startswith("vmap") else g(X)
+        assert np.shape(out) == np.shape(expected) and np.asarray(out).dtype == np.asarray(expected).dtype
+        np.testing.assert_allclose(out, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("f", "error", "message"),
+    [
+        (lambda: wl.jit(lambda x: np.zeros_like(x, order="F"))(X), TypeError, "not order"),
+        (lambda: wl.jit(lambda x: np.take(x, [9], mode="clip"))(X), TypeError, "mode 'raise' only"),
+        (lambda: wl.jit(lambda x: np.sum(x, where=X > 1))(X), TypeError, "where="),
+        (lambda: wl.jvp(lambda x: x, (X,), (X,), has_aux=True), wl.ArgumentError, "pair"),
+        (lambda: wl.jacobian(np.sin, argnums=5)(X), wl.ArgumentError, "argnums=5"),
+        (lambda: wl.grad(np.sum, argnums="x")(X), wl.ArgumentError, "positions"),
+        (lambda: wl.vmap(lambda d: d["a"], in_axes=({"a": 0, "z": None},))({"a": X, "b": X}), ValueError, "structure"),
+        (lambda: wl.jvp(lambda a: a * 2.0, (3,), (1.0,)), wl.ArgumentError, r"2\.0 instead of 2"),
+        (lambda: wl.jit(lambda x: "text")(X), wl.ArgumentError, "returned str"),
+        (lambda: wl.grad(lambda x: np.sum(x))(np.ma.array(X)), TypeError, "MaskedArray has its own arithmetic"),
+        (lambda: wl.jit(lambda n: np.zeros((3, 3))[n])(1), wl.NoValueError, r"wonderland\.numpy\.take"),
+    ],
+)
+def test_wrong_arguments_say_what_to_write(f, error, message):
+    with pytest.raises(error, match=message):
+        f()
+
+
+def test_in_place_arithmetic_keeps_the_dtype_or_refuses():
+    def f(x):
+        a = x * 1
+        a += 0.5
+        return a
+
+    with pytest.raises(TypeError, match="cast"):
+        f(np.arange(3))
+    with pytest.raises(TypeError, match="cast"):
+        wl.jit(f)(np.arange(3))
+
+
+def test_static_values_are_told_apart_by_type():
+    f = wl.jit(lambda a, b: a * b, static_argnums=1)
+    assert [type(f(1, b)) for b in (1, 1.0)] == [int, float]
+    assert f(2.0, -0.0) == 0 and np.signbit(f(2.0, -0.0)) and not np.signbit(f(2.0, 0.0))
+
+
+def test_arrays_in_the_other_byte_order():
+    x = np.arange(3, dtype=">f8")
+    np.testing.assert_array_equal(wl.jit(lambda x: x + 1)(x), [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(wl.grad(lambda x: np.sum(x * x))(x), [0.0, 2.0, 4.0])
+
+
+@wl.register_mutable
+class Weights:
+    """Two arrays."""
+
+    def __init__(self):
+        self.w, self.v = np.ones(3), np.arange(3.0)
+
+
+def test_writing_back_does_not_change_what_the_derivative_needs():
+    def f(model, x):
+        model.w = model.w * x
+        return np.sum(model.w**2)
+
+    assert wl.grad(f, argnums=1)(Weights(), 3.0) == 18.0
+    assert wl.vjp(f, Weights(), 3.0)[1](1.0)[1] == 18.0
+    assert wl.grad(wl.grad(f, argnums=1), argnums=1)(Weights(), 3.0) == 6.0
+
+
+def test_arrays_can_be_exchanged():
+    def swap(model):
+        model.w, model.v = model.v, model.w
+        return np.sum(model.w)
+
+    for run in (wl.jit(swap), lambda m: wl.grad(lambda s, m: s * swap(m))(1.0, m)):
+        model = Weights()
+        assert run(model) == 3.0
+        np.testing.assert_array_equal(model.w, [0.0, 1.0, 2.0])
+        np.testing.assert_array_equal(model.v, [1.0, 1.0, 1.0])
+
+
+def test_an_array_held_twice_cannot_be_written():
+    def f(a, b):
+        a.w = a.w + 1
+        return np.sum(b.w)
+
+    one, other = Weights(), Weights()
+    other.w = one.w
+    for run in (wl.jit(f), wl.grad(f)):
+        for pair in ((one, one), (one, other)):
+            with pytest.raises(wl.MutationError, match="two places"):
+                run(*pair)
+    np.testing.assert_array_equal(one.w, np.ones(3))
