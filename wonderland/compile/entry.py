@@ -106,8 +106,9 @@ def layout(
 class Entry:
     """A native function in front of `run`.
 
-    `call(*flat_args)` returns the single output, or a tuple of the outputs, or `MISS`. A code other than 0 from the run goes to `on_error`, which raises. Calls are re-entrant, and may
-    come from any thread; `call` keeps alive all that it needs.
+    `call(*flat_args)` returns the single output, or a tuple of the outputs, or `MISS`. A code other than 0 from
+    the run goes to `on_error`, which raises. Calls are re-entrant, and may come from any thread; `call` keeps alive
+    all that it needs.
     """
 
     def __init__(

@@ -180,20 +180,19 @@ class Jitted:
         positional = {names[i] for i in static_argnums if 0 <= i < len(names)}
         self._static_names = frozenset({*static_argnames, *positional})
         self._specializations: dict[Any, Specialization] = {}
-        self._fast: Callable | None = None
-        self._read: Callable | None = None
-        self._finish: Callable | None = None
+        self._fast: tuple[Callable, Callable | None, Callable | None] | None = None  # read at once: calls race
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         fast = self._fast
         if fast is not None and not kwargs:
-            if self._read is None:
-                out = fast(*args)
+            native_call, read, finish = fast
+            if read is None:
+                out = native_call(*args)
             else:
-                leaves = self._read(args)
-                out = MISS if leaves is None else fast(*leaves)
+                leaves = read(args)
+                out = MISS if leaves is None else native_call(*leaves)
             if out is not MISS:
-                return out if self._finish is None else self._finish(out)
+                return out if finish is None else finish(out)
         return self._slow(args, kwargs)
 
     def _slow(self, args: tuple, kwargs: dict) -> Any:
@@ -256,18 +255,12 @@ class Jitted:
 
     def _remember(self, spec: Specialization, call: Call, args: tuple) -> None:
         """Make the next call with these types take the native path."""
-        if any(t.weak for t in spec.program.output_types):
-            self._fast = None
-            return
         positional = call.structure.children[0]
         flat = all(child.kind is None for child in positional.children)
         read = None if flat else leaf_reader(positional, args)
-        if not flat and read is None:
-            self._fast = None
-            return
-        self._fast = None
-        self._finish, self._read = spec.fast_finish(), read
-        self._fast = spec.compiled.entry.call
+        unreadable = not flat and read is None
+        weak = any(t.weak for t in spec.program.output_types)
+        self._fast = None if weak or unreadable else (spec.compiled.entry.call, read, spec.fast_finish())
 
     def inspect(self, *args: Any, **kwargs: Any) -> Compiled:
         """What this function compiles to for such arguments: Programs, kernels, memory plan, IR, assembly."""

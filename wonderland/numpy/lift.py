@@ -7,8 +7,8 @@ neither NumPy's module nor the user's is touched, and the call still happens in 
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import copy
 import functools

@@ -2,8 +2,8 @@
 
 A function and the point at which to test it come in; an AssertionError that says which mode, order and argument is
 wrong, and by how much, goes out. Forward mode is compared with central differences along random directions, reverse
-mode with forward mode (alone, with central differences), by the identity <cotangent, jvp(t)> = <vjp(cotangent), t> under the real inner product
-Re(conj(a) b). Higher orders do the same to the derivative functions.
+mode with forward mode (or, if asked for alone, with central differences), by the identity <cotangent, jvp(t)> =
+<vjp(cotangent), t> under the real inner product Re(conj(a) b). Higher orders do the same to the derivative functions.
 """
 
 from __future__ import annotations
@@ -185,13 +185,12 @@ class _Check:
         absolute = lambda value: tree.tree_map(np.abs, value)
         scale = inner(absolute(cotangent), absolute(pushed)) + inner(absolute(pulled), absolute(tangents))
         exactness = PRECISION[precision_of([*tree.leaves(args), *tree.leaves(pushed)])]
-        default = exactness[2 if "forward" in self.modes else 1]
+        source, default = ("jvp", exactness[2]) if "forward" in self.modes else ("differences", exactness[1])
         tolerance = (self.atol or 0.0) + (default if self.rtol is None else self.rtol) * scale
-        source = "jvp" if "forward" in self.modes else "central differences"
         if not abs(forward - reverse) <= tolerance:
             return (
-                f"<cotangent, {source}(tangent)> = {forward}, but <vjp(cotangent), tangent> = {reverse}; they differ by "
-                f"{abs(forward - reverse):.3g}, allowed is {tolerance:.3g}"
+                f"<cotangent, {source}(tangent)> = {forward}, but <vjp(cotangent), tangent> = {reverse}; they differ "
+                f"by {abs(forward - reverse):.3g}, allowed is {tolerance:.3g}"
             )
         return ""
 
