@@ -590,6 +590,7 @@ def test_references():
         return [sys.getrefcount(value) for value in counted]
 
     failing = entry("fail", [array_of(F64, 2, 3)], [Output(F64, (2, 3))])
+    gc.collect()  # what earlier tests left must not die meanwhile
     before = references()
     for _ in range(1000):
         result = one.call(a, b)

@@ -247,6 +247,14 @@ def test_a_long_program_compiles():
     check(f, np.arange(1.0, 8.0))
 
 
+def test_a_result_of_unknown_length_that_finds_no_memory(monkeypatch):
+    cells = np.zeros(3, np.int64)
+    monkeypatch.setattr(native, "_realloc", lambda: lambda address, size: None)
+    with pytest.raises(MemoryError):
+        native._hand_over(cells.ctypes.data, np.arange(3.0))
+    assert not cells.any()
+
+
 def test_what_a_person_can_look_at(capsys, monkeypatch):
     monkeypatch.setenv("WONDERLAND_DEBUG", "5")
     compiled = compile_program(record(lambda x: reduce_ops.sum(ew.exp(x), axes=(1,)), np.zeros((30, 40))))
@@ -261,4 +269,6 @@ def test_what_a_person_can_look_at(capsys, monkeypatch):
         ".globl",
     ):
         assert word in shown, word
+    assert [name for name, _ in compiled.stages] == ["recorded", "inlined", "simplified"]
+    assert compiled.stages[0][1] is compiled.source and compiled.stages[-1][1] is compiled.program
     assert "exp" in str(compiled.program) and compiled.compile_seconds > 0 and "run" in compiled.assembly()
