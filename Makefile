@@ -23,7 +23,7 @@ demo: $(VENV)/.installed
 test: $(VENV)/.dev
 	@$(VENV)/bin/python -m pytest tests bench -n $(JOBS) $(ARGS)
 
-# On Linux the plain torch wheel brings CUDA; PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu avoids that.
+# Only here are the peers needed: exactly the PyTorch that pyproject.toml names, and JAX.
 test-peers: $(PEERS)/.dev
 	@$(PEERS)/bin/python -m pytest tests -m peers -n $(JOBS) $(ARGS)
 
