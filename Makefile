@@ -54,6 +54,7 @@ endef
 $(VENV)/.installed: pyproject.toml
 	$(make_venv)
 	@$(VENV)/bin/python -m pip install $(PIP_FLAGS) -e .
+	@$(VENV)/bin/python -m compileall -q wonderland
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.installed

@@ -1,6 +1,6 @@
 """A package imports only from the packages before it, wherever in a file the import stands.
 
-The order is that of the data. `import wonderland` itself loads the first five and nothing heavy; the rest
+The order is that of the data. `import wonderland` itself loads the first four and nothing heavy; the rest
 comes on first use, through `wonderland.__getattr__`.
 """
 
@@ -18,7 +18,7 @@ ORDER = """
     core ops numpy transform control compile sparse implicit optimize integrate nn data train
     text generative graph kernels probability testing studio cli __main__
 """.split()
-LOADED = ORDER[: ORDER.index("control") + 1]
+LOADED = ORDER[: ORDER.index("transform") + 1]
 ENGINE = ORDER[: ORDER.index("compile") + 1]  # what the names of `wonderland` itself come from
 FILES = sorted(path for path in PACKAGE.rglob("*.py"))
 

@@ -4,9 +4,6 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
 import wonderland.numpy  # noqa: F401  (fills the tables through which NumPy's functions reach us)
-from wonderland.control.cond import cond, switch
-from wonderland.control.custom import custom_jvp, custom_vjp
-from wonderland.control.loops import fori_loop, scan, while_loop
 from wonderland.core.errors import ArgumentError, LeakedTracerError, LostDerivativeError, NoValueError, TracingError
 from wonderland.core.functions import MutationError
 from wonderland.core.primitive import Primitive
@@ -18,6 +15,9 @@ from wonderland.transform.vmap import jacobian, vmap
 if TYPE_CHECKING:
     from wonderland import sparse, testing
     from wonderland.compile.jit import jit
+    from wonderland.control.cond import cond, switch
+    from wonderland.control.custom import custom_jvp, custom_vjp
+    from wonderland.control.loops import fori_loop, scan, while_loop
     from wonderland.numpy.lift import lift
 
 __version__ = "0.1.0"
@@ -28,12 +28,20 @@ __all__ = [
     "trace", "tree_map", "value_and_grad", "verify", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 
-# Loaded on first use: the compiler brings LLVM, the others SciPy or the standard library's source tools.
+# Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that
+# isn't felt has no more than most programs need.
 _LAZY = {
+    "cond": ("wonderland.control.cond", "cond"),
+    "custom_jvp": ("wonderland.control.custom", "custom_jvp"),
+    "custom_vjp": ("wonderland.control.custom", "custom_vjp"),
+    "fori_loop": ("wonderland.control.loops", "fori_loop"),
     "jit": ("wonderland.compile.jit", "jit"),
     "lift": ("wonderland.numpy.lift", "lift"),
+    "scan": ("wonderland.control.loops", "scan"),
     "sparse": ("wonderland.sparse", None),
+    "switch": ("wonderland.control.cond", "switch"),
     "testing": ("wonderland.testing", None),
+    "while_loop": ("wonderland.control.loops", "while_loop"),
 }
 
 
