@@ -298,9 +298,12 @@ class Schedule:
         )
 
     def _apart(self, node: Node, cluster: Cluster) -> bool:
-        """Memory that a scatter writes isn't read in the same kernel, unless there is a single element."""
+        """Memory that a scatter writes isn't read in the same kernel, unless there is a single element.
+
+        Then a kernel loads all before it stores anything; only two updates of one array still need one copy each.
+        """
         if not cluster.space:
-            return True
+            return not (isinstance(node, Scatter) and node.target in cluster.targets)
         if isinstance(node, Scatter):
             reads = {*self._reads(node)}
             return node.target not in cluster.sources | cluster.targets and node.target not in reads
