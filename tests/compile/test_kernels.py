@@ -242,3 +242,14 @@ def test_a_value_is_the_same_number_wherever_it_is_computed():
 def test_random_programs(block):
     for seed in range(block * 14, block * 14 + 14):
         compare(seed, 4 + seed % 23)
+
+
+@pytest.mark.parametrize("modes", [("add", "set"), ("set", "add"), ("add", "add")])
+def test_two_updates_of_one_element(modes):
+    def f(x):
+        i = index_ops.scatter_slice(x, ew.mul(x, 0.5), index=(), mode="set")
+        one = index_ops.scatter_slice(i, ew.mul(i, 0.5), index=(), mode=modes[0])
+        other = index_ops.scatter_slice(i, ew.mul(i, 0.25), index=(), mode=modes[1])
+        return one, other, ew.exp(i)
+
+    check(f, np.array(1.5))
