@@ -146,3 +146,11 @@ def test_an_array_held_twice_cannot_be_written():
             with pytest.raises(wl.MutationError, match="two places"):
                 run(*pair)
     np.testing.assert_array_equal(one.w, np.ones(3))
+
+
+def test_python_integers_out_of_bounds_mean_what_they_mean_in_numpy():
+    x = np.array([1, 100, 200], np.uint8)
+    for f in (lambda x: x < 300, lambda x: x > -1, lambda x: x == 300, lambda x: x + 200):
+        np.testing.assert_array_equal(wl.jit(f)(x), f(x))
+    with pytest.raises(OverflowError, match="300 out of bounds for uint8"):
+        wl.jit(lambda x: x + 300)(x)

@@ -89,6 +89,9 @@ class Builder:
         if node.dtype == dtype:
             return node
         if isinstance(node, Number):
+            written = node.type.weak and node.dtype.kind == "i" and dtype.kind in "iu"
+            if written and int(node.value) != int(np.asarray(node.value).astype(dtype)):
+                raise Unsupported("a Python integer out of the dtype's bounds: NumPy compares with it, or refuses")
             return Number(ArrayType(node.shape, dtype), np.asarray(node.value).astype(dtype)[()])
         return self.map(_Conversion.made.get(dtype) or _Conversion(dtype), [node], dtype)
 
