@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-import wonderland as wl
 from wonderland.core import tree
 from wonderland.core.primitive import registry
 from wonderland.core.types import is_python_scalar
+from wonderland.testing import op_table
 from wonderland.testing.op_checks import samples
 from wonderland.testing.op_table import TABLE, Row
 from wonderland.testing.samples import broadcast_cases, reals
 
-wl.jit  # noqa: B018  (its primitive is registered when the compiler is loaded)
+op_table.load()
 ROWS = [row for row in TABLE if row.function is None]
 
 

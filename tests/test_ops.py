@@ -21,7 +21,7 @@ from wonderland.testing.op_checks import (
 from wonderland.testing.op_table import TABLE
 from wonderland.testing.samples import LAYOUTS, reals
 
-wl.jit  # noqa: B018  (its primitive is registered when the compiler is loaded)
+op_table.load()
 
 ROWS = [(row, dtype) for row in TABLE for dtype in row.dtype_names()]
 DERIVATIVES = [(row, dtype) for row, dtype in ROWS if dtype[0] in "fc" and "derivatives" not in row.excluded]

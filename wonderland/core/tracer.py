@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ UFUNCS: dict[Any, Callable] = {}  # NumPy ufunc -> function of tracers
 FUNCTIONS: dict[Any, Callable] = {}  # NumPy function -> function of tracers
 METHODS: dict[str, Callable] = {}  # method or operator name -> function of tracers; "T" and the like are in PROPERTIES
 PROPERTIES: dict[str, Callable] = {}
+LATER: dict[str, str] = {}  # module of functions that fill the tables on first use -> the module of ours that does
 
 
 class View:
@@ -136,9 +138,10 @@ class Tracer:
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         out = kwargs.pop("out", None)
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-        f = UFUNCS.get(ufunc if method == "__call__" else (ufunc, method))
+        key = ufunc if method == "__call__" else (ufunc, method)
+        f = UFUNCS.get(key)
         if f is None:
-            f = _plain(getattr(ufunc, method), f"np.{name}", inputs)
+            f = _loaded(UFUNCS, key, "scipy.special") or _plain(getattr(ufunc, method), f"np.{name}", inputs)
         if out is not None and out[0] is not None:
             return _into(out[0], f(*inputs, **kwargs), f"np.{name}(..., out=array)")
         return f(*inputs, **kwargs)
@@ -147,7 +150,8 @@ class Tracer:
         f = FUNCTIONS.get(func)
         if f is None:
             module = getattr(func, "__module__", None) or "numpy"
-            f = _plain(func, f"{module}.{getattr(func, '__name__', func)}".replace("numpy.", "np."), (args, kwargs))
+            name = f"{module}.{getattr(func, '__name__', func)}".replace("numpy.", "np.")
+            f = _loaded(FUNCTIONS, func, module) or _plain(func, name, (args, kwargs))
         out = kwargs.pop("out", None)
         if out is not None:
             return _into(out, f(*args, **kwargs), f"np.{func.__name__}(..., out=array)")
@@ -206,6 +210,13 @@ class Tracer:
 
     def __hash__(self) -> int:
         raise TypeError("traced arrays, like arrays, are not hashable")
+
+
+def _loaded(table: dict, function: Any, module: str) -> Callable | None:
+    """What a table has for a function, after the module that registers its family is loaded."""
+    if module in LATER and module in sys.modules:
+        import_module(LATER[module])
+    return table.get(function)
 
 
 def _plain(function: Callable, name: str, inputs: Any) -> Callable:

@@ -11,11 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.tracer import FUNCTIONS, METHODS, UFUNCS, Tracer, View, unwrap
+from wonderland.core.tracer import FUNCTIONS, LATER, METHODS, UFUNCS, Tracer, View, unwrap
 from wonderland.core.types import is_python_scalar, type_of
 from wonderland.ops.shape import convert
 
-namespace: dict[str, Any] = {}
+spaces: dict[str, dict[str, Any]] = {"numpy": {}}  # name of NumPy's or SciPy's module -> our functions of its names
+namespace = spaces["numpy"]
+
+LATER.update({
+    "numpy.linalg": "wonderland.numpy.linear_algebra", "numpy.fft": "wonderland.numpy.fourier",
+    "scipy.special": "wonderland.scipy.special_functions",
+})  # fmt: skip
+
+
+def space_of(original: Any) -> dict[str, Any]:
+    """The namespace that a function belongs to: np.linalg.norm is no name of np's."""
+    module = getattr(original, "__module__", None) or "scipy.special"  # whose ufuncs don't say
+    for name in ("numpy.linalg", "numpy.fft", "scipy.special", "scipy.linalg"):
+        if module.startswith(name):
+            return spaces.setdefault(name, {})
+    return namespace
 
 
 def values(tree: Any) -> Any:
@@ -63,7 +78,7 @@ def implements(*targets: Any, method: str | tuple[str, ...] = ()) -> Callable:
                 FUNCTIONS[target] = function
         for name in (method,) if isinstance(method, str) else method:
             METHODS[name] = function
-        namespace[original.__name__] = ufunc if isinstance(original, np.ufunc) else function
+        space_of(original)[original.__name__] = ufunc if isinstance(original, np.ufunc) else function
         return f
 
     return register
@@ -108,7 +123,7 @@ def view_function(original: Any, method: str | None = None) -> Any:
         function.__name__ = original.__name__
         function.__doc__ = f"NumPy's `{original.__name__}`, on traced arrays too."
         FUNCTIONS[original] = function
-        namespace[original.__name__] = function
+        space_of(original)[original.__name__] = function
         if method:
             METHODS[method] = f
         return f

@@ -1,11 +1,11 @@
 """Testing derivatives and operators: what the tests of wonderland are made of, for users' code too.
 
-`check_grads` checks the derivatives of a function; `op_table` has a row for each primitive, and `check_operator` runs
-everything there is to check for one row.
+`check_grads` checks the derivatives of a function; `op_table` has a row for each primitive and each NumPy
+function, and `check_operator` runs everything there is to check for one row.
 """
 
 from wonderland.testing.check_grads import check_grads
 from wonderland.testing.op_checks import check_operator
-from wonderland.testing.op_table import TABLE, Row, add
+from wonderland.testing.op_table import TABLE, Row, add, function
 
-__all__ = ["check_grads", "check_operator", "Row", "TABLE", "add"]
+__all__ = ["check_grads", "check_operator", "Row", "TABLE", "add", "function"]

@@ -1,0 +1,80 @@
+"""Every NumPy and SciPy function that works on traced arrays: its row of the op table against the checks.
+
+The functions are built of primitives, whose rules have their own, wider tests (test_ops.py).
+"""
+
+import numpy as np
+import pytest
+
+from wonderland.core.tracer import FUNCTIONS, UFUNCS
+from wonderland.testing import op_table
+from wonderland.testing.op_checks import (
+    check_batch,
+    check_batched_gradient,
+    check_compiled,
+    check_forward,
+    check_reverse,
+    check_second_order,
+    check_value,
+    samples,
+)
+
+op_table.load()
+ROWS = op_table.NUMPY
+NO_ROW = {np.shape, np.ndim, np.size, np.iscomplexobj, np.isrealobj, np.result_type, np.can_cast}  # no arrays come out
+
+
+def largest(row, dtype):
+    """The case with most elements."""
+    found = list(samples(row, [dtype], ("transposed",)))
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_value_and_type(row):
+    for sample in samples(row):
+        check_value(sample)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_vmap(row):
+    for dtype in row.dtype_names()[-1:]:
+        for sample in samples(row, [dtype], ("contiguous",)):
+            check_batch(sample)
+
+
+WITH_DERIVATIVE = [row for row in ROWS if "derivatives" not in row.excluded and set(row.dtypes) & set("fc")]
+
+
+@pytest.mark.parametrize("row", WITH_DERIVATIVE, ids=str)
+def test_derivatives(row):
+    for sample in samples(row, ["float32", "float64", "complex128"], ("contiguous",)):
+        check_forward(sample)
+        check_reverse(sample)
+    for sample in (largest(row, "float64"), largest(row, "complex128")):
+        if sample:
+            check_forward(sample)
+            check_second_order(sample)
+            check_batched_gradient(sample)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_compiled(row):
+    names = [n for n in row.dtype_names() if n in ("float32", "float64")] or row.dtype_names()[:1]
+    for dtype in names:
+        check_compiled(largest(row, dtype))
+
+
+def test_every_function_has_a_row():
+    known = {row.original for row in ROWS} | NO_ROW
+    missing = {*FUNCTIONS, *(u for u in UFUNCS if not isinstance(u, tuple))} - known
+    assert not missing, sorted(op_table.name_of(f) for f in missing)
+
+
+def test_every_row_has_a_function():
+    assert not [str(row) for row in ROWS if row.original not in FUNCTIONS and row.original not in UFUNCS]
+
+
+def test_labels_differ():
+    labels = [str(row) for row in ROWS]
+    assert len(labels) == len(set(labels)), sorted(n for n in labels if labels.count(n) > 1)
