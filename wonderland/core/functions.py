@@ -83,6 +83,8 @@ class Call:
 
         Values in `new` and `kept` that share memory with what is overwritten are copied first.
         """
+        if not self.written:
+            return
         targets = [self.owners[i] for i in self.written if isinstance(self.owners[i], np.ndarray)]
         for group in (new, *kept):
             for k, value in enumerate(group):
@@ -142,6 +144,8 @@ def write_into(owner: Any, value: Any) -> None:
 
 def mutable_leaves(structure: tree.Structure, inside: bool = False) -> list[bool]:
     """For each leaf: does it belong to a mutable object?"""
+    if not (inside or structure.has_mutable):
+        return [False] * structure.leaf_count
     if structure.kind is None:
         return [inside]
     inside = inside or structure.kind.mutable

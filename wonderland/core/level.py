@@ -87,7 +87,15 @@ def _innermost(args: tuple, level: Level | None = None) -> Level | None:
 
 def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
     """Perform an operation at the innermost level among its operands."""
-    level = _innermost(args)
+    level = None
+    for a in args:  # `_innermost`, without the call: everything passes here
+        if isinstance(a, Traced):
+            other = a.level
+            if other is not level:
+                if not other.alive:
+                    raise LeakedTracerError(a)
+                if level is None or other.depth > level.depth:
+                    level = other
     if level is None:
         return evaluate(primitive, args, params)
     return level.process(primitive, args, params)
@@ -96,12 +104,12 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
 def evaluate(primitive: Primitive, args: tuple, params: dict) -> Any:
     """The bottom: NumPy does it. Results are read-only: a value never changes, so nobody needs to copy it."""
     out = primitive.evaluate(*args, **params)
+    if type(out) is np.ndarray:
+        out.setflags(False)
+        return out
     if primitive.multiple:
         return tuple(freeze(o) for o in out)
-    if type(out) is np.ndarray:
-        out.flags.writeable = False
-        return out
-    if primitive.elementwise and all(type(a) in PYTHON_SCALARS for a in args):
+    if primitive.elementwise and type(args[0]) in PYTHON_SCALARS and all(type(a) in PYTHON_SCALARS for a in args):
         return out.item()  # Python scalars stay weak
     return out
 

@@ -77,8 +77,7 @@ class Primitive:
         self.impossible = impossible or {}  # rule slot -> why there can't be one
         registry[name] = self
 
-    def __call__(self, *args: Any, **params: Any) -> Any:
-        return bind(self, *args, **params)
+    __call__ = bind
 
     def __repr__(self) -> str:
         return self.name

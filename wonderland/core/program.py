@@ -19,18 +19,15 @@ from wonderland.core.types import ArrayType, type_of
 class Var(Traced):
     """A variable of a Program: a type and no value."""
 
-    __slots__ = ("_type",)
+    __slots__ = ("type",)
+    type: ArrayType  # type: ignore[assignment]
 
     def __init__(self, level: Level | None, type: ArrayType):
         self.level = level  # type: ignore[assignment]
-        self._type = type
-
-    @property
-    def type(self) -> ArrayType:
-        return self._type
+        self.type = type
 
     def __repr__(self) -> str:
-        return f"Var({self._type})"
+        return f"Var({self.type})"
 
 
 class Literal:
@@ -165,7 +162,7 @@ class Record(Level):
             return value
         if not isinstance(value, (np.ndarray, Traced)):
             return Literal(value)
-        if type(value) is np.ndarray and value.size > 1 and not any(value.strides):
+        if type(value) is np.ndarray and value.size > 1 and value.strides[-1] == 0 and not any(value.strides):
             number = Literal(value.flat[0])  # one number seen many times stays one
             return self.process(registry["broadcast"], (number.value,), {"shape": value.shape})
         known = self.captured.get(id(value))
@@ -181,18 +178,26 @@ class Record(Level):
         return var
 
     def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
-        atoms = tuple(self.atom(a) for a in args)
-        types = primitive.infer(*(a.type for a in atoms), **params)
+        atoms, kinds = [], []
+        for a in args:
+            if type(a) is not Var or a.level is not self:
+                a = self.atom(a)
+            atoms.append(a)
+            kinds.append(a.type)
+        types = primitive.infer(*kinds, **params)
         if primitive.multiple:
             outputs = tuple(Var(self, t) for t in types)
-            self.equations.append(Equation(primitive, atoms, outputs, params))
+            self.equations.append(Equation(primitive, tuple(atoms), outputs, params))
             return outputs
         out = Var(self, types)
-        self.equations.append(Equation(primitive, atoms, (out,), params))
+        self.equations.append(Equation(primitive, tuple(atoms), (out,), params))
         return out
 
-    def finish(self, inputs: Sequence[Var], outputs: Sequence[Any]) -> Program:
-        """Freeze what was recorded; constants that weren't changed meanwhile are kept by reference."""
+    def finish(self, inputs: Sequence[Var], outputs: Sequence[Any], prune: bool = True) -> Program:
+        """Freeze what was recorded, by default without what no output needs.
+
+        Constants that weren't changed meanwhile are kept by reference.
+        """
         atoms = tuple(self.atom(o) for o in outputs)
         constants = []
         for value, snapshot, var in self.captured.values():
@@ -201,7 +206,7 @@ class Record(Level):
             constants.append((var, value))
         program = Program(inputs, self.equations, atoms, constants)
         self.equations, self.captured = [], {}
-        return eliminate_dead(program)
+        return eliminate_dead(program) if prune else program
 
 
 def _same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
@@ -215,9 +220,9 @@ def eliminate_dead(program: Program) -> Program:
     live = {a for a in program.outputs if isinstance(a, Var)}
     kept = []
     for equation in reversed(program.equations):
-        if any(v in live for v in equation.outputs):
+        if any([v in live for v in equation.outputs]):
             kept.append(equation)
-            live.update(a for a in equation.inputs if isinstance(a, Var))
+            live.update([a for a in equation.inputs if type(a) is Var])
     constants = [(v, value) for v, value in program.constants if v in live]
     return Program(program.inputs, kept[::-1], program.outputs, constants)
 

@@ -17,7 +17,7 @@ import numpy as np
 from wonderland.core import tree
 from wonderland.core.errors import LostDerivativeError, NoValueError, user_line
 from wonderland.core.level import Traced
-from wonderland.core.types import ArrayType, is_differentiable, is_python_scalar, type_of
+from wonderland.core.types import ArrayType, is_differentiable, is_python_scalar, shape_of, type_of
 
 UFUNCS: dict[Any, Callable] = {}  # NumPy ufunc -> function of tracers
 FUNCTIONS: dict[Any, Callable] = {}  # NumPy function -> function of tracers
@@ -88,7 +88,7 @@ class Tracer:
 
     @property
     def shape(self) -> tuple:
-        return self.type.shape
+        return shape_of(self._get())
 
     @property
     def dtype(self) -> np.dtype:
@@ -96,7 +96,7 @@ class Tracer:
 
     @property
     def ndim(self) -> int:
-        return len(self.shape)
+        return len(shape_of(self._get()))
 
     @property
     def size(self) -> int:

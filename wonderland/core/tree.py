@@ -114,13 +114,14 @@ def kind_of(node: Any) -> NodeKind | None:
 class Structure:
     """The shape of a tree with its leaves removed. Compares and hashes by content."""
 
-    __slots__ = ("children", "kind", "leaf_count", "static")
+    __slots__ = ("children", "has_mutable", "kind", "leaf_count", "static")
 
     def __init__(self, kind: NodeKind | None, static: Any, children: tuple[Structure, ...]):
         self.kind = kind
         self.static = static
         self.children = children
-        self.leaf_count = 1 if kind is None else sum(child.leaf_count for child in children)
+        self.leaf_count = 1 if kind is None else sum([child.leaf_count for child in children])
+        self.has_mutable = kind is not None and (kind.mutable or any([child.has_mutable for child in children]))
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """Put leaves back in place."""
@@ -130,10 +131,6 @@ class Structure:
         if self.kind is None:
             return next(leaves)
         return self.kind.unflatten(self.static, [child._build(leaves) for child in self.children])
-
-    @property
-    def has_mutable(self) -> bool:
-        return self.kind is not None and (self.kind.mutable or any(c.has_mutable for c in self.children))
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -187,7 +184,7 @@ def _flatten(tree: Any, leaves: list, parents: tuple) -> Structure:
             raise ValueError(f"a {kind.name} contains itself: a tree of arguments can't have cycles")
         parents = (*parents, tree)
     children, static = kind.flatten(tree)
-    return Structure(kind, static, tuple(_flatten(child, leaves, parents) for child in children))
+    return Structure(kind, static, tuple([_flatten(child, leaves, parents) for child in children]))
 
 
 def leaves(tree: Any) -> list:

@@ -65,13 +65,16 @@ _PYTHON_TYPES = {
 _PYTHON_VALUES = {"b": False, "i": 0, "u": 0, "f": 0.0, "c": 0j}
 PYTHON_SCALARS = frozenset(_PYTHON_TYPES)
 NUMERIC_KINDS = frozenset("biufc")
+_NATIVE = frozenset(map(np.dtype, "?bhilqBHILQefdgFDG"))  # dtypes that need no further look
 
 
 def type_of(value: Any) -> ArrayType:
     """The type of an array, NumPy scalar, Python scalar or traced value."""
-    python = _PYTHON_TYPES.get(type(value))
-    if python is not None:
-        return python
+    cls = type(value)
+    if cls is np.ndarray and value.dtype in _NATIVE:
+        return ArrayType(value.shape, value.dtype)
+    if cls in _PYTHON_TYPES:
+        return _PYTHON_TYPES[cls]
     if isinstance(value, (np.ndarray, np.generic)):
         dtype = value.dtype
         if dtype.kind not in NUMERIC_KINDS:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.tracer import FUNCTIONS, LATER, METHODS, UFUNCS, Tracer, View, unwrap
-from wonderland.core.types import is_python_scalar, type_of
+from wonderland.core.level import Traced
+from wonderland.core.tracer import FUNCTIONS, LATER, METHODS, UFUNCS, Tracer, View
+from wonderland.core.types import PYTHON_SCALARS, type_of
 from wonderland.ops.shape import convert
 
 spaces: dict[str, dict[str, Any]] = {"numpy": {}}  # name of NumPy's or SciPy's module -> our functions of its names
@@ -35,7 +36,7 @@ def space_of(original: Any) -> dict[str, Any]:
 
 def values(tree: Any) -> Any:
     """Tracers replaced by their values, in nested lists and tuples too (np.stack([x, y]))."""
-    if isinstance(tree, Tracer):
+    if type(tree) is Tracer:
         return tree._get()
     if type(tree) in (list, tuple):
         return type(tree)(values(item) for item in tree)
@@ -62,23 +63,18 @@ def implements(*targets: Any, method: str | tuple[str, ...] = ()) -> Callable:
     def register(f: Callable) -> Callable:
         original = targets[0]
 
-        def function(*args: Any, **kwargs: Any) -> Any:
-            if not (has_tracer(args) or (kwargs and has_tracer(tuple(kwargs.values())))):
-                return original(*args, **kwargs)
-            kwargs = {k: values(v) for k, v in kwargs.items()} if kwargs else kwargs
-            return wrapped(f(*map(values, args), **kwargs))
+        def traced(*args: Any, **kwargs: Any) -> Any:
+            if kwargs:
+                kwargs = {k: values(v) for k, v in kwargs.items()}
+            return wrapped(f(*[values(a) for a in args], **kwargs))
 
-        function.__name__ = original.__name__
-        function.__doc__ = f"NumPy's `{original.__name__}`, on traced arrays too."
-        ufunc = _strengthened(function, original)
+        if isinstance(original, np.ufunc):
+            traced = _ufunc(f, original.__name__)
         for target in targets:
-            if isinstance(target, np.ufunc):
-                UFUNCS[target] = ufunc
-            else:
-                FUNCTIONS[target] = function
+            (UFUNCS if isinstance(target, np.ufunc) else FUNCTIONS)[target] = traced
         for name in (method,) if isinstance(method, str) else method:
-            METHODS[name] = function
-        space_of(original)[original.__name__] = ufunc if isinstance(original, np.ufunc) else function
+            METHODS[name] = traced
+        space_of(original)[original.__name__] = _drop_in(original, traced)
         return f
 
     return register
@@ -91,25 +87,38 @@ def _cast(value: Any, dtype: np.dtype, name: str) -> Any:
     return convert(value, dtype=dtype)
 
 
-def _strengthened(function: Callable, original: Any) -> Callable:
-    """A ufunc called on Python scalars alone gives a NumPy scalar, which is not weak (operators keep them weak)."""
+def _drop_in(original: Any, traced: Callable) -> Callable:
+    """The function of the drop-in namespace: NumPy's own where no argument is traced."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if has_tracer(args) or (kwargs and has_tracer(tuple(kwargs.values()))):
+            return traced(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    function.__name__ = original.__name__
+    function.__doc__ = f"NumPy's `{original.__name__}`, on traced arrays too."
+    return function
+
+
+def _ufunc(f: Callable, name: str) -> Callable:
+    """A function of values as a ufunc of tracers, with the options that all ufuncs have."""
 
     def ufunc(*args: Any, **kwargs: Any) -> Any:
-        if not has_tracer(args):
-            return original(*args, **kwargs)
+        raw = [values(a) for a in args]
         if kwargs:
             dtype = kwargs.pop("dtype", None)
             if kwargs.pop("where", True) is not True or kwargs:
-                raise TypeError(f"np.{function.__name__} on traced arrays takes no {', '.join(kwargs) or 'where'}=")
+                raise TypeError(f"np.{name} on traced arrays takes no {', '.join(kwargs) or 'where'}=")
             if dtype is not None:
-                args = tuple(Tracer(_cast(unwrap(a), np.dtype(dtype), function.__name__)) for a in args)
-        raw = [unwrap(a) for a in args]
-        if all(is_python_scalar(a) or (not isinstance(a, np.ndarray) and type_of(a).weak) for a in raw):
-            args = tuple(Tracer(convert(a, dtype=type_of(a).dtype)) for a in raw)
-        return function(*args)
+                raw = [_cast(a, np.dtype(dtype), name) for a in raw]
+        for a in raw:
+            if type(a) is np.ndarray or (type(a) not in PYTHON_SCALARS and a.shape):
+                break
+        else:  # on Python scalars alone it gives a NumPy scalar, which is not weak (operators keep them weak)
+            if all(type_of(a).weak for a in raw):
+                raw = [convert(a, dtype=type_of(a).dtype) for a in raw]
+        return wrapped(f(*raw))
 
-    ufunc.__name__ = function.__name__
-    ufunc.__doc__ = function.__doc__
     return ufunc
 
 
@@ -133,17 +142,27 @@ def view_function(original: Any, method: str | None = None) -> Any:
 
 def operator(name: str, f: Callable, reverse: bool = True) -> None:
     """Register a binary operator and its reflection."""
-    METHODS[f"__{name}__"] = _binary(f)
+    set_operator(f"__{name}__", _binary(f))
     if reverse:
-        METHODS[f"__r{name}__"] = _binary(lambda x, y: f(y, x))
+        set_operator(f"__r{name}__", _binary(lambda x, y: f(y, x)))
+
+
+def set_operator(name: str, method: Callable) -> None:
+    """Make a method an operator of tracers (Python looks operators up on the class)."""
+    METHODS[name] = method
+    setattr(Tracer, name, method)
+
+
+_OPERANDS = PYTHON_SCALARS | {np.ndarray}  # by far the most, beside tracers
 
 
 def _binary(f: Callable) -> Callable:
     def method(self: Tracer, other: Any) -> Any:
-        other = unwrap(other)
-        if isinstance(other, list):
+        if type(other) is Tracer:
+            other = other._get()
+        elif isinstance(other, list):
             other = np.asarray(other)
-        elif not (isinstance(other, (np.ndarray, np.generic)) or is_python_scalar(other) or hasattr(other, "type")):
+        elif type(other) not in _OPERANDS and not (isinstance(other, (np.ndarray, np.generic, Traced))):
             return NotImplemented
         return Tracer(f(self._get(), other))
 

@@ -14,7 +14,8 @@ import numpy as np
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.tracer import METHODS, PROPERTIES, Tracer
 from wonderland.core.types import ArrayType, promote, shape_of, type_of
-from wonderland.numpy import reduce as _reduce  # noqa: F401  (registers the products of dense arrays)
+from wonderland.numpy import products as _products  # noqa: F401  (registers the products of dense arrays)
+from wonderland.numpy.dispatch import set_operator
 from wonderland.ops.elementwise import conjugate, mul
 from wonderland.ops.index import gather
 from wonderland.ops.reduce import sum
@@ -111,9 +112,12 @@ sparse_dot = Primitive(
 )
 
 
+_DENSE = {Tracer, np.ndarray, float, int}
+
+
 def is_sparse(value: Any) -> bool:
     """Is it one of SciPy's sparse matrices or arrays, of two dimensions?"""
-    return hasattr(value, "tocsr") and len(getattr(value, "shape", ())) == 2
+    return type(value) not in _DENSE and hasattr(value, "tocsr") and len(getattr(value, "shape", ())) == 2
 
 
 def _product(matrix: Any, x: Any, transposed: bool) -> Any:
@@ -138,7 +142,7 @@ def _right(self: Tracer, matrix: Any) -> Tracer:
 
 def _hook(name: str, product: Any, applies: Any) -> None:
     dense = METHODS[name]
-    METHODS[name] = lambda self, other: product(self, other) if applies(other) else dense(self, other)
+    set_operator(name, lambda self, other: product(self, other) if applies(other) else dense(self, other))
 
 
 def _is_spmatrix(value: Any) -> bool:

@@ -8,6 +8,7 @@ the compiler emits (`e` is the compiler's emitter: `e.add(x, y)`, `e.call("exp",
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -46,22 +47,39 @@ def elementwise(
     dtypes: dict[tuple, np.dtype] = {}
 
     def result_dtype(types: tuple[ArrayType, ...]) -> np.dtype:
-        key = tuple((t.dtype, t.weak) for t in types)
+        key = tuple([(t.dtype, t.weak) for t in types])
         if key not in dtypes:
             # NumPy itself says which dtype comes out of which.
             samples = [_PYTHON_ONES[t.dtype.kind] if t.weak else np.ones(1, t.dtype) for t in types]
             dtypes[key] = np.asarray(evaluate(*samples)).dtype
         return dtypes[key]
 
+    keeps: dict[np.dtype, bool] = {}  # do operands that are all of this dtype give a result of this dtype?
+
     def infer(*types: ArrayType) -> ArrayType:
-        return ArrayType(broadcast_shapes(*(t.shape for t in types)), result_dtype(types), all(t.weak for t in types))
+        first = types[0]
+        shape, dtype, weak = first.shape, first.dtype, first.weak
+        alike = True
+        for t in types:
+            if t.shape != shape:
+                shape = broadcast_shapes(shape, t.shape)
+                alike = False
+            if t.dtype is not dtype or t.weak is not weak:
+                weak = weak and t.weak
+                alike = False
+        if alike and not weak:
+            if dtype not in keeps:
+                keeps[dtype] = result_dtype(types) == dtype
+            if keeps[dtype]:
+                return first
+        return ArrayType(shape, result_dtype(types), weak)
 
     def default_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         out = primitive(*primals)
         total = None
-        for i, t in enumerate(tangents):
+        for t, derivative in zip(tangents, derivatives, strict=True):
             if t is not None:
-                term = scale(t, derivatives[i](out, *primals))
+                term = scale(t, derivative(out, *primals))
                 total = term if total is None else add(total, term)
         return out, like(total, out)
 
@@ -93,7 +111,17 @@ def elementwise(
 
 def scale(tangent: Any, derivative: Any) -> Any:
     """A tangent times a derivative; where the tangent is 0 the result is, even if the derivative is infinite."""
+    if type(derivative) is np.ndarray and _finite(derivative):
+        return mul(tangent, derivative)  # known, and nothing to mask: the cheaper product
     return (mul if type(derivative) in PYTHON_SCALARS else masked_mul)(tangent, derivative)
+
+
+def _finite(x: Any) -> bool:
+    """Is nothing in it infinite or NaN? (An overflow of the sum says no, which is safe.)"""
+    if x.size < 4096:  # where what counts is the number of calls
+        x = x.reshape(-1)
+        return isfinite(np.abs(x.dot(x)))
+    return isfinite(np.abs(np.add.reduce(x, axis=None)))
 
 
 def align(args: tuple, batched: tuple[bool, ...]) -> list:
@@ -125,8 +153,11 @@ def like(value: Any, model: Any) -> Any:
     """A tangent brought to the shape and dtype of its primal."""
     if value is None:
         return None
-    target, actual = type_of(model), type_of(value)
-    if actual.dtype != target.dtype:
+    if type(value) in PYTHON_SCALARS or type(model) in PYTHON_SCALARS:
+        target, actual = type_of(model), type_of(value)
+    else:
+        target, actual = model, value
+    if actual.dtype is not target.dtype and actual.dtype != target.dtype:
         value = _shape.convert(value, dtype=target.dtype)
     if actual.shape != target.shape:
         value = _shape.broadcast(value, shape=target.shape)
@@ -135,7 +166,9 @@ def like(value: Any, model: Any) -> Any:
 
 def unbroadcast(ct: Any, target: Linear) -> Any:
     """The transpose of broadcasting and promotion: sum over the repeated axes, convert back."""
-    goal, actual = target.type, type_of(ct)
+    goal, actual = target.type, type_of(ct) if type(ct) in PYTHON_SCALARS else ct
+    if actual.shape == goal.shape and actual.dtype is goal.dtype:
+        return ct
     if actual.shape != goal.shape:
         extra = len(actual.shape) - len(goal.shape)
         axes = tuple(
@@ -155,7 +188,8 @@ def unbroadcast(ct: Any, target: Linear) -> Any:
 
 def conjugate(x: Any) -> Any:
     """The complex conjugate, for the transposes of products; real values as they are."""
-    return conj(x) if type_of(x).dtype.kind == "c" else x
+    real = x.dtype.kind != "c" if type(x) not in PYTHON_SCALARS else type(x) is not complex
+    return x if real else conj(x)
 
 
 def _product_transpose(ct: Any, x: Any, y: Any) -> tuple:
@@ -218,7 +252,7 @@ mul = elementwise(
 
 def _masked_mul(t: Any, d: Any) -> Any:
     out = np.multiply(t, d)
-    if np.isfinite(np.add.reduce(out, axis=None)):  # nothing infinite or NaN in it: nothing to mask
+    if _finite(out):  # nothing to mask
         return out
     return np.where(np.equal(t, 0), np.zeros((), out.dtype), out)[()]
 

@@ -98,7 +98,7 @@ def _matched(value: Any, kind: ArrayType, what: str) -> Any:
 class Linearized:
     """A call run once, and its derivative as a linear Program of the differentiated leaves."""
 
-    def __init__(self, call: Call, select: Sequence[bool]):
+    def __init__(self, call: Call, select: Sequence[bool], prune: bool = True):
         self.call = call
         self.select = [s and is_differentiable(t.dtype) for s, t in zip(select, call.types, strict=True)]
         tape = Record("a differentiated function", copies=True)
@@ -112,11 +112,12 @@ class Linearized:
             self.values, written = call.split([p for p, _ in pairs])
             tangents_out = [t for _, t in pairs[: len(self.values)]]
             self.has_tangent = [t is not None for t in tangents_out]
-            self.program = tape.finish(variables, [t for t in tangents_out if t is not None])
-        residuals = [value for _, value in self.program.constants]
-        call.write_back(written, residuals, self.values)
-        variables = [v for v, _ in self.program.constants]
-        self.program.constants = tuple(zip(variables, residuals, strict=True))
+            self.program = tape.finish(variables, [t for t in tangents_out if t is not None], prune)
+        if written:
+            residuals = [value for _, value in self.program.constants]
+            call.write_back(written, residuals, self.values)
+            variables = [v for v, _ in self.program.constants]
+            self.program.constants = tuple(zip(variables, residuals, strict=True))
 
     def push(self, tangents: Sequence[Any]) -> list:
         """Tangents of the outputs, for tangents of the selected leaves."""
@@ -225,7 +226,7 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
             select += [i in numbers] * structure.leaf_count
         select += [False] * (len(call.types) - len(select))
         _check_differentiable(call, select, numbers)
-        lin = Linearized(call, select)
+        lin = Linearized(call, select, prune=False)  # it is transposed once: what isn't needed is passed over
         seed = _seed(lin, has_aux)
         value = lin.take_value()
         cotangents = lin.pull(seed, consume=True)

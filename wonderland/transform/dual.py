@@ -6,11 +6,12 @@ linearisation: the primal part runs outside, and what it leaves in the linear Pr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from wonderland.core.level import Level, Traced, bind, bind_update, is_alone
 from wonderland.core.primitive import Primitive
-from wonderland.core.types import ArrayType, type_of
+from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import add
 from wonderland.ops.shape import zeros_like_type
 
@@ -28,6 +29,10 @@ class DualValue(Traced):
     @property
     def type(self) -> ArrayType:
         return type_of(self.primal)
+
+    @property
+    def shape(self) -> tuple:
+        return shape_of(self.primal)
 
     def __repr__(self) -> str:
         return f"Dual({self.primal!r}, tangent={self.tangent!r})"
@@ -52,8 +57,16 @@ class Dual(Level):
         return value, None
 
     def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
-        primals, tangents = zip(*map(self.split, args), strict=True)
-        if all(t is None for t in tangents):
+        primals, tangents, moves = [], [], False
+        for a in args:
+            if type(a) is DualValue and a.level is self:
+                primals.append(a.primal)
+                tangents.append(a.tangent)
+                moves = moves or a.tangent is not None
+            else:
+                primals.append(a)
+                tangents.append(None)
+        if not moves:
             out = bind(primitive, *primals, **params)
             tangent: Any = (None,) * len(out) if primitive.multiple else None
         else:
@@ -61,7 +74,7 @@ class Dual(Level):
             if self.linearizing and primitive.linearize is not None:
                 rule = primitive.linearize
             if rule is not None:
-                out, tangent = rule(primals, tangents, **params)
+                out, tangent = rule(tuple(primals), tuple(tangents), **params)
             elif primitive.bilinear:
                 out, tangent = _bilinear_jvp(primitive, primals, tangents, params)
             elif primitive.linear:
@@ -96,7 +109,7 @@ class Dual(Level):
             raise
 
 
-def _linear_operands(primitive: Primitive, primals: tuple, tangents: tuple) -> list:
+def _linear_operands(primitive: Primitive, primals: Sequence, tangents: Sequence) -> list:
     operands = list(primals)
     for i in primitive.linear:
         if tangents[i] is None:
@@ -106,14 +119,16 @@ def _linear_operands(primitive: Primitive, primals: tuple, tangents: tuple) -> l
     return operands
 
 
-def _linear_jvp(primitive: Primitive, primals: tuple, tangents: tuple, params: dict) -> tuple[Any, Any]:
+def _linear_jvp(primitive: Primitive, primals: Sequence, tangents: Sequence, params: dict) -> tuple[Any, Any]:
     out = bind(primitive, *primals, **params)
+    if len(primals) == 1:
+        return out, bind(primitive, tangents[0], **params)
     if all(tangents[i] is None for i in primitive.linear):
         return out, (None,) * len(out) if primitive.multiple else None
     return out, bind(primitive, *_linear_operands(primitive, primals, tangents), **params)
 
 
-def _bilinear_jvp(primitive: Primitive, primals: tuple, tangents: tuple, params: dict) -> tuple[Any, Any]:
+def _bilinear_jvp(primitive: Primitive, primals: Sequence, tangents: Sequence, params: dict) -> tuple[Any, Any]:
     x, y = primals
     tangent = None
     if tangents[0] is not None:

@@ -12,8 +12,8 @@ from typing import Any
 from wonderland.core.level import bind_update
 from wonderland.core.primitive import Accumulation, Linear
 from wonderland.core.program import Equation, Literal, Program, Var
+from wonderland.ops.elementwise import add
 from wonderland.ops.shape import zeros_like_type
-from wonderland.transform.dual import add_tangents
 
 
 class Cotangents:
@@ -25,16 +25,15 @@ class Cotangents:
     def add(self, var: Var, contribution: Any) -> None:
         if contribution is None:
             return
-        if isinstance(contribution, Accumulation):
+        if type(contribution) is Accumulation:
             current = self.values.pop(var, None)
             box = [zeros_like_type(var.type, real=True) if current is None else current]
             current = None
             self.values[var] = bind_update(contribution.primitive, box, *contribution.args, **contribution.params)
+        elif var in self.values:
+            self.values[var] = add(self.values.pop(var), contribution)
         else:
-            self.values[var] = add_tangents(self.values.pop(var, None), contribution)
-
-    def pop(self, var: Var) -> Any:
-        return self.values.pop(var, None)
+            self.values[var] = contribution
 
 
 def transpose(
@@ -52,16 +51,24 @@ def transpose(
     """
     values = {**dict(program.constants), **known}
     equations: list[Equation] = list(program.equations)
-    last_use: dict[Var, int] = {}  # of a residual in the backward pass: its first use in the forward order
-    for i in range(len(equations) - 1, -1, -1):
-        for a in equations[i].inputs:
-            if type(a) is Var and a in values:
-                last_use[a] = i
-    dying: dict[int, list[Var]] = {}
-    for var, i in last_use.items():
-        dying.setdefault(i, []).append(var)
+    dying: dict[int, list[Var]] = {}  # equation -> the residuals whose last use in the backward pass it is
+    constant = set()  # equations that touch no linear value: evaluated first (they are rare)
+    seen: set[Var] = set()
+    for i, equation in enumerate(equations):
+        linear = not equation.inputs
+        for a in equation.inputs:
+            if type(a) is Var:
+                if a not in values:
+                    linear = True
+                elif a not in seen:
+                    seen.add(a)
+                    dying.setdefault(i, []).append(a)
+        if not linear:
+            args = [a.value if type(a) is Literal else values[a] for a in equation.inputs]
+            out = equation.primitive(*args, **equation.params)
+            values.update(zip(equation.outputs, out if equation.primitive.multiple else (out,), strict=True))
+            constant.add(i)
     inputs, outputs = program.inputs, program.outputs
-    residual = _residual_equations(equations, values)
     if consume:
         program.equations, program.constants, program._steps = (), (), None
 
@@ -72,29 +79,18 @@ def transpose(
     while equations:
         equation = equations.pop()
         index = len(equations)
-        if index not in residual:
+        if index not in constant:
             _transpose_equation(equation, values, account)
-        for var in dying.get(index, ()):
-            del values[var]
-    return [None if v in known else account.pop(v) for v in inputs]
-
-
-def _residual_equations(equations: list[Equation], values: dict[Var, Any]) -> set[int]:
-    """Equations of a linear Program that touch no linear value: evaluate them first (they are rare)."""
-    done = set()
-    for i, equation in enumerate(equations):
-        if all(isinstance(a, Literal) or a in values for a in equation.inputs) and equation.inputs:
-            args = [a.value if isinstance(a, Literal) else values[a] for a in equation.inputs]
-            out = equation.primitive(*args, **equation.params)
-            values.update(zip(equation.outputs, out if equation.primitive.multiple else (out,), strict=True))
-            done.add(i)
-    return done
+        if index in dying:
+            for var in dying[index]:
+                del values[var]
+    return [None if v in known else account.values.pop(v, None) for v in inputs]
 
 
 def _transpose_equation(equation: Equation, values: dict[Var, Any], account: Cotangents) -> None:
     primitive = equation.primitive
-    cts = [account.pop(v) for v in equation.outputs]
-    if all(ct is None for ct in cts):
+    cts = [account.values.pop(v, None) for v in equation.outputs]
+    if cts[0] is None and all(ct is None for ct in cts):
         return
     if primitive.transpose is None:
         why = primitive.impossible.get("transpose", "it has no transpose rule")
@@ -103,6 +99,7 @@ def _transpose_equation(equation: Equation, values: dict[Var, Any], account: Cot
     # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
     whole = primitive.multiple or primitive.update is not None
     contributions = primitive.transpose(cts if whole else cts[0], *args, **equation.params)
+    cts.clear()
     for atom, arg, contribution in zip(equation.inputs, args, contributions, strict=True):
-        if isinstance(arg, Linear):
+        if contribution is not None and type(arg) is Linear:
             account.add(atom, contribution)  # type: ignore[arg-type]
