@@ -10,33 +10,43 @@ from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, verify
 from wonderland.core.tree import register_mutable, register_node, tree_map
 from wonderland.transform.derivatives import grad, jvp, linearize, stop_gradient, trace, value_and_grad, vjp
-from wonderland.transform.vmap import jacobian, vmap
+from wonderland.transform.jacobian import jacobian
+from wonderland.transform.vmap import vmap
 
 if TYPE_CHECKING:
-    from wonderland import sparse, testing
+    from wonderland import einops, random, sparse, testing
     from wonderland.compile.jit import jit
+    from wonderland.control.associative import associative_scan
     from wonderland.control.cond import cond, switch
     from wonderland.control.custom import custom_jvp, custom_vjp
     from wonderland.control.loops import fori_loop, scan, while_loop
+    from wonderland.numpy.at import at
     from wonderland.numpy.lift import lift
+    from wonderland.studio.explain import explain
 
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "LeakedTracerError", "LostDerivativeError", "MutationError", "NoValueError", "Primitive",
-    "Program", "TracingError", "cond", "custom_jvp", "custom_vjp", "fori_loop", "grad", "jacobian", "jit", "jvp",
-    "lift", "linearize", "register_mutable", "register_node", "scan", "sparse", "stop_gradient", "switch", "testing",
-    "trace", "tree_map", "value_and_grad", "verify", "vjp", "vmap", "while_loop",
+    "Program", "TracingError", "associative_scan", "at", "cond", "custom_jvp", "custom_vjp", "einops", "explain",
+    "fori_loop", "grad", "jacobian", "jit", "jvp", "lift", "linearize", "random", "register_mutable", "register_node",
+    "scan", "sparse", "stop_gradient", "switch", "testing", "trace", "tree_map", "value_and_grad", "verify", "vjp",
+    "vmap", "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that
 # isn't felt has no more than most programs need.
 _LAZY = {
+    "associative_scan": ("wonderland.control.associative", "associative_scan"),
+    "at": ("wonderland.numpy.at", "at"),
     "cond": ("wonderland.control.cond", "cond"),
     "custom_jvp": ("wonderland.control.custom", "custom_jvp"),
     "custom_vjp": ("wonderland.control.custom", "custom_vjp"),
+    "einops": ("wonderland.einops", None),
+    "explain": ("wonderland.studio.explain", "explain"),
     "fori_loop": ("wonderland.control.loops", "fori_loop"),
     "jit": ("wonderland.compile.jit", "jit"),
     "lift": ("wonderland.numpy.lift", "lift"),
+    "random": ("wonderland.random", None),
     "scan": ("wonderland.control.loops", "scan"),
     "sparse": ("wonderland.sparse", None),
     "switch": ("wonderland.control.cond", "switch"),

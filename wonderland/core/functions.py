@@ -64,7 +64,7 @@ class Call:
         flat = [unwrap(r) for r in results]
         for r in flat:
             try:
-                type_of(r)
+                isinstance(r, Traced) or type_of(r)
             except TypeError:
                 name = getattr(self.f, "__name__", "the function")
                 raise ArgumentError(

@@ -96,17 +96,23 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
                     raise LeakedTracerError(a)
                 if level is None or other.depth > level.depth:
                     level = other
-    if level is None:
-        return evaluate(primitive, args, params)
-    return level.process(primitive, args, params)
-
-
-def evaluate(primitive: Primitive, args: tuple, params: dict) -> Any:
-    """The bottom: NumPy does it. Results are read-only: a value never changes, so nobody needs to copy it."""
+    if level is not None:
+        return level.process(primitive, args, params)
     out = primitive.evaluate(*args, **params)
     if type(out) is np.ndarray:
         out.setflags(False)
         return out
+    return _finished(primitive, args, out)
+
+
+def evaluate(primitive: Primitive, args: tuple, params: dict) -> Any:
+    """The bottom: NumPy does it. Results are read-only: a value never changes, so nobody needs to copy it."""
+    return _finished(primitive, args, primitive.evaluate(*args, **params))
+
+
+def _finished(primitive: Primitive, args: tuple, out: Any) -> Any:
+    if type(out) is np.ndarray:
+        return freeze(out)
     if primitive.multiple:
         return tuple(freeze(o) for o in out)
     if primitive.elementwise and type(args[0]) in PYTHON_SCALARS and all(type(a) in PYTHON_SCALARS for a in args):

@@ -198,7 +198,7 @@ class Record(Level):
 
         Constants that weren't changed meanwhile are kept by reference.
         """
-        atoms = tuple(self.atom(o) for o in outputs)
+        atoms = [self.atom(o) for o in outputs]
         constants = []
         for value, snapshot, var in self.captured.values():
             if snapshot is not None and (self.copies or not _same_bytes(value, snapshot)):

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 
 class NodeKind:
     """How to take a node apart and put it together again."""
@@ -77,6 +79,8 @@ def _sorted_keys(node: dict) -> list:
 
 
 def _flatten_dict(node: dict) -> tuple[list, Any]:
+    if not node:
+        return [], (type(node), ())
     keys = _sorted_keys(node)
     return [node[key] for key in keys], (type(node), tuple(keys))
 
@@ -120,8 +124,11 @@ class Structure:
         self.kind = kind
         self.static = static
         self.children = children
-        self.leaf_count = 1 if kind is None else sum([child.leaf_count for child in children])
-        self.has_mutable = kind is not None and (kind.mutable or any([child.has_mutable for child in children]))
+        self.leaf_count = 1 if kind is None else 0
+        self.has_mutable = kind is not None and kind.mutable
+        for child in children:
+            self.leaf_count += child.leaf_count
+            self.has_mutable = self.has_mutable or child.has_mutable
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """Put leaves back in place."""
@@ -166,6 +173,7 @@ def typed(value: Any) -> Any:
 
 
 LEAF = Structure(None, None, ())
+_LEAVES = {np.ndarray, np.float32, np.float64, int, float}  # what most leaves are: no need to ask further
 
 
 def flatten(tree: Any) -> tuple[list, Structure]:
@@ -175,7 +183,7 @@ def flatten(tree: Any) -> tuple[list, Structure]:
 
 
 def _flatten(tree: Any, leaves: list, parents: tuple) -> Structure:
-    kind = kind_of(tree)
+    kind = None if type(tree) in _LEAVES else kind_of(tree)
     if kind is None:
         leaves.append(tree)
         return LEAF

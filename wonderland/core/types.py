@@ -122,9 +122,12 @@ def promote(*types: ArrayType) -> tuple[np.dtype, bool]:
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """NumPy's broadcasting of shapes; an error in NumPy's words."""
     first = shapes[0]
-    if all(shape == first for shape in shapes):
-        return first
-    return np.broadcast_shapes(*shapes)
+    for shape in shapes[1:]:
+        if first == ():
+            first = shape
+        elif shape not in ((), first):
+            return np.broadcast_shapes(*shapes)
+    return first
 
 
 def contiguous_strides(shape: Shape) -> tuple[int, ...]:

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.primitive import Linear, Primitive
-from wonderland.core.tracer import METHODS, PROPERTIES, Tracer
+from wonderland.core.tracer import PROPERTIES, Tracer
 from wonderland.core.types import ArrayType, promote, shape_of, type_of
-from wonderland.numpy import products as _products  # noqa: F401  (registers the products of dense arrays)
-from wonderland.numpy.dispatch import set_operator
+from wonderland.numpy.dispatch import FOREIGN
 from wonderland.ops.elementwise import conjugate, mul
 from wonderland.ops.index import gather
 from wonderland.ops.reduce import sum
@@ -112,12 +111,9 @@ sparse_dot = Primitive(
 )
 
 
-_DENSE = {Tracer, np.ndarray, float, int}
-
-
 def is_sparse(value: Any) -> bool:
     """Is it one of SciPy's sparse matrices or arrays, of two dimensions?"""
-    return type(value) not in _DENSE and hasattr(value, "tocsr") and len(getattr(value, "shape", ())) == 2
+    return hasattr(value, "tocsr") and len(getattr(value, "shape", ())) == 2
 
 
 def _product(matrix: Any, x: Any, transposed: bool) -> Any:
@@ -140,19 +136,18 @@ def _right(self: Tracer, matrix: Any) -> Tracer:
     return Tracer(transpose(out, permutation=(1, 0)))
 
 
-def _hook(name: str, product: Any, applies: Any) -> None:
-    dense = METHODS[name]
-    set_operator(name, lambda self, other: product(self, other) if applies(other) else dense(self, other))
+def _foreign(product: Any, applies: Any) -> Any:
+    return lambda self, other: product(self, other) if applies(other) else NotImplemented
 
 
 def _is_spmatrix(value: Any) -> bool:
     return is_sparse(value) and isinstance(value, sys.modules["scipy.sparse"].spmatrix)
 
 
-_hook("__rmatmul__", _left, is_sparse)
-_hook("__matmul__", _right, is_sparse)
-_hook("__rmul__", _left, _is_spmatrix)
-_hook("__mul__", _right, _is_spmatrix)
+FOREIGN["__rmatmul__"] = _foreign(_left, is_sparse)
+FOREIGN["__matmul__"] = _foreign(_right, is_sparse)
+FOREIGN["__rmul__"] = _foreign(_left, _is_spmatrix)
+FOREIGN["__mul__"] = _foreign(_right, _is_spmatrix)
 
 # SciPy asks np.asanyarray what the other operand is. Its products give way to the operand's own operator only if that
 # is a lone object; COO's `dot` goes on to `@` only if it isn't.

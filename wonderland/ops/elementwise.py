@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.core.level import Traced
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.types import (
     PYTHON_SCALARS,
@@ -153,10 +154,8 @@ def like(value: Any, model: Any) -> Any:
     """A tangent brought to the shape and dtype of its primal."""
     if value is None:
         return None
-    if type(value) in PYTHON_SCALARS or type(model) in PYTHON_SCALARS:
-        target, actual = type_of(model), type_of(value)
-    else:
-        target, actual = model, value
+    actual = value.type if isinstance(value, Traced) else type_of(value)
+    target = model if type(model) is np.ndarray else type_of(model)
     if actual.dtype is not target.dtype and actual.dtype != target.dtype:
         value = _shape.convert(value, dtype=target.dtype)
     if actual.shape != target.shape:
@@ -166,7 +165,7 @@ def like(value: Any, model: Any) -> Any:
 
 def unbroadcast(ct: Any, target: Linear) -> Any:
     """The transpose of broadcasting and promotion: sum over the repeated axes, convert back."""
-    goal, actual = target.type, type_of(ct) if type(ct) in PYTHON_SCALARS else ct
+    goal, actual = target.type, ct if type(ct) is np.ndarray else type_of(ct)
     if actual.shape == goal.shape and actual.dtype is goal.dtype:
         return ct
     if actual.shape != goal.shape:

@@ -100,20 +100,25 @@ class Linearized:
 
     def __init__(self, call: Call, select: Sequence[bool], prune: bool = True):
         self.call = call
-        self.select = [s and is_differentiable(t.dtype) for s, t in zip(select, call.types, strict=True)]
+        self.select = []  # which leaves are differentiated
         tape = Record("a differentiated function", copies=True)
         with quiet(), tape:
-            variables = [tape.variable(t) for t in pick(call.types, self.select)]
+            lifted, variables = [], []
             with Dual(linearizing=True) as level:
-                tangents = scatter_flags(variables, self.select)
-                lifted = [v if t is None else level.lift(v, t) for v, t in zip(call.values, tangents, strict=True)]
-                outs = call.run(lifted)
-                pairs = [level.split(o) for o in outs]
-            self.values, written = call.split([p for p, _ in pairs])
-            tangents_out = [t for _, t in pairs[: len(self.values)]]
-            self.has_tangent = [t is not None for t in tangents_out]
-            self.program = tape.finish(variables, [t for t in tangents_out if t is not None], prune)
-        if written:
+                for value, kind, selected in zip(call.values, call.types, select, strict=True):
+                    selected = selected and is_differentiable(kind.dtype)
+                    self.select.append(selected)
+                    if selected:
+                        variables.append(tape.variable(kind))
+                        value = level.lift(value, variables[-1])
+                    lifted.append(value)
+                pairs = [level.split(o) for o in call.run(lifted)]
+            count = len(pairs) - len(call.written)
+            self.values = [p for p, _ in pairs[:count]]
+            self.has_tangent = [t is not None for _, t in pairs[:count]]
+            self.program = tape.finish(variables, [t for _, t in pairs[:count] if t is not None], prune)
+        if call.written:
+            written = [p for p, _ in pairs[count:]]
             residuals = [value for _, value in self.program.constants]
             call.write_back(written, residuals, self.values)
             variables = [v for v, _ in self.program.constants]
@@ -246,6 +251,8 @@ def named(wrapper: Callable, f: Callable, prefix: str) -> Callable:
 
 def argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
     """`argnums` as non-negative positions."""
+    if type(argnums) is int and 0 <= argnums < count:
+        return (argnums,)
     numbers = (argnums,) if isinstance(argnums, (int, np.integer, str)) else tuple(argnums)
     out = []
     for n in numbers:
@@ -260,7 +267,7 @@ def argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
 
 def _check_differentiable(call: Call, select: Sequence[bool], numbers: tuple[int, ...]) -> None:
     chosen = pick(call.types, select)
-    if chosen and not any(is_differentiable(t.dtype) for t in chosen):
+    if chosen and not any([is_differentiable(t.dtype) for t in chosen]):
         raise ArgumentError(
             f"can't differentiate with respect to argument {', '.join(map(str, numbers))}: it has dtype "
             f"{chosen[0].dtype}. Derivatives need floating point: pass 2.0 instead of 2, or use .astype(float)."
@@ -284,7 +291,7 @@ def _seed(lin: Linearized, has_aux: bool) -> list:
             f"grad needs a real result, this one has dtype {types[0].dtype}. For a complex function take the real "
             "or imaginary part, or use wl.vjp."
         )
-    return [np.ones((), types[0].dtype)[()], *(None for _ in types[1:])]
+    return [types[0].dtype.type(1), *[None] * (len(types) - 1)]
 
 
 def trace(f: Callable) -> Callable[..., Program]:

@@ -16,26 +16,6 @@ from wonderland.ops.elementwise import add
 from wonderland.ops.shape import zeros_like_type
 
 
-class Cotangents:
-    """Cotangents of variables, accumulated; in place where a contribution touches only some elements."""
-
-    def __init__(self, start: dict[Var, Any]) -> None:
-        self.values: dict[Var, Any] = dict(start)
-
-    def add(self, var: Var, contribution: Any) -> None:
-        if contribution is None:
-            return
-        if type(contribution) is Accumulation:
-            current = self.values.pop(var, None)
-            box = [zeros_like_type(var.type, real=True) if current is None else current]
-            current = None
-            self.values[var] = bind_update(contribution.primitive, box, *contribution.args, **contribution.params)
-        elif var in self.values:
-            self.values[var] = add(self.values.pop(var), contribution)
-        else:
-            self.values[var] = contribution
-
-
 def transpose(
     program: Program,
     known: dict[Var, Any],
@@ -72,34 +52,52 @@ def transpose(
     if consume:
         program.equations, program.constants, program._steps = (), (), None
 
-    account = Cotangents(start or {})
+    cts = dict(start or {})
     for atom, ct in zip(outputs, cotangents, strict=True):
-        if isinstance(atom, Var) and atom not in values:
-            account.add(atom, ct)
+        if type(atom) is Var and atom not in values:
+            _accumulate(cts, atom, ct)
     while equations:
         equation = equations.pop()
         index = len(equations)
         if index not in constant:
-            _transpose_equation(equation, values, account)
+            _transpose_equation(equation, values, cts)
         if index in dying:
             for var in dying[index]:
                 del values[var]
-    return [None if v in known else account.values.pop(v, None) for v in inputs]
+    return [None if v in known else cts.pop(v, None) for v in inputs]
 
 
-def _transpose_equation(equation: Equation, values: dict[Var, Any], account: Cotangents) -> None:
+def _transpose_equation(equation: Equation, values: dict[Var, Any], cts: dict[Var, Any]) -> None:
+    """From the cotangents of its outputs to those of its linear inputs."""
     primitive = equation.primitive
-    cts = [account.values.pop(v, None) for v in equation.outputs]
-    if cts[0] is None and all(ct is None for ct in cts):
+    given = [cts.pop(equation.outputs[0], None)]
+    for v in equation.outputs[1:]:
+        given.append(cts.pop(v, None))
+    if given[0] is None and all(ct is None for ct in given):
         return
     if primitive.transpose is None:
         why = primitive.impossible.get("transpose", "it has no transpose rule")
         raise TypeError(f"{primitive.name} can't be transposed (reverse mode): {why}")
     args = [a.value if type(a) is Literal else values[a] if a in values else Linear(a.type) for a in equation.inputs]
-    # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
-    whole = primitive.multiple or primitive.update is not None
-    contributions = primitive.transpose(cts if whole else cts[0], *args, **equation.params)
-    cts.clear()
+    if primitive.multiple or primitive.update is not None:
+        # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
+        contributions = primitive.transpose(given, *args, **equation.params)
+    else:
+        contributions = primitive.transpose(given.pop(), *args, **equation.params)
     for atom, arg, contribution in zip(equation.inputs, args, contributions, strict=True):
         if contribution is not None and type(arg) is Linear:
-            account.add(atom, contribution)  # type: ignore[arg-type]
+            if atom in cts or type(contribution) is Accumulation:
+                _accumulate(cts, atom, contribution)  # type: ignore[arg-type]
+            else:
+                cts[atom] = contribution  # type: ignore[index]
+
+
+def _accumulate(cts: dict[Var, Any], var: Var, contribution: Any) -> None:
+    """Add to the cotangent of a variable; in place where a contribution touches only some elements."""
+    if type(contribution) is Accumulation:
+        current = cts.pop(var, None)
+        box = [zeros_like_type(var.type, real=True) if current is None else current]
+        current = None
+        cts[var] = bind_update(contribution.primitive, box, *contribution.args, **contribution.params)
+    elif contribution is not None:
+        cts[var] = add(cts.pop(var), contribution) if var in cts else contribution

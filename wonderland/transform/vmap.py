@@ -1,20 +1,17 @@
-"""`vmap`: a function of one element becomes a function of a batch; and `jacobian`, batched derivatives."""
+"""`vmap`: a function of one element becomes a function of a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
-from wonderland.core.functions import Call, MutationError, handles
-from wonderland.core.tracer import Tracer, unwrap
-from wonderland.core.types import shape_of, type_of
-from wonderland.ops.shape import reshape, transpose
+from wonderland.core.functions import Call, MutationError
+from wonderland.core.types import shape_of
+from wonderland.ops.shape import transpose
 from wonderland.transform.batch import Batch, BatchedValue, materialize
-from wonderland.transform.derivatives import Linearized, argument_numbers, named
+from wonderland.transform.derivatives import named
 
 
 def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
@@ -99,70 +96,3 @@ def move_axis(value: Any, source: int, target: int) -> Any:
     order = [i for i in range(rank) if i != source]
     order.insert(target, source)
     return transpose(value, permutation=tuple(order))
-
-
-def jacobian(f: Callable, argnums: int | Sequence[int] = 0, mode: str = "auto") -> Callable:
-    """The Jacobian of `f`: for each output leaf and each chosen argument leaf an array of shape `out.shape + in.shape`.
-
-    mode "forward" pushes one tangent per input element, "reverse" pulls one cotangent per output element, in one
-    batched pass; "auto" takes the smaller number.
-    """
-    if mode not in ("auto", "forward", "reverse"):
-        raise ArgumentError(f'jacobian: mode is "auto", "forward" or "reverse", not {mode!r}')
-    single = isinstance(argnums, (int, np.integer))
-
-    def compute(*args: Any, **kwargs: Any) -> Any:
-        numbers = argument_numbers(argnums, len(args))
-        chosen = tuple(args[n] for n in numbers)
-
-        def g(*values: Any) -> Any:
-            full = list(args)
-            for n, v in zip(numbers, values, strict=True):
-                full[n] = v
-            return f(*full, **kwargs)
-
-        leaves, structure = tree.flatten(chosen)
-        if not all(type_of(unwrap(leaf)).dtype.kind in "fc" for leaf in leaves):
-            raise ArgumentError("jacobian needs floating-point arguments: use 2.0 instead of 2, or .astype(float)")
-        lin = Linearized(Call(g, chosen, {}), [True] * len(leaves))
-        out_leaves, out_structure = tree.flatten(lin.take_value())
-        n, m = (sum(type_of(unwrap(leaf)).size for leaf in group) for group in (leaves, out_leaves))
-        if mode == "forward" or (mode == "auto" and n < m):
-            columns = vmap(lambda *ts: list(map(Tracer, lin.push([unwrap(t) for t in ts]))), out_axes=-1)
-            blocks = [_split(unwrap(r), leaves, -1) for r in columns(*basis(leaves))]
-        else:
-            rows = vmap(lambda *cts: list(map(Tracer, lin.pull([unwrap(ct) for ct in cts]))))
-            by_input = [_split(unwrap(r), out_leaves, 0) for r in rows(*basis(out_leaves))]
-            blocks = [list(row) for row in zip(*by_input, strict=True)]
-        trees = []
-        for row in blocks:
-            per_argument = structure.unflatten(handles(row))
-            trees.append(per_argument[0] if single else per_argument)
-        return out_structure.unflatten(trees)
-
-    return named(compute, f, "jacobian")
-
-
-def basis(leaves: Sequence[Any]) -> list:
-    """The unit vectors of a tree: for each leaf an array (total, *leaf.shape)."""
-    types = [type_of(unwrap(leaf)) for leaf in leaves]
-    total = sum(t.size for t in types)
-    out, start = [], 0
-    for t in types:
-        block = np.zeros((total, t.size), t.dtype)
-        block[np.arange(start, start + t.size), np.arange(t.size)] = 1
-        out.append(block.reshape((total, *t.shape)))
-        start += t.size
-    return out
-
-
-def _split(value: Any, leaves: Sequence[Any], axis: int) -> list:
-    """An axis over the elements of all leaves becomes, for each leaf, that leaf's own axes."""
-    out, start, shape = [], 0, shape_of(value)
-    axis %= len(shape)
-    for leaf in leaves:
-        kind = type_of(unwrap(leaf))
-        part = Tracer(value)[(*(slice(None),) * axis, slice(start, start + kind.size))]._get()
-        out.append(reshape(part, shape=(*shape[:axis], *kind.shape, *shape[axis + 1 :])))
-        start += kind.size
-    return out
