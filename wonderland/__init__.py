@@ -55,6 +55,16 @@ _LAZY = {
 }
 
 
+def _to_dot(program: Program, name: str = "program") -> str:
+    """The computational graph in Graphviz's language: inputs, equations and outputs as nodes."""
+    from wonderland.studio.dot import to_dot
+
+    return to_dot(program, name)
+
+
+Program.to_dot = _to_dot  # type: ignore[attr-defined]  (what people look at is loaded when they look)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'wonderland' has no attribute {name!r}")

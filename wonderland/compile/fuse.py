@@ -30,9 +30,9 @@ from wonderland.compile.nodes import (
     Shape,
     View,
     base_of,
+    contiguous_strides,
     layout_of,
 )
-from wonderland.core.types import contiguous_strides
 
 CHEAP = 60  # cost up to which a scalar is computed again by each kernel that reads it
 MOST_MEMBERS = 256  # in one kernel: LLVM's time grows faster than the code

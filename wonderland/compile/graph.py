@@ -32,11 +32,12 @@ from wonderland.compile.nodes import (
     Shape,
     View,
     base_of,
+    contiguous_strides,
     layout_of,
     normal,
 )
 from wonderland.core.program import Equation, Literal, Program, Var
-from wonderland.core.types import ArrayType, contiguous_strides, promote
+from wonderland.core.types import ArrayType, promote
 
 SMALL_PRODUCT, SMALL_VECTOR = 1024, 8192  # multiply-adds; measured against GEMM
 
@@ -404,9 +405,7 @@ def _lower_equation(builder: Builder, equation: Equation, nodes: list[Node]) -> 
         except Unsupported:
             del builder.region.nodes[mark:]
     params, evaluate = equation.params, primitive.evaluate
-    return builder.call(
-        primitive.name, lambda *arrays: evaluate(*arrays, **params), nodes, types, primitive.multiple
-    )
+    return builder.call(primitive.name, lambda *arrays: evaluate(*arrays, **params), nodes, types, primitive.multiple)
 
 
 def _is_small(m: int, n: int, k: int) -> bool:

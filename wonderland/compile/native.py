@@ -22,10 +22,10 @@ from wonderland.compile import gemm, llvm, passes, pool
 from wonderland.compile.driver import CALL_FAILED, FIRST_SITE, OUT_OF_MEMORY, Driver
 from wonderland.compile.entry import MISS, Entry, Input, Output, layout
 from wonderland.compile.graph import lower
-from wonderland.compile.nodes import Leaf, Node, Number, Region, base_of, layout_of
+from wonderland.compile.nodes import Leaf, Node, Number, Region, base_of, contiguous_strides, layout_of
 from wonderland.compile.plan import Buffer, Plan, RegionPlan, RunCall, Target
 from wonderland.core.program import Program
-from wonderland.core.types import ArrayType, contiguous_strides
+from wonderland.core.types import ArrayType
 
 PYTHON_TYPES = {"f": float, "i": int, "b": bool, "c": complex}
 MOST_LIBRARIES = 512

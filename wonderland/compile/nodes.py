@@ -12,9 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.types import ArrayType, contiguous_strides
+from wonderland.core.types import ArrayType
 
 Shape = tuple[int, ...]
+
+
+def contiguous_strides(shape: Shape) -> tuple[int, ...]:
+    """Strides, in elements, of a C-contiguous array of this shape."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
 
 
 class Node:

@@ -30,10 +30,11 @@ from wonderland.compile.nodes import (
     Result,
     Scatter,
     base_of,
+    contiguous_strides,
     is_whole,
     layout_of,
 )
-from wonderland.core.types import ArrayType, contiguous_strides
+from wonderland.core.types import ArrayType
 
 ALIGNMENT = 64
 # Multiply-adds up to which GEMM doesn't share one product between threads, and from which many are worth sharing.
@@ -512,9 +513,7 @@ class RegionPlan:
             place = (self.memory[base_of(x)], run.counter, strides[0] * size, offset * size)
             self.memory[leaf] = Buffer("slice", leaf.bytes, place)
         results = list(node.results[n:])
-        targets: list[Target | None] = [
-            Target(self.memory[leaf], leaf) for leaf in node.carry
-        ]
+        targets: list[Target | None] = [Target(self.memory[leaf], leaf) for leaf in node.carry]
         if node.condition is not None:
             run.count = self._own(results.pop(0))
             predicate = plan.arena(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -18,6 +19,24 @@ def user_line() -> str:
             return f" ({os.path.basename(name)}:{frame.f_lineno})"
         frame = frame.f_back
     return ""
+
+
+def annotated(what: str, f: Callable, args: tuple, kwargs: dict) -> Any:
+    """`f(*args, **kwargs)`; an error gets a note: which operation, on what, in which line of the user's."""
+    try:
+        return f(*args, **kwargs)
+    except (TypeError, ValueError, IndexError) as error:
+        if not getattr(error, "__notes__", None):
+            error.add_note(f"in {what}({', '.join(map(_brief, args))}){user_line()}")
+        raise
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_brief, value[:4])) + (", ..." if len(value) > 4 else "") + "]"
+    shape = getattr(value, "shape", ())
+    text = str(getattr(value, "type", None) or (f"{value.dtype}{list(shape)}" if shape else repr(value)))
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 class TracingError(TypeError):

@@ -220,7 +220,7 @@ def eliminate_dead(program: Program) -> Program:
     live = {a for a in program.outputs if isinstance(a, Var)}
     kept = []
     for equation in reversed(program.equations):
-        if any([v in live for v in equation.outputs]):
+        if any(v in live for v in equation.outputs):
             kept.append(equation)
             live.update([a for a in equation.inputs if type(a) is Var])
     constants = [(v, value) for v, value in program.constants if v in live]

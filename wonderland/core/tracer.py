@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import LostDerivativeError, NoValueError, user_line
+from wonderland.core.errors import LostDerivativeError, NoValueError, annotated, user_line
 from wonderland.core.level import Traced
 from wonderland.core.types import ArrayType, is_differentiable, is_python_scalar, shape_of, type_of
 
@@ -113,15 +113,15 @@ class Tracer:
         return (self[i] for i in range(self.shape[0]))
 
     def __getitem__(self, index: Any) -> Any:
-        return METHODS["__getitem__"](self, index)
+        return annotated("reading a part", METHODS["__getitem__"], (self, index), {})
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        METHODS["__setitem__"](self, index, value)
+        annotated("writing a part", METHODS["__setitem__"], (self, index, value), {})
 
     def __getattr__(self, name: str) -> Any:
         method = METHODS.get(name)
         if method is not None:
-            return method.__get__(self)
+            return lambda *args, **kwargs: annotated(name, method, (self, *args), kwargs)
         get = PROPERTIES.get(name)
         if get is not None:
             return get(self)
@@ -142,9 +142,8 @@ class Tracer:
         f = UFUNCS.get(key)
         if f is None:
             f = _loaded(UFUNCS, key, "scipy.special") or _plain(getattr(ufunc, method), f"np.{name}", inputs)
-        if out is not None and out[0] is not None:
-            return _into(out[0], f(*inputs, **kwargs), f"np.{name}(..., out=array)")
-        return f(*inputs, **kwargs)
+        result = annotated(f"np.{name}", f, inputs, kwargs)
+        return result if out is None or out[0] is None else _into(out[0], result, f"np.{name}(..., out=array)")
 
     def __array_function__(self, func: Any, types: Any, args: tuple, kwargs: dict) -> Any:
         f = FUNCTIONS.get(func)
@@ -153,9 +152,8 @@ class Tracer:
             name = f"{module}.{getattr(func, '__name__', func)}".replace("numpy.", "np.")
             f = _loaded(FUNCTIONS, func, module) or _plain(func, name, (args, kwargs))
         out = kwargs.pop("out", None)
-        if out is not None:
-            return _into(out, f(*args, **kwargs), f"np.{func.__name__}(..., out=array)")
-        return f(*args, **kwargs)
+        result = annotated(f"np.{func.__name__}", f, args, kwargs)
+        return result if out is None else _into(out, result, f"np.{func.__name__}(..., out=array)")
 
     def _concrete(self, what: str) -> Any:
         """The plain value below, for decisions in Python; raises where there is none."""

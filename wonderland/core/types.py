@@ -128,12 +128,3 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
         elif shape not in ((), first):
             return np.broadcast_shapes(*shapes)
     return first
-
-
-def contiguous_strides(shape: Shape) -> tuple[int, ...]:
-    """Strides, in elements, of a C-contiguous array of this shape."""
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))

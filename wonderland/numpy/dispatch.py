@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.core.errors import annotated
 from wonderland.core.level import Traced
 from wonderland.core.tracer import FUNCTIONS, LATER, METHODS, UFUNCS, Tracer, View
 from wonderland.core.types import PYTHON_SCALARS, type_of
@@ -54,6 +55,8 @@ def wrapped(result: Any) -> Any:
     """Results become tracers; several results each."""
     if type(result) in (tuple, list):
         return type(result)(wrapped(item) for item in result)
+    if isinstance(result, tuple):  # a named one
+        return type(result)(*map(wrapped, result))
     return Tracer(result)
 
 
@@ -97,6 +100,8 @@ def _drop_in(original: Any, traced: Callable) -> Callable:
 
     function.__name__ = original.__name__
     function.__doc__ = f"NumPy's `{original.__name__}`, on traced arrays too."
+    for name in ("reduce", "accumulate", "reduceat", "outer", "at") if isinstance(original, np.ufunc) else ():
+        setattr(function, name, getattr(original, name))  # NumPy's own: they reach ours when they meet a tracer
     return function
 
 
@@ -142,29 +147,30 @@ def view_function(original: Any, method: str | None = None) -> Any:
 
 def operator(name: str, f: Callable, reverse: bool = True) -> None:
     """Register a binary operator and its reflection."""
-    set_operator(f"__{name}__", _binary(f))
+    set_operator(f"__{name}__", _binary(f"__{name}__", f))
     if reverse:
-        set_operator(f"__r{name}__", _binary(lambda x, y: f(y, x)))
+        set_operator(f"__r{name}__", _binary(f"__r{name}__", lambda x, y: f(y, x)))
 
 
 def set_operator(name: str, method: Callable) -> None:
-    """Make a method an operator of tracers (Python looks operators up on the class)."""
+    """Make a method an operator of tracers: in the table, and on the class, where Python looks operators up."""
     METHODS[name] = method
     setattr(Tracer, name, method)
 
 
+FOREIGN: dict[str, Callable] = {}  # operator -> what it does with operands that aren't arrays (sparse matrices)
 _OPERANDS = PYTHON_SCALARS | {np.ndarray}  # by far the most, beside tracers
 
 
-def _binary(f: Callable) -> Callable:
+def _binary(name: str, f: Callable) -> Callable:
     def method(self: Tracer, other: Any) -> Any:
         if type(other) is Tracer:
             other = other._get()
         elif isinstance(other, list):
             other = np.asarray(other)
-        elif type(other) not in _OPERANDS and not (isinstance(other, (np.ndarray, np.generic, Traced))):
-            return NotImplemented
-        return Tracer(f(self._get(), other))
+        elif type(other) not in _OPERANDS and not isinstance(other, (np.ndarray, np.generic, Traced)):
+            return FOREIGN[name](self, other) if name in FOREIGN else NotImplemented
+        return Tracer(annotated(name, f, (self._get(), other), {}))
 
     return method
 

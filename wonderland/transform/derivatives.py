@@ -267,7 +267,7 @@ def argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
 
 def _check_differentiable(call: Call, select: Sequence[bool], numbers: tuple[int, ...]) -> None:
     chosen = pick(call.types, select)
-    if chosen and not any([is_differentiable(t.dtype) for t in chosen]):
+    if chosen and not any(is_differentiable(t.dtype) for t in chosen):
         raise ArgumentError(
             f"can't differentiate with respect to argument {', '.join(map(str, numbers))}: it has dtype "
             f"{chosen[0].dtype}. Derivatives need floating point: pass 2.0 instead of 2, or use .astype(float)."

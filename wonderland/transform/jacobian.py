@@ -101,10 +101,7 @@ def _reverse(lin: Linearized, types: list[ArrayType], out_types: list[ArrayType]
 def _second_pass(seeded: list[ArrayType], found: list[ArrayType]) -> list[tuple[int, int]]:
     """Pairs (found, seeded) of a real and a complex leaf: one seed per element says only half of its derivative."""
     return [
-        (k, j)
-        for k, t in enumerate(found)
-        for j, s in enumerate(seeded)
-        if s.dtype.kind == "c" and t.dtype.kind == "f"
+        (k, j) for k, t in enumerate(found) for j, s in enumerate(seeded) if s.dtype.kind == "c" and t.dtype.kind == "f"
     ]
 
 
