@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class _State(threading.local):
-    depth = 0
+    def __init__(self) -> None:
+        self.levels: list[Level] = []  # the transformations that are running, outermost first
 
 
 _state = _State()
@@ -36,13 +37,13 @@ class Level:
     name = "a transformation"
 
     def __enter__(self) -> Any:
-        _state.depth += 1
-        self.depth = _state.depth
+        _state.levels.append(self)
+        self.depth = len(_state.levels)
         self.alive = True
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _state.depth -= 1
+        _state.levels.pop()
         self.alive = False
 
     def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
@@ -52,6 +53,11 @@ class Level:
     def process_update(self, primitive: Primitive, box: list, args: tuple, params: dict) -> Any:
         """`process` for a functional update whose first operand is in `box` and may be overwritten."""
         return self.process(primitive, (box[0], *args), params)
+
+
+def running() -> list[Level]:
+    """The levels of the transformations that are running in this thread, outermost first."""
+    return _state.levels
 
 
 class Traced:
@@ -73,7 +79,8 @@ class Traced:
         return self.type.dtype
 
 
-def _innermost(args: tuple, level: Level | None = None) -> Level | None:
+def _innermost(args: tuple) -> Level | None:
+    level = None
     for a in args:
         if isinstance(a, Traced):
             other = a.level
@@ -126,7 +133,7 @@ def bind_update(primitive: Primitive, box: list, *args: Any, **params: Any) -> A
     This is what makes writing one element cost O(1): the owner gives its reference away in a one-element list, and a
     reference count tells whether anybody else (a residual, a view, another handle) could still see the old value.
     """
-    level = _innermost(args, _innermost((box[0],)))
+    level = _innermost((box[0], *args))
     if level is not None:
         return level.process_update(primitive, box, args, params)
     if type(box[0]) is np.ndarray and box[0].base is None and is_alone(box):

@@ -189,15 +189,16 @@ class Record(Level):
             outputs = tuple(Var(self, t) for t in types)
             self.equations.append(Equation(primitive, tuple(atoms), outputs, params))
             return outputs
-        out = Var(self, types)
-        self.equations.append(Equation(primitive, tuple(atoms), (out,), params))
+        return self.equation(primitive, tuple(atoms), types, params)
+
+    def equation(self, primitive: Primitive, atoms: tuple[Atom, ...], type: ArrayType, params: dict) -> Var:
+        """Write an equation with one result, of a known type."""
+        out = Var(self, type)
+        self.equations.append(Equation(primitive, atoms, (out,), params))
         return out
 
     def finish(self, inputs: Sequence[Var], outputs: Sequence[Any], prune: bool = True) -> Program:
-        """Freeze what was recorded, by default without what no output needs.
-
-        Constants that weren't changed meanwhile are kept by reference.
-        """
+        """Freeze what was recorded; constants that weren't changed meanwhile are kept by reference."""
         atoms = [self.atom(o) for o in outputs]
         constants = []
         for value, snapshot, var in self.captured.values():

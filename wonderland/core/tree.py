@@ -137,7 +137,8 @@ class Structure:
     def _build(self, leaves: Any) -> Any:
         if self.kind is None:
             return next(leaves)
-        return self.kind.unflatten(self.static, [child._build(leaves) for child in self.children])
+        parts = [next(leaves) if child.kind is None else child._build(leaves) for child in self.children]
+        return self.kind.unflatten(self.static, parts)
 
     def __eq__(self, other: object) -> bool:
         return (

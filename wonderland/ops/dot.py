@@ -49,12 +49,19 @@ def _evaluate(x: Any, y: Any, contract: Axes, batch: Axes) -> Any:
         b = y.T if y.ndim == 2 and contract[1] == (1,) else y
         return np.matmul(a, b)
     head = tuple(x.shape[i] for i in batch[0])
-    m, k = math.prod(x.shape[i] for i in x_free), math.prod(x.shape[i] for i in contract[0])
-    n = math.prod(y.shape[i] for i in y_free)
+    x_shape, y_shape = tuple(x.shape[i] for i in x_free), tuple(y.shape[i] for i in y_free)
+    if not contract[0]:  # nothing to sum: no matrix product, which is slow for many tiny matrices
+        a = x.transpose(batch[0] + x_free).reshape(head + x_shape + (1,) * len(y_free))
+        b = y.transpose(batch[1] + y_free).reshape(head + (1,) * len(x_free) + y_shape)
+        return np.multiply(a, b)
+    m, n, k = math.prod(x_shape), math.prod(y_shape), math.prod(x.shape[i] for i in contract[0])
     a = x.transpose(batch[0] + x_free + contract[0]).reshape((*head, m, k))
     b = y.transpose(batch[1] + contract[1] + y_free).reshape((*head, k, n))
-    out = np.matmul(a, b).reshape(head + tuple(x.shape[i] for i in x_free) + tuple(y.shape[i] for i in y_free))
-    return out[()] if out.ndim == 0 else out
+    out = np.matmul(a, b)
+    shape = head + x_shape + y_shape
+    if out.shape != shape:
+        out = out.reshape(shape)
+    return out if shape else out[()]
 
 
 def _transpose_x(ct: Any, x: Linear, y: Any, contract: Axes, batch: Axes) -> Any:

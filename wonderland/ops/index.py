@@ -2,7 +2,8 @@
 
 `slice` has a static index, one int or slice per axis, resolved (no negative or missing bounds). `gather` takes integer
 arrays for some axes; they broadcast together and come first in the result, before the axes that are kept. The updates
-`scatter_slice` and `scatter` set or add; their `update` rule does it in place, so one element costs O(1).
+`scatter_slice` and `scatter` set or add; their `update` rule does it in place, so one element costs O(1). `scatter_max`
+takes the larger of the old element and all new ones.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 from wonderland.core.level import Traced, bind_update
 from wonderland.core.primitive import Accumulation, Linear, Primitive
 from wonderland.core.types import ArrayType, broadcast_shapes, shape_of, type_of
-from wonderland.ops.elementwise import align, eq, where
-from wonderland.ops.shape import broadcast, moved_pattern, reshape, zeros_like_type
+from wonderland.ops.elementwise import align, div, eq, maximum, where
+from wonderland.ops.shape import broadcast, convert, moved_pattern, reshape, zeros_like_type
 from wonderland.ops.shape import transpose as _transpose
 
 Index = tuple  # of ints and slices
@@ -227,7 +228,7 @@ def _only_winners(ct: Any, indices: list, axes: tuple, shape: tuple) -> Any:
     return where(won, ct, np.zeros((), type_of(ct).dtype)[()])
 
 
-def _scatter_batch(size: int, args: tuple, batched: tuple, axes: tuple, mode: str) -> Any:
+def _scatter_batch(size: int, args: tuple, batched: tuple, axes: tuple, **mode: str) -> Any:
     x, *indices, u = args
     x = x if batched[0] else broadcast(x, shape=(size, *shape_of(x)))
     index_batched = list(batched[1:-1])
@@ -237,10 +238,11 @@ def _scatter_batch(size: int, args: tuple, batched: tuple, axes: tuple, mode: st
     kept = tuple(n for i, n in enumerate(shape_of(x)[1:]) if i not in axes)
     u = u if batched[-1] else broadcast(u, shape=(size, *count, *kept))
     numbered = _batched_indices(size, indices, index_batched)
-    return scatter(x, *numbered, u, axes=(0, *(a + 1 for a in axes)), mode=mode)
+    primitive = scatter if mode else scatter_max
+    return primitive(x, *numbered, u, axes=(0, *(a + 1 for a in axes)), **mode)
 
 
-def _scatter_infer(x: ArrayType, *args: ArrayType, axes: tuple, mode: str) -> ArrayType:
+def _scatter_infer(x: ArrayType, *args: ArrayType, axes: tuple, mode: str = "max") -> ArrayType:
     *indices, u = args
     expected = _gather_infer(x, *indices, axes=axes).shape
     if u.shape != expected:
@@ -266,4 +268,38 @@ scatter = Primitive(
     lower=lambda builder, x, *args, axes, mode: builder.scatter(x, args[:-1], args[-1], axes, mode),
     linear=(0, -1),
     zero_preserving=True,
+)
+
+
+def _scatter_max(x: Any, *args: Any, axes: tuple) -> Any:
+    *indices, u = args
+    out = np.array(x)
+    moved, key = _key(out, tuple(indices), axes)
+    np.maximum.at(moved, key, u)
+    return out
+
+
+def _scatter_max_jvp(primals: tuple, tangents: tuple, axes: tuple) -> tuple[Any, Any]:
+    # The derivative goes to the largest, shared equally at ties.
+    (x, *indices, u), (s, *_, t) = primals, tangents
+    out = scatter_max(*primals, axes=axes)
+    kind = type_of(x).dtype
+    zero = np.zeros((), kind)[()]
+    old, new = eq(x, out), eq(u, gather(out, *indices, axes=axes))
+    count = scatter(convert(old, dtype=kind), *indices, convert(new, dtype=kind), axes=axes, mode="add")
+    total = zeros_like_type(type_of(x), real=True) if s is None else where(old, s, zero)
+    if t is not None:
+        total = scatter(total, *indices, where(new, t, zero), axes=axes, mode="add")
+    return out, div(total, maximum(count, 1.0))
+
+
+scatter_max = Primitive(
+    "scatter_max",
+    _scatter_max,
+    _scatter_infer,
+    jvp=_scatter_max_jvp,
+    batch=_scatter_batch,
+    pattern=_scatter_pattern,
+    zero_preserving=True,
+    impossible={"transpose": "it isn't linear"},
 )

@@ -1,15 +1,19 @@
-"""Reductions over axes: sum and max. `axes` are sorted, non-negative and distinct; the reduced axes disappear."""
+"""Reductions over axes: sum, prod, max, and the place of the maximum. The reduced axes disappear.
+
+`axes` are sorted, non-negative and distinct.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.types import ArrayType, shape_of, type_of
-from wonderland.ops.elementwise import div, eq, mul
-from wonderland.ops.shape import broadcast, convert, reshape
+from wonderland.ops.elementwise import div, eq, mul, scale
+from wonderland.ops.shape import broadcast, convert, reshape, transpose
 
 
 def kept_shape(shape: tuple, axes: tuple[int, ...]) -> tuple:
@@ -47,9 +51,40 @@ sum = Primitive(
 )
 
 
+def _prod_jvp(primals: tuple, tangents: tuple, axes: tuple) -> tuple[Any, Any]:
+    # The derivative with respect to a factor is the product of the others: of those before it and those after it. No
+    # division by the factor, so zeros are nothing special.
+    (x,), (t,) = primals, tangents
+    out = prod(x, axes=axes)
+    x, t = _flattened(x, axes), _flattened(t, axes)
+    last = len(shape_of(x)) - 1
+    before = cumulative.shifted(cumulative.cumprod(x, axis=last, reverse=False), last, 1)
+    after = cumulative.shifted(cumulative.cumprod(x, axis=last, reverse=True), last, 1, reverse=True)
+    return out, sum(scale(t, mul(before, after)), axes=(last,))
+
+
+def _flattened(x: Any, axes: tuple) -> Any:
+    """The reduced axes as one, behind the kept ones."""
+    rest = tuple(i for i in range(len(shape_of(x))) if i not in axes)
+    shape = kept_shape(shape_of(x), axes)
+    order = (*rest, *axes)
+    x = x if order == tuple(range(len(order))) else transpose(x, permutation=order)
+    return reshape(x, shape=(*shape, math.prod(shape_of(x)[len(rest) :])))
+
+
+prod = Primitive(
+    "prod",
+    lambda x, axes: np.prod(x, axis=axes, dtype=type_of(x).dtype),
+    lambda x, axes: ArrayType(kept_shape(x.shape, axes), x.dtype),
+    jvp=_prod_jvp,
+    batch=lambda size, args, batched, axes: prod(args[0], axes=tuple(a + 1 for a in axes)),
+    pattern=_reduce_pattern,
+)
+
+
 def _max_infer(x: ArrayType, axes: tuple) -> ArrayType:
     if any(x.shape[a] == 0 for a in axes):
-        raise ValueError(f"zero-size array (shape {x.shape}) to reduction operation maximum which has no identity")
+        raise ValueError(f"zero-size array to reduction operation maximum which has no identity (shape {x.shape})")
     return ArrayType(kept_shape(x.shape, axes), x.dtype)
 
 
@@ -60,7 +95,7 @@ def _max_jvp(primals: tuple, tangents: tuple, axes: tuple) -> tuple[Any, Any]:
     dtype = type_of(x).dtype
     winners = convert(eq(x, spread(out, shape_of(x), axes)), dtype=dtype)
     weights = div(winners, spread(sum(winners, axes=axes), shape_of(x), axes))
-    return out, sum(mul(t, weights), axes=axes)
+    return out, sum(scale(t, weights), axes=axes)
 
 
 max = Primitive(
@@ -75,3 +110,22 @@ max = Primitive(
     monotone=True,
     impossible={"transpose": "it isn't linear"},
 )
+
+
+def _argmax_infer(x: ArrayType, axis: int) -> ArrayType:
+    if x.shape[axis] == 0 and 0 not in kept_shape(x.shape, (axis,)):
+        raise ValueError("attempt to get argmax of an empty sequence")
+    return ArrayType(kept_shape(x.shape, (axis,)), np.intp)
+
+
+# The first place of the maximum along an axis; NaN counts as the largest.
+argmax = Primitive(
+    "argmax",
+    lambda x, axis: np.argmax(x, axis),
+    _argmax_infer,
+    jvp=lambda primals, tangents, axis: (argmax(*primals, axis=axis), None),
+    batch=lambda size, args, batched, axis: argmax(args[0], axis=axis + 1),
+    pattern=lambda types, params: [None],
+)
+
+from wonderland.ops import cumulative  # noqa: E402  (mutual: products differentiate to cumulative products)

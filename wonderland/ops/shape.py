@@ -54,8 +54,9 @@ def _broadcast_batch(size: int, args: tuple, batched: tuple, shape: tuple) -> An
 def _broadcast(x: Any, shape: tuple) -> Any:
     if type(x) is np.ndarray and x.flags.c_contiguous and x.size:  # np.broadcast_to, in an eighth of its time
         lead = len(shape) - x.ndim
-        strides = [0 if m == 1 else s for m, s in zip(x.shape, x.strides, strict=True)]
-        return np.ndarray(shape, x.dtype, x, 0, (*(0,) * lead, *strides))
+        if lead >= 0 and all(m in (1, n) for m, n in zip(x.shape, shape[lead:], strict=True)):
+            strides = [0 if m == 1 else s for m, s in zip(x.shape, x.strides, strict=True)]
+            return np.ndarray(shape, x.dtype, x, 0, (*(0,) * lead, *strides))
     return np.broadcast_to(x, shape)
 
 

@@ -51,10 +51,8 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
         tangents_out = [dense(t, p) for p, t in pairs[: len(results)]]
     call.write_back(written, results, tangents_out)
     pairs = outs = None
-    if has_aux:
-        _aux_structure(call.out_structure)
     out, tangent = call.result(results), call.result(tangents_out)
-    if has_aux:
+    if has_aux and _aux_structure(call.out_structure):
         return out[0], tangent[0], out[1]
     return out, tangent
 
@@ -104,7 +102,7 @@ class Linearized:
         tape = Record("a differentiated function", copies=True)
         with quiet(), tape:
             lifted, variables = [], []
-            with Dual(linearizing=True) as level:
+            with Dual(tape) as level:
                 for value, kind, selected in zip(call.values, call.types, select, strict=True):
                     selected = selected and is_differentiable(kind.dtype)
                     self.select.append(selected)
@@ -161,8 +159,7 @@ def linearize(f: Callable, *primals: Any) -> tuple[Any, Callable]:
     def push(*tangents: Any) -> Any:
         if len(tangents) != len(primals):
             raise ArgumentError(f"expected {len(primals)} tangents, got {len(tangents)}")
-        flat = _flat_tangents(tangents, call)
-        given = [dense(t, Linear(k)) for t, k in zip(flat, call.types, strict=True)]
+        given = [dense(t, Linear(k)) for t, k in zip(_flat_tangents(tangents, call), call.types, strict=True)]
         return call.result(lin.push(pick(given, lin.select)))
 
     return value, push
@@ -236,8 +233,8 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
         value = lin.take_value()
         cotangents = lin.pull(seed, consume=True)
         trees = call.structure.unflatten(handles(cotangents))[0]
-        gradients = tuple(trees[i] for i in numbers)
-        return value, gradients[0] if isinstance(argnums, (int, np.integer)) else gradients
+        single = isinstance(argnums, (int, np.integer))
+        return value, trees[numbers[0]] if single else tuple(trees[i] for i in numbers)
 
     return named(value_and_gradient, f, "value_and_grad")
 
@@ -267,7 +264,7 @@ def argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
 
 def _check_differentiable(call: Call, select: Sequence[bool], numbers: tuple[int, ...]) -> None:
     chosen = pick(call.types, select)
-    if chosen and not any(is_differentiable(t.dtype) for t in chosen):
+    if chosen and chosen[0].dtype.kind != "f" and not any(is_differentiable(t.dtype) for t in chosen):
         raise ArgumentError(
             f"can't differentiate with respect to argument {', '.join(map(str, numbers))}: it has dtype "
             f"{chosen[0].dtype}. Derivatives need floating point: pass 2.0 instead of 2, or use .astype(float)."

@@ -11,6 +11,7 @@ from typing import Any
 
 from wonderland.core.level import Level, Traced, bind, bind_update, is_alone
 from wonderland.core.primitive import Primitive
+from wonderland.core.program import Record, Var
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import add
 from wonderland.ops.shape import zeros_like_type
@@ -39,13 +40,13 @@ class DualValue(Traced):
 
 
 class Dual(Level):
-    """Forward mode; `linearizing` when the tangents are variables of a linear Program."""
+    """Forward mode; with a `tape`, the tangents are variables of the linear Program that is recorded there."""
 
-    __slots__ = ("linearizing",)
+    __slots__ = ("tape",)
     name = "a differentiated function"
 
-    def __init__(self, linearizing: bool = False):
-        self.linearizing = linearizing
+    def __init__(self, tape: Record | None = None):
+        self.tape = tape
 
     def lift(self, primal: Any, tangent: Any) -> DualValue:
         return DualValue(self, primal, tangent)
@@ -71,12 +72,15 @@ class Dual(Level):
             tangent: Any = (None,) * len(out) if primitive.multiple else None
         else:
             rule = primitive.jvp
-            if self.linearizing and primitive.linearize is not None:
+            if self.tape is not None and primitive.linearize is not None:
                 rule = primitive.linearize
             if rule is not None:
                 out, tangent = rule(tuple(primals), tuple(tangents), **params)
             elif primitive.bilinear:
                 out, tangent = _bilinear_jvp(primitive, primals, tangents, params)
+            elif primitive.linear and self.tape is not None and len(primals) == 1 and type(tangents[0]) is Var:
+                out = bind(primitive, *primals, **params)
+                tangent = self.tape.equation(primitive, tuple(tangents), type_of(out), params)
             elif primitive.linear:
                 out, tangent = _linear_jvp(primitive, primals, tangents, params)
             else:
@@ -121,8 +125,6 @@ def _linear_operands(primitive: Primitive, primals: Sequence, tangents: Sequence
 
 def _linear_jvp(primitive: Primitive, primals: Sequence, tangents: Sequence, params: dict) -> tuple[Any, Any]:
     out = bind(primitive, *primals, **params)
-    if len(primals) == 1:
-        return out, bind(primitive, tangents[0], **params)
     if all(tangents[i] is None for i in primitive.linear):
         return out, (None,) * len(out) if primitive.multiple else None
     return out, bind(primitive, *_linear_operands(primitive, primals, tangents), **params)

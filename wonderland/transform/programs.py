@@ -93,7 +93,7 @@ def linearize_program(program: Program, nonzero: Flags, fill: Flags) -> tuple[Pr
         tape = Record("a linear Program")
         with tape:
             tangents = [tape.variable(t) for t in pick(program.input_types, nonzero)]
-            with Dual(linearizing=True) as level:
+            with Dual(tape) as level:
                 lifted = [level.lift(p, t) for p, t in zip(inputs, scatter_flags(tangents, nonzero), strict=True)]
                 pairs = [level.split(o) for o in run(program, lifted)]
             for (p, t), force in zip(pairs, fill, strict=True):

@@ -1,0 +1,107 @@
+"""Primitives about whole numbers: rounding, division with remainder, the bits of integers, the parts of a float.
+
+Integers are NumPy's: they wrap, and division by zero gives 0 and a warning. What is piecewise constant has a derivative
+of zero, known to be zero: nothing flows back through `floor(x)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wonderland.core.primitive import Linear, Primitive
+from wonderland.ops.elementwise import div, elementwise, like, mul, neg, scale, sign, sub, unbroadcast
+
+
+def steps(name: str, evaluate: Callable, **rest: Any) -> Primitive:
+    """An elementwise primitive whose derivative is zero wherever there is one."""
+    primitive = elementwise(name, evaluate, jvp=lambda primals, tangents: (primitive(*primals), None), **rest)
+    return primitive
+
+
+def _rounded(name: str) -> Callable:
+    return lambda e, x: e.intrinsic(name, x) if x.dtype.kind == "f" else x
+
+
+floor = steps("floor", np.floor, emit=_rounded("floor"), monotone=True, zero_preserving=True)
+ceil = steps("ceil", np.ceil, emit=_rounded("ceil"), monotone=True, zero_preserving=True)
+trunc = steps("trunc", np.trunc, emit=_rounded("trunc"), monotone=True, zero_preserving=True)
+rint = steps("rint", np.rint, emit=_rounded("rint"), monotone=True, zero_preserving=True)
+
+# Division with remainder ---------------------------------------------------------------------------------------------
+
+floor_divide = steps("floor_divide", np.floor_divide)
+# x - floor(x / y) y, with the sign of y (Python's %).
+remainder = elementwise(
+    "remainder", np.remainder, (lambda out, x, y: 1.0, lambda out, x, y: neg(floor_divide(x, y))),
+)  # fmt: skip
+# x - trunc(x / y) y, with the sign of x (C's %). The quotient is computed from the remainder: x / y may have been
+# rounded up to the next whole number.
+fmod = elementwise("fmod", np.fmod, (lambda out, x, y: 1.0, lambda out, x, y: neg(rint(div(sub(x, out), y)))))
+
+# The parts of a floating-point number --------------------------------------------------------------------------------
+
+
+def _first_operand(primitive: Callable, derivative: Callable) -> Callable:
+    """A jvp for functions that are piecewise constant in their second operand."""
+
+    def jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+        out = primitive()(*primals)
+        return out, None if tangents[0] is None else like(scale(tangents[0], derivative(*primals)), out)
+
+    return jvp
+
+
+def _emit_signbit(e: Any, x: Any) -> Any:
+    if x.dtype.kind == "f":  # -0.0 isn't less than 0
+        x = e.intrinsic("copysign", e.constant(1.0, x), x)
+    return e.compare("lt", x, e.constant(0, x))
+
+
+signbit = steps("signbit", np.signbit, emit=_emit_signbit)
+copysign = elementwise(
+    "copysign", np.copysign, emit=lambda e, x, y: e.intrinsic("copysign", x, y),
+    jvp=_first_operand(lambda: copysign, lambda x, y: mul(sign(x), copysign(1.0, y))),
+    zero_preserving=True,
+)  # fmt: skip
+# The neighbour of x is x, up to rounding.
+nextafter = elementwise("nextafter", np.nextafter, jvp=_first_operand(lambda: nextafter, lambda x, y: 1.0))
+spacing = steps("spacing", np.spacing)
+exponent = steps("exponent", lambda x: np.frexp(x)[1])
+
+
+def _ldexp_transpose(ct: Any, x: Any, n: Any) -> tuple:
+    return (unbroadcast(ldexp(ct, n), x) if isinstance(x, Linear) else None, None)
+
+
+ldexp = elementwise("ldexp", np.ldexp, linear=(0,), transpose=_ldexp_transpose)
+
+# Bits ----------------------------------------------------------------------------------------------------------------
+
+
+def _emit_shift(left: bool) -> Callable:
+    """A shift as NumPy's: by as many bits as there are, or more, it leaves the sign; a negative one is a large one."""
+
+    def emit(e: Any, x: Any, y: Any) -> Any:
+        bits = 8 * x.dtype.itemsize
+        arithmetic = not left and x.dtype.kind == "i"
+        operation = "shl" if left else "ashr" if arithmetic else "lshr"
+        inside = e.let(f"icmp ult {y.typed}, {bits}", np.dtype(bool))
+        count = e.select(inside, y, e.constant(bits - 1, y))
+        shifted = e.let(f"{operation} {x.typed}, {count.text}", x.dtype)
+        return shifted if arithmetic else e.select(inside, shifted, e.constant(0, x))
+
+    return emit
+
+
+def _result_dtype(types: tuple, out: np.dtype) -> tuple:
+    return (out,) * len(types)
+
+
+left_shift = steps("left_shift", np.left_shift, emit=_emit_shift(True), compute=_result_dtype)
+right_shift = steps("right_shift", np.right_shift, emit=_emit_shift(False), compute=_result_dtype)
+bitwise_count = steps("bitwise_count", np.bitwise_count)
+gcd = steps("gcd", np.gcd)
+lcm = steps("lcm", np.lcm)

@@ -1,0 +1,420 @@
+"""Linear algebra: triangular and general systems, least squares, Cholesky, determinants, the matrix exponential.
+
+Operands are stacks of matrices (..., m, n) of one floating-point dtype and with the same leading axes; every rule works
+on the last two axes, so that a batch is one more leading axis. What NumPy calls inv is `solve` with an identity, and
+pinv is `lstsq` with one. Derivatives are written with these primitives again: there are derivatives of every order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wonderland.core.primitive import Primitive
+from wonderland.core.types import ArrayType, shape_of, type_of
+from wonderland.ops.elementwise import add, div, imag, mul, neg, real, sub
+from wonderland.ops.matrices import (
+    adjoint,
+    block,
+    embedded,
+    hermitian_part,
+    identity_like,
+    masked,
+    product,
+    real_dtype,
+    same_square,
+    scalars,
+    square,
+    stacked_batch,
+    total,
+    trace,
+    with_shared_rules,
+)
+from wonderland.ops.shape import reshape, transpose
+
+# Systems of equations -------------------------------------------------------------------------------------------------
+
+
+def _solver_batch(primitive: Primitive) -> Callable:
+    """Several right-hand sides for one matrix are more columns: it is factorised once."""
+    stacked = stacked_batch(primitive)
+
+    def batch(size: int, args: tuple, batched: tuple, **params: Any) -> Any:
+        a, b = args
+        if batched[0]:
+            return stacked(size, args, batched, **params)
+        rank = len(shape_of(b))  # (size, ..., n, k) -> (..., n, size, k)
+        moved = transpose(b, permutation=(*range(1, rank - 1), 0, rank - 1))
+        *head, n, count, k = shape_of(moved)
+        out = primitive(a, reshape(moved, shape=(*head, n, count * k)), **params)
+        out = reshape(out, shape=(*head, shape_of(out)[-2], count, k))
+        return transpose(out, permutation=(rank - 2, *range(rank - 2), rank - 1))
+
+    return batch
+
+
+def _system_type(a: ArrayType, b: ArrayType, **params: Any) -> ArrayType:
+    square(a)
+    if a.shape[:-1] != b.shape[:-1]:
+        raise ValueError(f"solve: matrices of shape {a.shape} and right-hand sides of shape {b.shape} don't fit")
+    return ArrayType(b.shape, b.dtype)
+
+
+def _solve_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+    # a x = b: a dx = db - da x
+    (a, b), (da, db) = primals, tangents
+    x = solve(a, b)
+    return x, solve(a, total(db, None if da is None else neg(product(da, x))))
+
+
+solve = with_shared_rules(
+    Primitive(
+        "solve",
+        lambda a, b: np.linalg.solve(a, b),
+        _system_type,
+        jvp=_solve_jvp,
+        transpose=lambda ct, a, b: (None, solve(adjoint(a), ct)),
+        linear=(1,),
+    ),
+    _solver_batch,
+)
+
+
+def inverse(a: Any) -> Any:
+    """The inverse of each matrix."""
+    return solve(a, identity_like(a))
+
+
+def _triangular_solve(a: Any, b: Any, lower: bool, adjoint: bool, unit: bool) -> Any:
+    out = np.empty(b.shape, np.result_type(a, b))
+    n, count = a.shape[-1], int(np.prod(a.shape[:-2]))
+    if not out.size:
+        return out
+    if count <= n:
+        from scipy.linalg import solve_triangular
+
+        for place in np.ndindex(a.shape[:-2]):
+            out[place] = solve_triangular(
+                a[place], b[place], lower=lower, trans=2 if adjoint else 0, unit_diagonal=unit, check_finite=False
+            )
+        return out
+    # Many small matrices: substitution, all of them row by row.
+    if adjoint:
+        a, lower = np.conj(np.swapaxes(a, -1, -2)), not lower
+    if not unit and np.any(np.equal(np.diagonal(a, axis1=-2, axis2=-1), 0)):
+        raise np.linalg.LinAlgError("singular matrix: a zero on the diagonal")
+    for i in range(n) if lower else reversed(range(n)):
+        known = np.s_[:i] if lower else np.s_[i + 1 :]
+        row = b[..., i, :] - np.matmul(a[..., i : i + 1, known], out[..., known, :])[..., 0, :]
+        out[..., i, :] = row if unit else row / a[..., i, i, None]
+    return out
+
+
+def _triangle(a: Any, lower: bool, unit: bool) -> Any:
+    """The part of a matrix that `triangular_solve` reads."""
+    return masked(a, np.tri(shape_of(a)[-1], k=-int(unit), dtype=bool)[:: 1 if lower else -1, :: 1 if lower else -1])
+
+
+def _triangular_solve_jvp(
+    primals: tuple, tangents: tuple, lower: bool, adjoint: bool, unit: bool
+) -> tuple[Any, Any]:  # fmt: skip
+    (a, b), (da, db) = primals, tangents
+    x = triangular_solve(a, b, lower=lower, adjoint=adjoint, unit=unit)
+    if da is not None:
+        da = _triangle(da, lower, unit)
+        da = neg(product(_adjoint(da) if adjoint else da, x))
+    return x, triangular_solve(a, total(db, da), lower=lower, adjoint=adjoint, unit=unit)
+
+
+_adjoint = adjoint  # where a parameter has that name
+
+# Solve a x = b, or a^H x = b if `adjoint`, reading one triangle of a; with `unit` its diagonal is taken as ones.
+triangular_solve = with_shared_rules(
+    Primitive(
+        "triangular_solve",
+        _triangular_solve,
+        _system_type,
+        jvp=_triangular_solve_jvp,
+        transpose=lambda ct, a, b, lower, adjoint, unit: (
+            None,
+            triangular_solve(a, ct, lower=lower, adjoint=not adjoint, unit=unit),
+        ),
+        linear=(1,),
+    ),
+    _solver_batch,
+)
+
+
+def _lstsq(a: Any, b: Any, rcond: float) -> Any:
+    if not a.size:
+        return np.zeros((*b.shape[:-2], a.shape[-1], b.shape[-1]), b.dtype)
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    large = s > np.asarray(rcond, s.dtype) * np.max(s, axis=-1, keepdims=True)
+    s = np.divide(1, s, where=large, out=np.zeros_like(s))
+    weighted = s[..., None] * np.matmul(np.conj(np.swapaxes(u, -1, -2)), b)
+    return np.matmul(np.conj(np.swapaxes(vh, -1, -2)), weighted)
+
+
+def _lstsq_type(a: ArrayType, b: ArrayType, rcond: float) -> ArrayType:
+    if a.shape[:-1] != b.shape[:-1]:
+        raise ValueError(f"lstsq: matrices of shape {a.shape} and right-hand sides of shape {b.shape} don't fit")
+    return ArrayType((*b.shape[:-2], a.shape[-1], b.shape[-1]), b.dtype)
+
+
+def _lstsq_jvp(primals: tuple, tangents: tuple, rcond: float) -> tuple[Any, Any]:
+    # With P the pseudo-inverse and x = P b (Golub and Pereyra, 1973), as long as the rank stays what it is:
+    # dx = P (db - da x) + P P^H da^H (b - a x) + (1 - P a) da^H P^H x
+    (a, b), (da, db) = primals, tangents
+    x = lstsq(a, b, rcond=rcond)
+    if da is None:
+        return x, lstsq(a, db, rcond=rcond)
+    change, across = adjoint(da), adjoint(a)
+    m, n = shape_of(a)[-2:]
+    within = total(db, neg(product(da, x)))
+    rest = None
+    if m != 0 and n != 0:
+        within = add(within, lstsq(across, product(change, sub(b, product(a, x))), rcond=rcond))
+        rest = product(change, lstsq(across, x, rcond=rcond))
+        within = sub(within, product(a, rest))
+    return x, total(lstsq(a, within, rcond=rcond), rest)
+
+
+# The least-squares solution of least norm, P b; singular values up to rcond times the largest count as zero.
+lstsq = with_shared_rules(
+    Primitive(
+        "lstsq",
+        _lstsq,
+        _lstsq_type,
+        jvp=_lstsq_jvp,
+        transpose=lambda ct, a, b, rcond: (None, lstsq(adjoint(a), ct, rcond=rcond)),
+        linear=(1,),
+    ),
+    _solver_batch,
+)
+
+
+def _cholesky_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+    # dL = L Phi(L^-1 da L^-H), where Phi takes the lower triangle with half the diagonal
+    (a,), (da,) = primals, tangents
+    out = cholesky(a)
+    half = triangular_solve(out, hermitian_part(da), lower=True, adjoint=False, unit=False)
+    whole = triangular_solve(out, adjoint(half), lower=True, adjoint=False, unit=False)
+    weights = np.tri(shape_of(a)[-1]) - 0.5 * np.eye(shape_of(a)[-1])
+    return out, product(out, mul(adjoint(whole), weights.astype(real_dtype(type_of(out).dtype))))
+
+
+# The lower factor L of a = L L^H, of which the lower triangle is read. It is differentiated as a function of Hermitian
+# matrices: gradients are Hermitian.
+cholesky = with_shared_rules(
+    Primitive(
+        "cholesky",
+        lambda a: np.linalg.cholesky(a),
+        same_square,
+        jvp=_cholesky_jvp,
+        impossible={"transpose": "it isn't linear"},
+    )
+)
+
+# Determinants ---------------------------------------------------------------------------------------------------------
+
+
+def _slogdet_type(a: ArrayType) -> tuple[ArrayType, ArrayType]:
+    square(a)
+    return ArrayType(a.shape[:-2], a.dtype), ArrayType(a.shape[:-2], real_dtype(a.dtype))
+
+
+def _slogdet_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+    # d log det a = tr(a^-1 da); its imaginary part turns the sign of a complex determinant
+    (a,), (da,) = primals, tangents
+    sign, log = slogdet(a)
+    change = trace(solve(a, da))
+    if type_of(a).dtype.kind != "c":
+        return (sign, log), (None, change)
+    turned = mul(mul(sign, np.asarray(1j, type_of(a).dtype)[()]), imag(change))
+    return (sign, log), (turned, real(change))
+
+
+slogdet = with_shared_rules(
+    Primitive(
+        "slogdet",
+        lambda a: tuple(np.linalg.slogdet(a)),
+        _slogdet_type,
+        jvp=_slogdet_jvp,
+        multiple=True,
+        impossible={"transpose": "it isn't linear"},
+    )
+)
+
+
+def _det_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+    (a,), (da,) = primals, tangents
+    return det(a), trace(product(adjugate(a), da))
+
+
+def _det_type(a: ArrayType) -> ArrayType:
+    square(a)
+    return ArrayType(a.shape[:-2], a.dtype)
+
+
+det = with_shared_rules(
+    Primitive(
+        "det",
+        lambda a: np.linalg.det(a),
+        _det_type,
+        jvp=_det_jvp,
+        impossible={"transpose": "it isn't linear"},
+    )
+)
+
+
+def _products_of_others(s: np.ndarray) -> np.ndarray:
+    """For each number of the last axis the product of the others, without dividing."""
+    ones = np.ones((*s.shape[:-1], 1), s.dtype)
+    before = np.cumprod(np.concatenate([ones, s[..., :-1]], axis=-1), axis=-1)
+    after = np.cumprod(np.concatenate([ones, s[..., :0:-1]], axis=-1), axis=-1)[..., ::-1]
+    return before * after
+
+
+def _finite_only(f: Callable) -> Callable:
+    """NaN for matrices that aren't finite, which the SVD refuses."""
+
+    def evaluate(a: Any, *rest: Any) -> Any:
+        finite = np.all(np.isfinite(a), axis=(-1, -2), keepdims=True)
+        if np.all(finite):
+            return f(a, *rest)
+        return np.where(finite, f(np.where(finite, a, np.zeros((), a.dtype)), *rest), np.asarray(np.nan, a.dtype))
+
+    return evaluate
+
+
+def _adjugate(a: Any) -> Any:
+    if not a.size:
+        return np.zeros(a.shape, a.dtype)
+    try:
+        x = np.linalg.inv(a)
+        condition = np.linalg.norm(a, 1, axis=(-2, -1)) * np.linalg.norm(x, 1, axis=(-2, -1))
+        if np.all(condition < np.finfo(a.dtype).eps ** -0.5):
+            return np.linalg.det(a)[..., None, None] * x
+    except np.linalg.LinAlgError:
+        pass
+    # adj(u s v^H) = det(u v^H) v adj(s) u^H, right for every rank
+    u, s, vh = np.linalg.svd(a)
+    phase = np.linalg.det(u) * np.linalg.det(vh)
+    middle = _products_of_others(s) * phase[..., None]
+    return _matrix_adjoint(vh) @ (middle[..., None] * _matrix_adjoint(u))
+
+
+def _matrix_adjoint(x: np.ndarray) -> np.ndarray:
+    return np.conj(np.swapaxes(x, -1, -2))
+
+
+def _adjugate_tangent(a: Any, e: Any) -> Any:
+    if not a.size:
+        return np.zeros(a.shape, a.dtype)
+    u, s, vh = np.linalg.svd(a)
+    phase = np.linalg.det(u) * np.linalg.det(vh)
+    f = _matrix_adjoint(u) @ e @ _matrix_adjoint(vh)
+    eye = np.eye(s.shape[-1], dtype=bool)
+    pairs = np.where(eye, 0, _products_of_others(np.where(eye, np.ones((), s.dtype), s[..., None, :])))  # without i, j
+    on = np.matmul(pairs, np.diagonal(f, axis1=-2, axis2=-1)[..., None])
+    middle = np.where(eye, on, -pairs * f) * phase[..., None, None]
+    return (_matrix_adjoint(vh) @ middle @ _matrix_adjoint(u)).astype(a.dtype, copy=False)
+
+
+# The transposed matrix of cofactors, det(a) a^-1 where there is an inverse: the derivative of the determinant.
+adjugate = with_shared_rules(
+    Primitive(
+        "adjugate",
+        _finite_only(_adjugate),
+        same_square,
+        jvp=lambda primals, tangents: (adjugate(*primals), adjugate_tangent(*primals, *tangents)),
+        impossible={"transpose": "it isn't linear"},
+    )
+)
+
+
+def _adjugate_tangent_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+    (a, e), (da, de) = primals, tangents
+    out = adjugate_tangent(a, e)
+    change = None
+    if da is not None:
+        # Of (tr(x e) x - x e x) / det a with x the adjugate: here the matrix must have an inverse.
+        x, turned, d = adjugate(a), adjugate_tangent(a, da), det(a)
+        change = sub(
+            add(mul(scalars(trace(product(turned, e))), x), mul(scalars(trace(product(x, e))), turned)),
+            add(product(turned, e, x), product(x, e, turned)),
+        )
+        change = div(sub(change, mul(scalars(trace(product(x, da))), out)), scalars(d))
+    return out, total(None if de is None else adjugate_tangent(a, de), change)
+
+
+adjugate_tangent = with_shared_rules(
+    Primitive(
+        "adjugate_tangent",
+        _finite_only(_adjugate_tangent),
+        lambda a, e: same_square(a),
+        jvp=_adjugate_tangent_jvp,
+        # tr(f D adj(a)[e]) is the second derivative of the determinant, symmetric in e and f.
+        transpose=lambda ct, a, e: (None, adjugate_tangent(adjoint(a), ct)),
+        linear=(1,),
+    )
+)
+
+# The matrix exponential -----------------------------------------------------------------------------------------------
+
+
+def _exponential(a: Any) -> Any:
+    from scipy.linalg import expm
+
+    return np.asarray(expm(a), a.dtype) if a.size else np.zeros(a.shape, a.dtype)
+
+
+def _expm_tangent(a: Any, e: Any) -> Any:
+    """The upper right block of exp [[a, e], [0, a]]. It is linear in e, which is first made as large as a."""
+    n = a.shape[-1]
+    if not a.size:
+        return np.zeros(a.shape, a.dtype)
+    size = np.max(np.abs(e), axis=(-2, -1), keepdims=True)
+    known = np.isfinite(size) & (size > 0)
+    scale = np.where(known, size, 1) / np.maximum(1, np.max(np.abs(a), axis=(-2, -1), keepdims=True))
+    scale = scale.astype(real_dtype(a.dtype))
+    whole = np.zeros((*a.shape[:-2], 2 * n, 2 * n), a.dtype)
+    whole[..., :n, :n] = whole[..., n:, n:] = a
+    whole[..., :n, n:] = e / scale
+    return _exponential(whole)[..., :n, n:] * scale
+
+
+def _expm_tangent_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+    (a, e), (da, de) = primals, tangents
+    out = expm_tangent(a, e)
+    second = None
+    if da is not None:  # the same construction once more, with [[a, e], [0, a]] in the place of a
+        n = shape_of(a)[-1]
+        twice = (2 * n, 2 * n)
+        both = lambda x: add(embedded(x, twice), embedded(x, twice, n, n))
+        whole = expm_tangent(add(both(a), embedded(e, twice, 0, n)), both(da))
+        second = block(whole, (n, n), 0, n)
+    return out, total(None if de is None else expm_tangent(a, de), second)
+
+
+expm = with_shared_rules(
+    Primitive(
+        "expm",
+        _exponential,
+        same_square,
+        jvp=lambda primals, tangents: (expm(*primals), expm_tangent(*primals, *tangents)),
+        impossible={"transpose": "it isn't linear"},
+    )
+)
+expm_tangent = with_shared_rules(
+    Primitive(
+        "expm_tangent",
+        _expm_tangent,
+        lambda a, e: same_square(a),
+        jvp=_expm_tangent_jvp,
+        transpose=lambda ct, a, e: (None, expm_tangent(adjoint(a), ct)),
+        linear=(1,),
+    )
+)

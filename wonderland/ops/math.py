@@ -1,0 +1,255 @@
+"""Elementary functions: exponentials, logarithms, trigonometric and hyperbolic functions and their inverses.
+
+Each is one `elementwise` block: NumPy's function, its derivatives written with primitives, and the scalar code of the
+compiler. Derivatives are written so that they keep their digits at the ends of the domain (1 - x^2 as a product, no
+square that overflows).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wonderland.core.primitive import Linear, Primitive
+from wonderland.core.types import ArrayType, is_differentiable, type_of
+from wonderland.ops.elementwise import (
+    add,
+    bitwise_and,
+    cos,
+    div,
+    elementwise,
+    elementwise_pattern,
+    eq,
+    exp,
+    imag,
+    like,
+    mul,
+    ne,
+    neg,
+    real,
+    scale,
+    sqrt,
+    sub,
+    unbroadcast,
+    where,
+)
+
+LN2, LN10 = math.log(2.0), math.log(10.0)
+
+# Exponentials and logarithms -----------------------------------------------------------------------------------------
+
+expm1 = elementwise(
+    "expm1", np.expm1, (lambda out, x: exp(x),), emit=lambda e, x: e.call("expm1", x),
+    monotone=True, zero_preserving=True,
+)  # fmt: skip
+log1p = elementwise(
+    "log1p", np.log1p, (lambda out, x: div(1.0, add(1.0, x)),), emit=lambda e, x: e.call("log1p", x),
+    monotone=True, zero_preserving=True,
+)  # fmt: skip
+exp2 = elementwise("exp2", np.exp2, (lambda out, x: mul(LN2, out),), emit=lambda e, x: e.call("exp2", x), monotone=True)
+log2 = elementwise(
+    "log2", np.log2, (lambda out, x: div(1.0, mul(LN2, x)),), emit=lambda e, x: e.call("log2", x), monotone=True
+)
+log10 = elementwise(
+    "log10", np.log10, (lambda out, x: div(1.0, mul(LN10, x)),), emit=lambda e, x: e.call("log10", x), monotone=True
+)
+
+
+def _sigmoid(x: Any) -> Any:
+    decay = np.exp(-np.abs(x))  # never overflows, and keeps the digits of the lower tail
+    return np.where(np.less(x, 0), decay, np.ones((), decay.dtype))[()] / (1 + decay)
+
+
+# The derivative sigma(x) sigma(-x) keeps its digits in both tails, where sigma (1 - sigma) has none left.
+sigmoid = elementwise(
+    "sigmoid", _sigmoid, (lambda out, x: mul(out, sigmoid(neg(x))),), emit=lambda e, x: e.call("sigmoid", x),
+    monotone=True,
+)  # fmt: skip
+
+
+def _share(x: Any, y: Any, base: float = math.e) -> Any:
+    """The weight b^x / (b^x + b^y) in log(b^x + b^y): 0 for x = -inf even if y is too, a half if both are +inf."""
+    difference = sub(x, y)
+    equal = bitwise_and(eq(x, y), ne(difference, difference))  # inf - inf
+    difference = where(equal, 0.0, difference)
+    return where(eq(x, -np.inf), 0.0, sigmoid(difference if base == math.e else mul(math.log(base), difference)))
+
+
+def _emit_logaddexp(e: Any, x: Any, y: Any) -> Any:
+    """max + log(1 + e^-|x - y|), where two equal infinities have no difference."""
+    rest = e.call("log1p", e.call("exp", e.neg(e.abs(e.sub(x, y)))))
+    return e.select(e.compare("eq", x, y), e.add(x, e.constant(LN2, x)), e.add(e.maximum(x, y), rest))
+
+
+logaddexp = elementwise(
+    "logaddexp", np.logaddexp, (lambda out, x, y: _share(x, y), lambda out, x, y: _share(y, x)),
+    emit=_emit_logaddexp, monotone=True,
+)  # fmt: skip
+logaddexp2 = elementwise(
+    "logaddexp2", np.logaddexp2, (lambda out, x, y: _share(x, y, 2.0), lambda out, x, y: _share(y, x, 2.0)),
+    monotone=True,
+)  # fmt: skip
+
+# Roots ---------------------------------------------------------------------------------------------------------------
+
+cbrt = elementwise(
+    "cbrt", np.cbrt, (lambda out, x: div(1.0 / 3.0, mul(out, out)),), emit=lambda e, x: e.call("cbrt", x),
+    monotone=True, zero_preserving=True,
+)  # fmt: skip
+
+
+def _part_of_hypot(out: Any, x: Any) -> Any:
+    origin = eq(out, 0)
+    return where(origin, 0.0, div(x, where(origin, 1.0, out)))
+
+
+def _emit_hypot(e: Any, x: Any, y: Any) -> Any:
+    """big sqrt(1 + (small / big)^2): no square overflows; infinite if either is, even beside a NaN."""
+    x, y = e.abs(x), e.abs(y)
+    zero, one, infinity = (e.constant(c, x) for c in (0.0, 1.0, np.inf))
+    big, small = e.maximum(x, y), e.minimum(x, y)
+    ratio = e.div(small, e.select(e.compare("eq", big, zero), one, big))
+    length = e.mul(big, e.sqrt(e.add(one, e.mul(ratio, ratio))))
+    infinite = e.bit_or(e.compare("eq", x, infinity), e.compare("eq", y, infinity))
+    return e.select(infinite, infinity, length)
+
+
+# The length of (x, y). At the origin, the tip of a cone, the derivative is 0, as that of abs at 0.
+hypot = elementwise(
+    "hypot", np.hypot, (lambda out, x, y: _part_of_hypot(out, x), lambda out, x, y: _part_of_hypot(out, y)),
+    emit=_emit_hypot, zero_preserving=True,
+)  # fmt: skip
+
+# Trigonometric functions ---------------------------------------------------------------------------------------------
+
+
+def _one_minus_square(x: Any) -> Any:
+    return mul(sub(1.0, x), add(1.0, x))
+
+
+def _root_of_one_plus_square(x: Any) -> Any:
+    return sqrt(add(1.0, mul(x, x))) if type_of(x).dtype.kind == "c" else hypot(1.0, x)  # which doesn't overflow
+
+
+tan = elementwise(
+    "tan", np.tan, (lambda out, x: add(1.0, mul(out, out)),), emit=lambda e, x: e.call("tan", x), zero_preserving=True
+)
+arcsin = elementwise(
+    "arcsin", np.arcsin, (lambda out, x: div(1.0, sqrt(_one_minus_square(x))),), emit=lambda e, x: e.call("arcsin", x),
+    monotone=True, zero_preserving=True,
+)  # fmt: skip
+arccos = elementwise(
+    "arccos", np.arccos, (lambda out, x: div(-1.0, sqrt(_one_minus_square(x))),),
+    emit=lambda e, x: e.call("arccos", x),
+)  # fmt: skip
+arctan = elementwise(
+    "arctan", np.arctan, (lambda out, x: div(1.0, add(1.0, mul(x, x))),), emit=lambda e, x: e.call("arctan", x),
+    monotone=True, zero_preserving=True,
+)  # fmt: skip
+
+
+def _turn(component: Any, other: Any) -> Any:
+    """x / (x^2 + y^2), without squares that overflow."""
+    length = hypot(component, other)
+    return div(div(component, length), length)
+
+
+arctan2 = elementwise(
+    "arctan2", np.arctan2, (lambda out, y, x: _turn(x, y), lambda out, y, x: neg(_turn(y, x))),
+    emit=lambda e, y, x: e.call("arctan2", y, x), zero_preserving=True,
+)  # fmt: skip
+
+# Hyperbolic functions ------------------------------------------------------------------------------------------------
+
+sinh = elementwise(
+    "sinh", np.sinh, (lambda out, x: cosh(x),), emit=lambda e, x: e.call("sinh", x),
+    monotone=True, zero_preserving=True,
+)  # fmt: skip
+cosh = elementwise("cosh", np.cosh, (lambda out, x: sinh(x),), emit=lambda e, x: e.call("cosh", x))
+arcsinh = elementwise(
+    "arcsinh", np.arcsinh, (lambda out, x: div(1.0, _root_of_one_plus_square(x)),),
+    emit=lambda e, x: e.call("arcsinh", x), monotone=True, zero_preserving=True,
+)  # fmt: skip
+arccosh = elementwise(
+    "arccosh", np.arccosh, (lambda out, x: div(1.0, mul(sqrt(sub(x, 1.0)), sqrt(add(x, 1.0)))),),
+    emit=lambda e, x: e.call("arccosh", x), monotone=True,
+)  # fmt: skip
+arctanh = elementwise(
+    "arctanh", np.arctanh, (lambda out, x: div(1.0, _one_minus_square(x)),), emit=lambda e, x: e.call("arctanh", x),
+    monotone=True, zero_preserving=True,
+)  # fmt: skip
+
+# Complex numbers -----------------------------------------------------------------------------------------------------
+
+
+def _complex(x: Any, y: Any) -> Any:
+    # Not x + 1j * y, which makes NaN of an infinite y.
+    out = np.empty(np.broadcast_shapes(np.shape(x), np.shape(y)), np.result_type(x, y, 0j))
+    out.real, out.imag = x, y
+    return out[()]
+
+
+def _complex_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+    out = complex(*primals)
+    return out, like(complex(*(0.0 if t is None else t for t in tangents)), out)
+
+
+complex = elementwise(
+    "complex", _complex, jvp=_complex_jvp, linear=(0, 1), zero_preserving=True,
+    transpose=lambda ct, x, y: (
+        unbroadcast(real(ct), x) if isinstance(x, Linear) else None,
+        unbroadcast(imag(ct), y) if isinstance(y, Linear) else None,
+    ),
+    impossible={"lower": "kernels compute with real numbers; equations on complex ones call evaluate"},
+)  # fmt: skip
+
+# sin(t) / t ----------------------------------------------------------------------------------------------------------
+
+
+def _sinc(t: Any, order: int) -> Any:
+    """The derivative of this order of f(t) = sin(t) / t, to full precision everywhere.
+
+    Far from 0 from t f = sin t, differentiated: t f^(n) + n f^(n-1) = sin^(n). The recursion loses digits where |t| is
+    below n; there f(t) = integral of cos(t s) over s in [0, 1] is differentiated inside, and Gauss's rule is exact.
+    """
+    t = np.asarray(t)
+    small = np.abs(t) < max(1, order)
+    far = np.where(small, 1, t)
+    waves = (np.sin(far), np.cos(far), -np.sin(far), -np.cos(far))
+    out = waves[0] / far
+    for n in range(1, order + 1):
+        out = (waves[n % 4] - n * out) / far
+    if np.any(small):
+        near = t[small] if t.ndim else t
+        wave = (np.cos, np.sin)[order % 2]
+        nodes, weights = np.polynomial.legendre.leggauss(12 + order)
+        total = np.zeros_like(near)
+        for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
+            total = total + float(weight * node**order) * wave(float(node) * near)
+        total = total if order % 4 in (0, 3) else -total
+        out = np.array(out)
+        out[small] = total
+    return out[()]
+
+
+def _sinc_jvp(primals: tuple, tangents: tuple, order: int) -> tuple[Any, Any]:
+    (x,), (t,) = primals, tangents
+    return sinc(x, order=order), scale(t, sinc(x, order=order + 1))
+
+
+def _sinc_infer(x: ArrayType, order: int) -> ArrayType:
+    return x if is_differentiable(x.dtype) else ArrayType(x.shape, cos.infer(x).dtype)
+
+
+# A quotient with a `where` would have the right value at 0 and no derivative there; as a family of primitives, each
+# the derivative of the one before, it has all of them.
+sinc = Primitive(
+    "sinc",
+    _sinc,
+    _sinc_infer,
+    jvp=_sinc_jvp,
+    batch=lambda size, args, batched, order: sinc(args[0], order=order),
+    pattern=elementwise_pattern,
+)
