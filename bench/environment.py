@@ -79,7 +79,7 @@ def version(name: str) -> str | None:
 
 def describe() -> dict[str, Any]:
     """What a reader of the figures needs to know about where they come from."""
-    names = ["wonderland", "numpy", "scipy", "llvmlite", "jax", "jaxlib", "torch"]
+    names = ["wonderland", "numpy", "scipy", "llvmlite", "jax", "jaxlib", "torch", "autograd"]
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": output("git", "rev-parse", "--short", "HEAD"),

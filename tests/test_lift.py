@@ -3,8 +3,13 @@
 The oracles are finite differences of the same code run by NumPy alone, closed forms, and dense matrices.
 """
 
+import contextlib
+import copy
 import dataclasses
 import functools
+import importlib
+import itertools
+import math
 import sys
 import traceback
 
@@ -500,6 +505,218 @@ def test_frames_are_the_users():
 
 def test_lift_keeps_name_and_documentation():
     assert lift(energy).__name__ == "energy" and lift(energy).__wrapped__ is energy
+
+
+# Calls into libraries that have no hook.
+
+
+def test_lists_of_traced_numbers():
+    def f(x):
+        a, b = x[0], x[1]
+        total = np.sum([a, b**2, 3.0]) + np.mean([[a, b], [b, 1.0]]) + np.max([a, b, x[2]])
+        return total + np.dot([a, b], [b, 2.0]) * np.linalg.norm([a, b]) + np.sin([a, b])[1] + np.prod((a, b))
+
+    check(f, X)
+
+
+def test_lists_that_numpy_understands_itself():
+    def f(x):
+        rows = np.stack([x[:2], x[2:4]])
+        rows[0, 0] = x[5] ** 2
+        return np.sum(np.concatenate([rows[0], x], axis=0) ** 2) + np.sum(np.vstack((rows, rows)) ** 3)
+
+    check(f, X)
+
+
+def test_arrays_that_numpy_makes_can_be_written():
+    plain = np.array([1.0, 4.0, 9.0])
+
+    def f(x):
+        grid = np.linspace(0.0, 1.0, 4)
+        grid[-1] = x[0]
+        steps = np.arange(0.0, 3.0)
+        steps *= x[1]
+        roots = np.sqrt(plain)
+        roots[1:] += x[2:4]
+        first, second = np.meshgrid(grid, steps)
+        first[0] = x[2]
+        noise = np.random.default_rng(3).normal(size=3)
+        noise *= x[4]
+        powers = plain.cumsum()
+        powers[0] = x[5]
+        deep = copy.deepcopy(plain)
+        deep[0] = x[0]
+        return np.sum(first * second) + np.sum(steps * roots) + np.sum(noise) + powers @ deep
+
+    check(f, X)
+
+
+def test_integers_and_views_that_numpy_makes_stay_numpys():
+    plain = np.arange(4.0)
+
+    def f(x):
+        order = np.arange(3)
+        lookup = {int(k): k for k in order}
+        view = plain.reshape(2, 2)
+        assert type(order) is np.ndarray and type(view) is np.ndarray and np.shares_memory(view, plain)
+        assert type(np.broadcast_to(plain, (2, 4))) is np.ndarray and len(lookup) == 3
+        view[0, 0] = 7.0
+        return np.sum(x[:4] * plain)
+
+    np.testing.assert_array_equal(wl.grad(lift(f))(X)[:4], [7, 1, 2, 3])
+
+
+def test_methods_of_plain_arrays_with_traced_arguments():
+    weights = np.array([1.0, -2.0, 0.5, 3.0, 1.5, 2.5])
+
+    def f(x):
+        return weights.dot(x) ** 2 + np.sum(weights.clip(x[0], 2.0) ** 2)
+
+    check(f, X)
+
+
+def test_functions_of_math():
+    def f(x):
+        a = math.sqrt(x[0]) * math.sin(x[1]) + math.exp(x[2]) ** 2 + math.log(x[3], 2.0)
+        return a + math.atan2(x[4], x[5]) * math.floor(3 * x[2]) + math.hypot(x[0], x[1]) + math.pi
+
+    check(f, X)
+    assert lift(f)(X) == f(X)
+
+
+def test_numpys_scalar_types():
+    def f(x):
+        return np.float64(x[0]) ** 2 + np.sum(np.float64(x) * 2) + np.float64(3)
+
+    check(f, X)
+    single = wl.jvp(lift(lambda x: np.float32(x)), (X,), (X,))
+    assert all(a.dtype == np.float32 for a in single)
+
+
+def test_functions_of_scipy():
+    special, linalg = pytest.importorskip("scipy.special"), pytest.importorskip("scipy.linalg")
+
+    def f(x):
+        p = special.softmax(x[:3])
+        a = np.outer(x[:3], x[:3]) + np.eye(3)
+        return special.logsumexp(x) + p @ linalg.solve(a, x[3:]) + special.logsumexp([x[0], 2.0])
+
+    check(f, X)
+
+
+def test_iterators_lists_and_out_tuples():
+    def f(x):
+        table = np.zeros((2, 3))
+        for (i, j), v in np.ndenumerate(x.reshape(2, 3)):
+            table[i, j] = v * (i + 2 * j)
+        table += [[x[0], 1.0, 2.0], [0.0, x[1], x[2]]]
+        np.add(table, x[5], out=(table,))
+        squares = np.fromiter((v**2 for v in x), float)
+        return np.sum(table**2) + np.sum(squares * np.fromiter(range(6), float))
+
+    check(f, X)
+
+
+@np.vectorize
+def ramp(x, slope):
+    return slope * x**2 if x > 0 else np.array([x, 0.0])[0]
+
+
+def test_vectorize():
+    check(lambda x: np.sum(ramp(x.reshape(2, 3), x[3]) ** 2), X)
+    both = np.vectorize(lambda v: (v, v**3))
+    check(lambda x: np.sum(both(x)[0] * both(x)[1]), X)
+    np.testing.assert_array_equal(lift(lambda x: ramp(x, 2.0))(X), ramp(X, 2.0))
+
+
+def test_numpys_functions_that_call_the_users():
+    def first_two(v):
+        return np.array([v[0] ** 2, v[1]])
+
+    check(lambda x: np.sum(np.apply_along_axis(first_two, 1, x.reshape(2, 3))), X)
+
+
+def test_sorting_with_a_key_and_running_sums():
+    def size(v):
+        return np.array([v, 1.0])[0] ** 2
+
+    check(lambda x: sorted(x, key=size)[0] + max(list(x), key=size) ** 2, X)
+    check(lambda x: list(itertools.accumulate(list(x), lambda a, b: np.array([a * b, 0.0])[0]))[-1], X)
+
+
+@dataclasses.dataclass
+class Rod:
+    n: int
+    scale: float = 2.0
+
+    def __post_init__(self):
+        self.u = np.zeros(self.n)
+
+    def filled(self, x):
+        self.u[1:-1] = self.scale * x[: self.n - 2]
+        return self.u
+
+
+def test_dataclass_with_work_arrays():
+    def f(x):
+        rod = Rod(5)
+        assert "__post_init__" not in vars(rod)
+        return np.sum(rod.filled(x) ** 2)
+
+    check(f, X)
+
+
+class Model:
+    def __init__(self, rate):
+        self.rate = rate
+
+    @wl.lift
+    def loss(self, x):
+        out = np.zeros(2)
+        out[0], out[1] = self.rate * x[0], x[1] ** 2
+        return out @ out
+
+
+def test_lift_as_the_decorator_of_a_method():
+    model = Model(3.0)
+    np.testing.assert_allclose(wl.grad(model.loss)(X)[:2], [18 * X[0], 4 * X[1] ** 3])
+    assert model.loss(X) == Model.loss(model, X)
+    check(lambda x: lift(Model)(2.0).loss(x), X)
+
+
+def test_functions_of_another_module_of_the_users(tmp_path, monkeypatch):
+    source = (
+        "import numpy as np\ndef potential(q):\n    out = np.zeros(len(q))\n    out[:] = q**2\n    return out.sum()\n"
+    )
+    (tmp_path / "users_physics.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    physics = importlib.import_module("users_physics")
+    check(lambda x: physics.potential(x) * x[0], X)
+
+
+def test_context_managers_exceptions_and_keyword_only_arguments():
+    @contextlib.contextmanager
+    def workspace(n):
+        yield np.zeros(n)
+
+    def inner(x, /, *args, shift, **options):
+        try:
+            with workspace(3) as w, np.errstate(all="ignore"):
+                w[:] = x[:3] + shift
+                if options["fail"]:
+                    raise KeyError("inside")
+        except KeyError:
+            w[0] = 0.0
+        else:
+            w[1] = 1.0
+        finally:
+            w *= 2
+        return w
+
+    def f(x):
+        return np.sum(inner(x, shift=x[3], fail=True) ** 2) + np.sum(inner(x, shift=1.0, fail=False) ** 3)
+
+    check(f, X)
 
 
 # The cost of one element.

@@ -140,11 +140,6 @@ def oracle(f, args):
             return None, e
 
 
-def test_every_name_is_called():
-    assert sorted(dir(wnp)) == sorted({*CALLS} & {*dir(wnp)})
-    assert not {*CALLS} - {*dir(wnp)}
-
-
 @pytest.mark.parametrize(("name", "call"), ALL, ids=[f"{n}-{i}" for i, (n, _) in enumerate(ALL)])
 class TestFunctions:
     def test_on_dual_numbers(self, name, call):
@@ -319,10 +314,9 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("f", "message"),
         [
-            (lambda x: np.linalg.qr(x), "np.linalg.qr isn't supported.*wonderland.numpy"),
-            (lambda x: np.spacing(x), "np.spacing isn't supported"),
-            (lambda x: np.multiply.accumulate(x), "np.multiply.accumulate isn't supported"),
-            (lambda x: np.sum(x, where=np.ones(3, bool)), "where"),
+            (lambda x: np.roots(x[0]), "np.roots isn't supported.*wonderland.numpy"),
+            (lambda x: np.isnat(x), "np.isnat isn't supported"),
+            (lambda x: np.subtract.accumulate(x), "np.subtract.accumulate isn't supported"),
             (lambda x: np.add(x, x, where=np.ones(3, bool)), "where"),
         ],
     )
@@ -332,8 +326,8 @@ class TestErrors:
                 transform(f)(np.ones((3, 3)))
 
     def test_unsupported_attribute(self):
-        with pytest.raises(AttributeError, match=r"no \.partition yet"):
-            wl.trace(lambda x: x.partition(2))(np.ones(3))
+        with pytest.raises(AttributeError, match=r"no \.tobytes yet"):
+            wl.trace(lambda x: x.tobytes())(np.ones(3))
         with pytest.raises(AttributeError, match=r"no attribute 'nonsense'"):
             wl.trace(lambda x: x.nonsense)(np.ones(3))
 
@@ -363,7 +357,6 @@ class TestErrors:
             (lambda x: len(x[0, 0]), TypeError),
             (lambda x: list(x[0, 0]), TypeError),
             (lambda x: hash(x), TypeError),
-            (lambda x: np.where(x), TypeError),
         ],
     )
     def test_as_numpy(self, f, error):

@@ -26,9 +26,7 @@ def index_of(data, extent, arrays):
         choices.append(integers)
         if arrays:
             shapes = st.sampled_from([(3,), (2, 1), (1,), (2, 3)])
-            choices.append(
-                shapes.flatmap(lambda s: hnp.arrays(np.int64, s, elements=st.integers(-extent, extent - 1)))
-            )
+            choices.append(shapes.flatmap(lambda s: hnp.arrays(np.int64, s, elements=st.integers(-extent, extent - 1))))
             choices.append(st.lists(st.integers(0, extent - 1), min_size=3, max_size=3))
             choices.append(hnp.arrays(bool, extent).filter(lambda m: m.sum() == 3))
     return data.draw(st.one_of(choices))
@@ -42,8 +40,9 @@ def random_index(data, shape, arrays=True):
     first = [index_of(data, n, arrays) for n in shape[:split]]
     rest = shape[len(shape) - (count - split) :] if dots and count > split else ()
     entries = first + ([Ellipsis] if dots else []) + [index_of(data, n, arrays) for n in rest]
+    news = st.sampled_from([None, None, True, np.True_, False] if arrays else [None])
     for _ in range(data.draw(st.integers(0, 2))):
-        entries.insert(data.draw(st.integers(0, len(entries))), None)
+        entries.insert(data.draw(st.integers(0, len(entries))), data.draw(news))
     return entries[0] if len(entries) == 1 and data.draw(st.booleans()) else tuple(entries)
 
 
@@ -165,6 +164,188 @@ class TestIndexing:
 
         same(wl.jvp(f, (x,), (x,))[0], f(x))
         same(wl.grad(lambda x: np.sum(f(x)[1]))(x), np.array([[1.0, 10], [10, 1]]))
+
+
+X = np.arange(24.0).reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        (), ..., (..., None), True, False, (True, 0), (slice(None), True, [0, 1]), (True, slice(None), [0, 1]),
+        np.array(True), np.array(1), (0, np.array(1)), (np.intp(1), ..., -1), (slice(None), [0, 1, 2], ..., [0, 1, 2]),
+        ([0, 1], ..., [0, 1]), ([0, 1], None, [0, 1]), (None, [1], 0), (0, [1, 2]), (0, slice(None), [1, 2]),
+        X > 11, X[:, :, 0] > 3, (slice(None), X[0] > 5), (1, X[0] > 5), (X[:, :, 0] > 3, [0, 0, 1, 1, 2]),
+        (X[:, :, 0] > 3, slice(1, 3)),
+        (..., np.array([True, False, True, False])), (slice(None, None, -1), slice(2, None, -2), slice(-1, -5, -1)),
+        [], (slice(0), [0]), np.zeros((0, 2), int), np.array([[0, -1]], np.int8), np.array([1, 0], np.uint64),
+        [[0], [1]],
+        ([[0], [1]], [0, 2], slice(None)), (np.array([False, False]),), slice(5, 1), (slice(1, 1), 0),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_every_form_of_index(index):
+    def write(x):
+        x = np.copy(x)
+        x[index] = np.sum(x[index]) + 1.0
+        return x
+
+    for f in (lambda x: x[index], write):
+        expected = f(X)
+        same(wl.jvp(f, (X,), (X,))[0], expected)
+        same(wl.trace(f)(X)(X)[0], expected)
+        same(wl.vmap(f)(np.stack([X, X + 1.0]))[0], expected)
+        wl.testing.check_grads(f, (X,), order=1)
+
+
+@pytest.mark.parametrize(("index", "message"), [
+    (2, "index 2 is out of bounds for axis 0 with size 2"),
+    ((None, 0, -4), "index -4 is out of bounds for axis 1 with size 3"),
+    ((0, [0, 3]), "index 3 is out of bounds for axis 1 with size 3"),
+    ((0, 0, 0, 0), "too many indices for array: array is 3-dimensional, but 4 were indexed"),
+    ((..., ...), "an index can only have a single ellipsis"),
+    (np.array([True, False, True]), "boolean index did not match indexed array along axis 0; size of axis is 2"),
+    ((slice(None), np.array([True, False])), "did not match indexed array along axis 1; size of axis is 3"),
+    (([0, 1], [0, 1, 2]), "shape mismatch: indexing arrays could not be broadcast together with shapes"),
+    (1.0, "only integers, slices"),
+    ("a", "only integers, slices"),
+    (np.array([0.5]), "arrays used as indices must be of integer"),
+])  # fmt: skip
+def test_wrong_indices(index, message):
+    with pytest.raises(IndexError, match="only integers|arrays used" if "arrays used" in message else message[-25:]):
+        X[index]
+    for f in (lambda x: x[index], lambda x: np.copy(x).__setitem__(index, 0.0)):
+        with pytest.raises(IndexError) as error:
+            wl.jvp(f, (X,), (X,))
+        assert message in str(error.value)
+
+
+@pytest.mark.parametrize(("index", "value", "message"), [
+    (0, np.ones(3), r"could not broadcast input array from shape \(3,\) into shape \(3,\s?4\)"),
+    ([0, 1], np.ones((3, 3)), "value array of shape .* could not be broadcast to indexing result of shape"),
+])  # fmt: skip
+def test_values_that_do_not_fit(index, value, message):
+    def f(x):
+        x = np.copy(x)
+        x[index] = value
+        return x
+
+    for run_it in (f, wl.trace(f), lambda x: wl.jvp(f, (x,), (x,))):
+        with pytest.raises(ValueError, match=message):
+            run_it(X)
+
+
+def test_complex_values_do_not_become_real():
+    with pytest.raises(TypeError, match="complex"):
+        wl.trace(lambda x: x.__setitem__(0, 1j))(X)
+
+
+class TestMasksWithoutValues:
+    """Under jit and vmap, numbers can be written through a mask; what has a shape that depends on it raises."""
+
+    X = np.array([[1.0, -2.0, 3.0], [-4.0, 5.0, -6.0]])
+
+    @pytest.mark.parametrize("write", [
+        lambda x: x.__setitem__(x < 0, 7.0),
+        lambda x: x.__setitem__(x < 0, np.sum(x)),
+        lambda x: x.__setitem__(x < 0, [7.0]),
+        lambda x: x.__setitem__(x[:, 0] < 0, x[0] * 2.0),
+        lambda x: x.__setitem__((slice(None), x[0] < 0), 5.0),
+        lambda x: x.__setitem__((0, x[0] > 0), x[1, 1]),
+        lambda x: x.__setitem__((x[:, 1] > 0, slice(1, None)), 5.0),
+        lambda x: x.__setitem__((..., x[0] > 0), x[:, :1]),
+        lambda x: x.__setitem__((None, x > 0), 1.5),
+    ])  # fmt: skip
+    def test_numbers(self, write):
+        def f(x):
+            x = np.copy(x)
+            write(x)
+            return x
+
+        expected = f(self.X)
+        same(wl.jit(f)(self.X), expected)
+        same(wl.vmap(f)(np.stack([self.X + 1, self.X]))[1], expected)
+        scalar = lambda x: np.sum(f(x) ** 2)
+        same(wl.jit(wl.grad(scalar))(self.X), wl.grad(scalar)(self.X))
+        wl.testing.check_grads(f, (self.X,), order=1)
+
+    @pytest.mark.parametrize("use", [
+        lambda x: x[x > 0],
+        lambda x: x.__setitem__(x > 0, np.ones(3)),
+        lambda x: x.__setitem__((x[:, 0] > 0, x[0] > 0), 1.0),
+        lambda x: x.__setitem__((x[:, 0] > 0, [0, 1]), 1.0),
+    ])  # fmt: skip
+    def test_what_needs_the_mask(self, use):
+        for transform in (wl.trace, wl.jit):
+            with pytest.raises(wl.NoValueError, match=r"np\.where\(mask, new, x\)"):
+                transform(use)(self.X)
+
+    def test_augmented_assignment(self):
+        def f(x):
+            x = x * 1.0
+            x[x < 0] *= 10.0
+            x[x > 2] += 1.0
+            return x
+
+        same(wl.jvp(f, (self.X,), (self.X,))[0], f(self.X))
+        wl.testing.check_grads(f, (self.X,), order=1)
+        with pytest.raises(wl.NoValueError, match=r"np\.where"):
+            wl.jit(f)(self.X)
+
+
+class TestTracedNumbersAsIndices:
+    def test_a_row_is_a_view(self):
+        """x[i] is a view in NumPy, also where i isn't known."""
+
+        def f(x, i):
+            x = x * 1.0
+            row = x[i]
+            row *= 2.0
+            x[i + 1, 0] = 9.0
+            x[:, i][0] = -1.0
+            x[i][1] += x[i, 2]
+            return x + row[3]
+
+        x, i = np.arange(12.0).reshape(3, 4), np.int64(1)
+        expected = f(x, i)
+        same(wl.jit(f)(x, i), expected)
+        same(wl.jvp(lambda x: f(x, i), (x,), (x,))[0], expected)
+        same(wl.vmap(f, (None, 0))(x, np.array([0, 1]))[1], expected)
+        gradient = lambda x, i: wl.grad(lambda x: np.sum(f(x, i) ** 2))(x)
+        same(wl.jit(gradient)(x, i), gradient(x, i))
+
+    def test_lists_of_them(self):
+        f = lambda x, i: x[[i, 0]] + x[i : i + 1] if not isinstance(i, np.ndarray) else x[[i, 0]]
+        x = np.arange(4.0)
+        same(wl.jvp(lambda x: f(x, 2), (x,), (x,))[0], f(x, 2))
+        g = lambda x, i: x[[i, 0, i - 1]]
+        same(wl.jit(g)(x, np.int64(2)), x[[2, 0, 1]])
+
+    def test_bounds_of_slices(self):
+        def f(x, n):
+            return x[: n + 1] * x[n:0:-1][0]
+
+        x = np.arange(5.0)
+        same(wl.jvp(f, (x, np.int64(3)), (x, None))[0], f(x, 3))
+        with pytest.raises(wl.NoValueError, match="a slice bound"):
+            wl.jit(f)(x, np.int64(3))
+
+    def test_out_of_range_in_compiled_code(self):
+        with pytest.raises(IndexError, match="index 5 is out of bounds for axis 0 with size 3"):
+            wl.jit(lambda x, i: x[i])(np.arange(3.0), np.int64(5))
+
+
+def test_flat():
+    def f(x):
+        x = x * 1.0
+        x.T.flat[1:4] = [10.0, 20.0, 30.0]
+        x[:, 1:].flat[[0, -1]] = 5.0
+        x.flat[x.flat[:] > 20.0] = 0.0
+        return x * x.flat[3] + sum(v * i for i, v in enumerate(x.flat))
+
+    x = np.arange(6.0).reshape(2, 3)
+    same(wl.jvp(f, (x,), (x,))[0], f(x))
+    wl.testing.check_grads(f, (x,), order=1)
 
 
 def transformed(f, *args):

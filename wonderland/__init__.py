@@ -9,6 +9,7 @@ from wonderland.core.functions import MutationError
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, verify
 from wonderland.core.tree import register_mutable, register_node, tree_map
+from wonderland.numpy.dispatch import as_function
 from wonderland.transform.derivatives import grad, jvp, linearize, stop_gradient, trace, value_and_grad, vjp
 from wonderland.transform.jacobian import jacobian
 from wonderland.transform.vmap import vmap
@@ -21,21 +22,23 @@ if TYPE_CHECKING:
     from wonderland.control.custom import custom_jvp, custom_vjp
     from wonderland.control.loops import fori_loop, scan, while_loop
     from wonderland.numpy.at import at
+    from wonderland.numpy.broadcasting import BroadcastWarning, warn_on_broadcast
     from wonderland.numpy.lift import lift
     from wonderland.studio.explain import explain
 
 __version__ = "0.1.0"
 __all__ = [
-    "ArgumentError", "LeakedTracerError", "LostDerivativeError", "MutationError", "NoValueError", "Primitive",
-    "Program", "TracingError", "associative_scan", "at", "cond", "custom_jvp", "custom_vjp", "einops", "explain",
-    "fori_loop", "grad", "jacobian", "jit", "jvp", "lift", "linearize", "random", "register_mutable", "register_node",
-    "scan", "sparse", "stop_gradient", "switch", "testing", "trace", "tree_map", "value_and_grad", "verify", "vjp",
-    "vmap", "while_loop",
+    "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError",
+    "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "cond",
+    "custom_jvp", "custom_vjp", "einops", "explain", "fori_loop", "grad", "jacobian", "jit", "jvp", "lift",
+    "linearize", "random", "register_mutable", "register_node", "scan", "sparse", "stop_gradient", "switch",
+    "testing", "trace", "tree_map", "value_and_grad", "verify", "vjp", "vmap", "warn_on_broadcast", "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that
 # isn't felt has no more than most programs need.
 _LAZY = {
+    "BroadcastWarning": ("wonderland.numpy.broadcasting", "BroadcastWarning"),
     "associative_scan": ("wonderland.control.associative", "associative_scan"),
     "at": ("wonderland.numpy.at", "at"),
     "cond": ("wonderland.control.cond", "cond"),
@@ -51,6 +54,7 @@ _LAZY = {
     "sparse": ("wonderland.sparse", None),
     "switch": ("wonderland.control.cond", "switch"),
     "testing": ("wonderland.testing", None),
+    "warn_on_broadcast": ("wonderland.numpy.broadcasting", "warn_on_broadcast"),
     "while_loop": ("wonderland.control.loops", "while_loop"),
 }
 

@@ -4,28 +4,35 @@ What isn't here is NumPy's own function; on a traced array that raises an error 
 """
 
 import sys as _sys
+from importlib import import_module as _import_module
 from typing import Any
 
 import numpy as _np
 
 from wonderland.core.tracer import PROPERTIES
-from wonderland.numpy import construct as _construct  # noqa: F401
-from wonderland.numpy import elementwise as _elementwise  # noqa: F401  (registers its functions)
-from wonderland.numpy import index as _index  # noqa: F401
-from wonderland.numpy import reduce as _reduce  # noqa: F401
-from wonderland.numpy import shape as _shape  # noqa: F401
-from wonderland.numpy import sparse as _sparse  # noqa: F401
 from wonderland.numpy.dispatch import namespace as _namespace
 
-_ALIASES = {"amax": "max", "amin": "min", "abs": "absolute", "true_divide": "divide", "conj": "conjugate"}
+for _name in """
+    construct elementwise reduce index shape join arrange select at sparse einsum products calculus
+""".split():  # each registers its functions
+    _import_module(f"wonderland.numpy.{_name}")
+
+_ALIASES = {
+    "amax": "max", "amin": "min", "abs": "absolute", "true_divide": "divide", "conj": "conjugate",
+    "concat": "concatenate", "permute_dims": "transpose",
+}  # fmt: skip
 for _alias, _name in _ALIASES.items():
     _namespace[_alias] = _namespace[_name]
-shape = _namespace["shape"]  # NumPy's function, which the module of the same name would hide
+globals().update({name: f for name, f in _namespace.items() if name in globals()})  # which modules' names would hide
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("linalg", "fft"):
+        return _import_module(f"wonderland.numpy.{name}")
     if name in _namespace:
         return _namespace[name]
+    if name in ("linalg", "fft"):  # loaded on first use
+        return _import_module(f"wonderland.numpy.{name}")
     return getattr(_np, name)
 
 

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.errors import annotated
+from wonderland.core.functions import handles
 from wonderland.core.level import Traced
+from wonderland.core.primitive import Primitive
 from wonderland.core.tracer import FUNCTIONS, LATER, METHODS, UFUNCS, Tracer, View
 from wonderland.core.types import PYTHON_SCALARS, type_of
 from wonderland.ops.shape import convert
@@ -109,7 +111,7 @@ def _ufunc(f: Callable, name: str) -> Callable:
     """A function of values as a ufunc of tracers, with the options that all ufuncs have."""
 
     def ufunc(*args: Any, **kwargs: Any) -> Any:
-        raw = [values(a) for a in args]
+        raw = [np.asarray(a) if type(a) in (list, tuple) else values(a) for a in args]
         if kwargs:
             dtype = kwargs.pop("dtype", None)
             if kwargs.pop("where", True) is not True or kwargs:
@@ -125,6 +127,17 @@ def _ufunc(f: Callable, name: str) -> Callable:
         return wrapped(f(*raw))
 
     return ufunc
+
+
+def as_function(primitive: Primitive) -> Callable:
+    """A primitive as a function of arrays, traced or not: `f(*operands, **params)`."""
+
+    def function(*args: Any, **params: Any) -> Any:
+        out = primitive(*[np.asarray(a) if type(a) in (list, tuple) else values(a) for a in args], **params)
+        return tuple(handles(list(out))) if primitive.multiple else handles([out])[0]
+
+    function.__name__ = primitive.name
+    return function
 
 
 def view_function(original: Any, method: str | None = None) -> Any:
@@ -160,6 +173,7 @@ def set_operator(name: str, method: Callable) -> None:
 
 FOREIGN: dict[str, Callable] = {}  # operator -> what it does with operands that aren't arrays (sparse matrices)
 _OPERANDS = PYTHON_SCALARS | {np.ndarray}  # by far the most, beside tracers
+_NO_OPTIONS: dict = {}
 
 
 def _binary(name: str, f: Callable) -> Callable:
@@ -167,10 +181,10 @@ def _binary(name: str, f: Callable) -> Callable:
         if type(other) is Tracer:
             other = other._get()
         elif isinstance(other, list):
-            other = np.asarray(other)
+            other = values(namespace["array"](other))
         elif type(other) not in _OPERANDS and not isinstance(other, (np.ndarray, np.generic, Traced)):
             return FOREIGN[name](self, other) if name in FOREIGN else NotImplemented
-        return Tracer(annotated(name, f, (self._get(), other), {}))
+        return Tracer(annotated(name, f, (self._get(), other), _NO_OPTIONS))
 
     return method
 

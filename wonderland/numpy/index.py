@@ -1,91 +1,106 @@
 """Indexing of traced arrays, reading and writing, with NumPy's rules.
 
 An index is put into a normal form: a reshape that inserts the new axes, one int, slice or integer array per axis. Ints
-and slices alone are a static `slice` (a view); with integer arrays it is a `slice` followed by a `gather`.
+and slices alone are a static `slice` (a view); with integer arrays it is a `slice` followed by a `gather`. A mask whose
+values aren't known can't be read through, but one number can be written through it: that is a `where`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from wonderland.core.errors import NoValueError
 from wonderland.core.level import Traced, bind_update
-from wonderland.core.tracer import METHODS, Tracer, concrete, unwrap
+from wonderland.core.tracer import METHODS, PROPERTIES, Tracer, concrete, unwrap
 from wonderland.core.types import broadcast_shapes, shape_of, type_of
-from wonderland.numpy.dispatch import implements, make_view
-from wonderland.numpy.shape import normalize_axis, reshape_value, transpose_value
+from wonderland.numpy.dispatch import implements
+from wonderland.numpy.join import as_value
+from wonderland.numpy.shape import flat_view, normalize_axis, reshape_value, transpose_value, view_of
+from wonderland.ops import elementwise as ops
 from wonderland.ops.index import gather, scatter, scatter_slice, sliced_shape
 from wonderland.ops.index import slice as slice_primitive
 from wonderland.ops.shape import broadcast, convert, inverse_permutation
 
 Slice = slice
+MASKED = "a boolean mask, x[mask], whose result's shape depends on values (write np.where(mask, new, x)),"
+UPDATES: dict[str, Callable] = {"set": lambda old, new: new, "add": ops.add}
 
 
 class Key:
     """A normal-form index of an array of a given shape."""
 
     def __init__(self, shape: tuple, index: Any):
-        entries = list(index) if isinstance(index, tuple) else [index]
-        entries = _expand_ellipsis([_entry(e) for e in entries], len(shape))
+        entries = [_entry(e) for e in index] if isinstance(index, tuple) else [_entry(index)]
         self.shape = tuple(shape)
-        self.expanded: tuple = ()  # the shape with new axes inserted
-        self.static: tuple = ()  # an int or slice for each axis of `expanded`; full slices where an array indexes
+        self.dots = any(e is Ellipsis for e in entries)
         self.arrays: list = []  # (axis after slicing, index array)
-        self.inserted: list[bool] = []  # for each axis of `expanded`: is it new?
-        expanded, static, source = [], [], iter(shape)
-        kept = 0
-        for entry in entries:
-            self.inserted.append(entry is None)
-            if entry is None:
-                expanded.append(1)
-                static.append(Slice(0, 1, 1))
-                kept += 1
+        self.mask: Any = None  # a mask without values
+        items = _expanded(entries, self.shape)
+        advanced = any(_is_array(e) for e in items)
+        expanded: list[int] = []  # the shape with new axes inserted
+        static: list = []  # an int or slice for each axis of `expanded`; full slices where an array indexes
+        inserted: list[bool] = []  # for each axis of `expanded`: is it new?
+        axis = 0
+        for entry in items:
+            if entry is Ellipsis:
                 continue
-            extent = next(source)
-            expanded.append(extent)
+            if isinstance(entry, _Unknown):
+                if advanced or self.mask is not None:
+                    concrete(entry.mask, MASKED)
+                self.mask, self.mask_axis = entry.mask, len(static) - sum(isinstance(s, int) for s in static)
+                count = len(shape_of(entry.mask))
+                static += [Slice(0, n, 1) for n in self.shape[axis : axis + count]]
+                expanded += self.shape[axis : axis + count]
+                inserted += [False] * count
+                axis += count
+                continue
+            new = entry is None or isinstance(entry, _Fresh)
+            extent = 1 if new else self.shape[axis]
             if isinstance(entry, Slice):
                 static.append(_resolve(entry, extent))
-                kept += 1
-            elif isinstance(entry, int):
-                static.append(_checked(entry, extent, len(expanded) - 1))
+            elif isinstance(entry, int) and not advanced:
+                static.append(_checked(entry, extent, axis))
             else:
-                _check_array(entry, extent, len(expanded) - 1)
+                if entry is not None:  # NumPy broadcasts ints with the arrays: let them be arrays too
+                    found = entry.index if isinstance(entry, _Fresh) else entry
+                    found = np.intp(_checked(found, extent, axis)) if isinstance(found, int) else found
+                    _check_array(found, extent, axis)
+                    self.arrays.append((len(static), found))
                 static.append(Slice(0, extent, 1))
-                self.arrays.append((kept, entry))
-                kept += 1
-        if self.arrays:  # NumPy broadcasts ints with the arrays: let them be arrays too
-            self._ints_to_arrays(entries, static)
-        self.expanded, self.static = tuple(expanded), tuple(static)
+            expanded.append(extent)
+            inserted.append(new)
+            axis += not new
+        self.expanded, self.static, self.inserted = tuple(expanded), tuple(static), inserted
+        self.is_whole = all(
+            isinstance(s, Slice) and s.start == 0 and s.step == 1 and s.stop == n
+            for s, n in zip(static, expanded, strict=True)
+        )
+        if self.arrays:
+            self._place_arrays(items)
 
-    def _ints_to_arrays(self, entries: list, static: list) -> None:
-        if not any(isinstance(s, int) for s in static):
-            self._positions(entries)
-            return
-        arrays, kept, at = [], 0, 0
-        for entry in entries:
-            if entry is not None and not isinstance(entry, Slice):
-                arrays.append((kept, np.intp(static[at]) if isinstance(static[at], int) else entry))
-                if isinstance(static[at], int):
-                    static[at] = Slice(0, self.shape[at - sum(e is None for e in entries[:at])], 1)
-            kept += 1
-            at += 1
-        self.arrays = arrays
-        self._positions(entries)
-
-    def _positions(self, entries: list) -> None:
+    def _place_arrays(self, items: list) -> None:
         """Where the broadcast index axes go: in place of the first if the indices are adjacent, else in front."""
-        places = [i for i, e in enumerate(entries) if e is not None and not isinstance(e, Slice)]
+        shapes = [shape_of(i) for _, i in self.arrays]
+        try:
+            self.selected = broadcast_shapes(*shapes)
+        except ValueError:
+            raise IndexError(
+                "shape mismatch: indexing arrays could not be broadcast together with shapes "
+                + " ".join(map(str, shapes))
+            ) from None
+        places = [i for i, e in enumerate(items) if _is_array(e) or isinstance(e, int)]
         adjacent = places == list(range(places[0], places[0] + len(places)))
         self.front = self.arrays[0][0] if adjacent else 0
 
     @property
-    def is_whole(self) -> bool:
-        return all(
-            isinstance(s, Slice) and (s.start, s.step) == (0, 1) and s.stop == n
-            for s, n in zip(self.static, self.expanded, strict=True)
-        )
+    def is_view(self) -> bool:
+        """Does NumPy give a view for it? Ints and slices do, unless they select one element."""
+        if any(shape_of(i) for _, i in self.arrays):
+            return False
+        return self.dots or len(self.arrays) + sum(isinstance(s, int) for s in self.static) < len(self.static)
 
     def part(self, x: Any) -> Any:
         """The static part of reading."""
@@ -94,6 +109,8 @@ class Key:
 
     def read(self, x: Any) -> Any:
         """`x[index]`."""
+        if self.mask is not None:
+            concrete(self.mask, MASKED)
         x = self.part(x)
         if not self.arrays:
             return x
@@ -102,16 +119,36 @@ class Key:
         return transpose_value(out, self._order(len(shape_of(out))))
 
     def _order(self, rank: int) -> tuple[int, ...]:
-        count = len(broadcast_shapes(*(shape_of(i) for _, i in self.arrays)))
+        count = len(self.selected)
         rest = list(range(count, rank))
         return (*rest[: self.front], *range(count), *rest[self.front :])
 
+    def result_shape(self) -> tuple:
+        """The shape of `x[index]`."""
+        shape = sliced_shape(self.static)
+        if not self.arrays:
+            return shape
+        axes = {axis for axis, _ in self.arrays}
+        whole = (*self.selected, *(n for i, n in enumerate(shape) if i not in axes))
+        return tuple(whole[i] for i in self._order(len(whole)))
+
+    def strides(self, strides: list[int]) -> list[int]:
+        """Where the index makes a view: how that lies in memory, in which the array has these strides."""
+        gone, source = {axis for axis, _ in self.arrays}, iter(strides)
+        out = []
+        for axis, (s, new) in enumerate(zip(self.static, self.inserted, strict=True)):
+            step = 0 if new else next(source)
+            if isinstance(s, Slice) and axis not in gone:
+                out.append(step * s.step)
+        return out
+
     def write(self, box: list, value: Any, mode: str = "set") -> Any:
         """`x[index] = value` (or +=), functionally; may overwrite what only `box` holds."""
+        if self.mask is not None:
+            return self.write_masked(box, value, UPDATES[mode])
         x_type = type_of(box[0])
+        value = fitted(value, self.result_shape(), x_type.dtype, bool(self.arrays))
         if not self.arrays:
-            target = sliced_shape(self.static)
-            value = _fitted(value, target, x_type.dtype)
             if self.is_whole and mode == "set":  # nothing is left of the old value
                 return reshape_value(value, x_type.shape)
             if self.expanded == x_type.shape:
@@ -119,23 +156,39 @@ class Key:
             index = tuple(s for s, new in zip(self.static, self.inserted, strict=True) if not new)
             return bind_update(scatter_slice, box, reshape_value(value, sliced_shape(index)), index=index, mode=mode)
         axes, indices = zip(*self.arrays, strict=True)
-        part = self.part(box[0])
-        selected = broadcast_shapes(*(shape_of(i) for i in indices))
-        rest = tuple(n for i, n in enumerate(shape_of(part)) if i not in axes)
-        order = self._order(len(selected) + len(rest))
-        shape = (*selected, *rest)
-        value = _fitted(value, tuple(shape[i] for i in order), x_type.dtype)
-        value = transpose_value(value, inverse_permutation(order))
+        value = self.to_gathered(value)
         if self.is_whole and self.expanded == x_type.shape:
-            part = None
             return bind_update(scatter, box, *indices, value, axes=axes, mode=mode)
-        part = scatter(part, *indices, value, axes=axes, mode=mode)
-        whole = reshape_value(box[0], self.expanded)
-        whole = part if self.is_whole else scatter_slice(whole, part, index=self.static, mode="set")
-        return reshape_value(whole, x_type.shape)
+        return self.put_part(box[0], scatter(self.part(box[0]), *indices, value, axes=axes, mode=mode))
+
+    def to_gathered(self, value: Any) -> Any:
+        """A value of the result's shape, with the axes of the index arrays in front."""
+        return transpose_value(value, inverse_permutation(self._order(len(shape_of(value)))))
+
+    def put_part(self, x: Any, part: Any) -> Any:
+        """The array with its static part replaced."""
+        if not self.is_whole:
+            part = scatter_slice(reshape_value(x, self.expanded), part, index=self.static, mode="set")
+        return reshape_value(part, shape_of(x))
+
+    def write_masked(self, box: list, value: Any, update: Callable) -> Any:
+        """Write through a mask without values: the value may not have an axis for the selected elements."""
+        part, mask_rank = self.part(box[0]), len(shape_of(self.mask))
+        shape = shape_of(part)
+        behind = len(shape) - self.mask_axis - mask_rank
+        value = as_value(value)
+        given = shape_of(value)
+        if len(given) > behind:
+            if given[len(given) - behind - 1] != 1:
+                concrete(self.mask, f"{MASKED} with values of shape {given},")
+            cut = len(given) - behind
+            value = reshape_value(value, (*given[: cut - 1], *(1,) * mask_rank, *given[cut:]))
+        mask = reshape_value(self.mask, (*shape_of(self.mask), *(1,) * behind))
+        value = update(part, fitted(value, shape, type_of(part).dtype, True))
+        return self.put_part(box[0], ops.where(mask, value, part))
 
 
-def _fitted(value: Any, shape: tuple, dtype: np.dtype) -> Any:
+def fitted(value: Any, shape: tuple, dtype: np.dtype, by_arrays: bool) -> Any:
     """A value to be written: converted to the array's dtype and broadcast to the part's shape."""
     value = value if isinstance(value, (np.ndarray, np.generic, Traced)) else np.asarray(value)[()]
     kind = type_of(value)
@@ -152,37 +205,68 @@ def _fitted(value: Any, shape: tuple, dtype: np.dtype) -> Any:
                 np.broadcast_to(np.empty(shape_of(value), bool), shape)
             except ValueError:
                 raise ValueError(
-                    f"could not broadcast input array from shape {kind.shape} into shape {shape}"
+                    f"shape mismatch: value array of shape {kind.shape} could not be broadcast to indexing result of "
+                    f"shape {shape}"
+                    if by_arrays
+                    else f"could not broadcast input array from shape {kind.shape} into shape {shape}"
                 ) from None
             value = broadcast(value, shape=shape)
     return value
 
 
+# The entries of an index ---------------------------------------------------------------------------------------------
+
+
+class _Mask:
+    """A boolean index, which stands for as many axes as it has."""
+
+    def __init__(self, mask: Any):
+        self.mask = mask
+
+
+class _Unknown(_Mask):
+    """A boolean index whose values aren't known."""
+
+
+class _Fresh:
+    """A new axis of one element and an index for it: what a single bool means."""
+
+    def __init__(self, index: np.ndarray):
+        self.index = index
+
+
+def _is_array(entry: Any) -> bool:
+    return isinstance(entry, (np.ndarray, Traced, _Fresh))
+
+
 def _entry(entry: Any) -> Any:
-    """An int, slice, None, Ellipsis or integer array."""
+    """An int, slice, None, Ellipsis, integer array or mask."""
     entry = unwrap(entry)
-    if entry is None or entry is Ellipsis:
+    if entry is None or entry is Ellipsis or type(entry) is int:
         return entry
     if isinstance(entry, Slice):
         return Slice(*(None if e is None else _integer(e) for e in (entry.start, entry.stop, entry.step)))
     if isinstance(entry, (list, tuple)):
-        entry = np.asarray(entry) if len(entry) else np.zeros(0, int)
+        entry = as_value(entry) if len(entry) else np.zeros(0, int)
     if isinstance(entry, (bool, np.bool_)):
-        raise IndexError("a single bool as an index of a traced array isn't supported; use np.where")
-    if isinstance(entry, (int, np.integer)):
+        return _Mask(np.asarray(entry))
+    if isinstance(entry, np.integer):
         return int(entry)
     if not hasattr(entry, "dtype"):
         raise IndexError(
-            "only integers, slices, ellipsis, np.newaxis and integer or boolean arrays are valid indices, not "
-            f"{entry!r}"
+            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are "
+            f"valid indices, not {entry!r}"
         )
     kind = type_of(entry)
     if kind.dtype == bool:
-        return _Mask(np.asarray(concrete(entry, "a boolean mask (its result's shape depends on values)")))
+        try:
+            return _Mask(np.asarray(concrete(entry, MASKED)))
+        except NoValueError:
+            if kind.shape == ():
+                raise
+            return _Unknown(entry)
     if kind.dtype.kind not in "iu":
-        raise IndexError(
-            f"only integers, slices, ellipsis, None and integer or boolean arrays are valid indices, not {kind}"
-        )
+        raise IndexError(f"arrays used as indices must be of integer (or boolean) type, not {kind}")
     if kind.shape == ():
         try:
             return int(concrete(entry, "an index"))
@@ -191,33 +275,50 @@ def _entry(entry: Any) -> Any:
     return entry
 
 
-class _Mask:
-    """A boolean index, which stands for as many axes as it has."""
-
-    def __init__(self, mask: np.ndarray):
-        self.mask = mask
-
-
 def _integer(value: Any) -> int:
+    if type(value) is int:
+        return value
     return int(concrete(unwrap(value), "a slice bound (the result's shape depends on it)").__index__())
 
 
-def _expand_ellipsis(entries: list, rank: int) -> list:
-    used = sum(e.mask.ndim if isinstance(e, _Mask) else e is not None and e is not Ellipsis for e in entries)
+def _expanded(entries: list, shape: tuple) -> list:
+    """One entry per axis, new ones included. An ellipsis stays, before what it means: it parts index arrays."""
+    rank = len(shape)
+    used = sum(len(shape_of(e.mask)) if isinstance(e, _Mask) else e is not None and e is not Ellipsis for e in entries)
     if used > rank:
         raise IndexError(f"too many indices for array: array is {rank}-dimensional, but {used} were indexed")
     dots = sum(e is Ellipsis for e in entries)
     if dots > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     out: list = []
+    axis = 0
     for e in entries if dots else [*entries, Ellipsis]:
         if e is Ellipsis:
-            out += [Slice(None)] * (rank - used)
+            out += [Ellipsis, *[Slice(None)] * (rank - used)]
+            axis += rank - used
         elif isinstance(e, _Mask):
-            out += list(np.nonzero(e.mask))
+            extents = shape_of(e.mask)
+            _check_mask(extents, shape, axis)
+            axis += len(extents)
+            if isinstance(e, _Unknown):
+                out.append(e)
+            elif extents:
+                out += np.nonzero(e.mask)
+            else:
+                out.append(_Fresh(np.zeros(int(e.mask), int)))
         else:
             out.append(e)
+            axis += e is not None
     return out
+
+
+def _check_mask(extents: tuple, shape: tuple, axis: int) -> None:
+    for i, n in enumerate(extents):
+        if n != shape[axis + i]:
+            raise IndexError(
+                f"boolean index did not match indexed array along axis {axis + i}; size of axis is {shape[axis + i]} "
+                f"but size of corresponding boolean axis is {n}"
+            )
 
 
 def _checked(index: int, extent: int, axis: int) -> int:
@@ -242,21 +343,18 @@ def _resolve(s: slice, extent: int) -> slice:
     return Slice(start, None if stop < 0 else stop, step)
 
 
+# Reading and writing -------------------------------------------------------------------------------------------------
+
+
 def getitem(self: Tracer, index: Any) -> Any:
     """Read; a view where NumPy gives a view."""
     key = Key(self.shape, index)
-    if key.arrays or (key.static and all(isinstance(s, int) for s in key.static)) or not key.expanded:
-        return Tracer(key.read(self._get()))
-    return make_view(self, key.read, key.write)
+    return view_of(self, key.read, key.write, key.strides) if key.is_view else Tracer(key.read(self._get()))
 
 
 def setitem(self: Tracer, index: Any, value: Any) -> None:
     """Write, functionally on the value, in place on the handle."""
-    value = unwrap(value)
-    if isinstance(value, (list, tuple)):
-        from wonderland.numpy.construct import array
-
-        value = unwrap(array(value))
+    value = as_value(value) if isinstance(value, (list, tuple)) else unwrap(value)
     key = Key(self.shape, index)
     self._update(lambda box: key.write(box, value))
 
@@ -265,12 +363,88 @@ METHODS["__getitem__"] = getitem
 METHODS["__setitem__"] = setitem
 
 
+def repeated(value: Any, size: int) -> Any:
+    """A flat value of `size` elements, again and again from the start: how `put` and `x.flat[i] = v` read theirs."""
+    value = as_value(value)
+    count = type_of(value).size
+    flat = reshape_value(value, (count,))
+    if count == size:
+        return flat
+    if count == 0:
+        raise ValueError("can't write from an empty array")
+    return gather(flat, np.arange(size) % count, axes=(0,))
+
+
+class Flat:
+    """`x.flat`: the elements in C's order, to iterate over, read and write."""
+
+    __slots__ = ("base",)
+
+    def __init__(self, base: Tracer):
+        self.base = base
+
+    def __iter__(self) -> Iterator:
+        return iter(flat_view(self.base))
+
+    def __len__(self) -> int:
+        return self.base.size
+
+    def __getitem__(self, index: Any) -> Tracer:
+        return Tracer(flat_view(self.base)[index]._get())
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        flat = flat_view(self.base)
+        key = Key(flat.shape, index)
+        count = int(np.prod(key.result_shape())) if key.mask is None else 1
+        value = as_value(value)
+        if type_of(value).size > 1:
+            value = reshape_value(repeated(value, count), key.result_shape())
+        setitem(flat, index, reshape_value(value, ()) if type_of(value).size == 1 else value)
+
+    def copy(self) -> Tracer:
+        """As NumPy's: a flat copy."""
+        return self[:]
+
+
+PROPERTIES["flat"] = Flat
+METHODS["fill"] = lambda self, value: setitem(self, ..., value)
+
+
+def contains(self: Tracer, item: Any) -> bool:
+    """`item in x`: is any element equal to it?"""
+    return bool(np.any(self == item))
+
+
+Tracer.__contains__ = contains  # type: ignore[attr-defined]  # Python looks operators up in the class
+
+
+# Taking along an axis ------------------------------------------------------------------------------------------------
+
+
+def bounded(indices: Any, extent: int, mode: str) -> Any:
+    """Indices brought into range as the modes of `take`, `put` and `choose` say."""
+    if mode == "raise":
+        return indices
+    if mode not in ("wrap", "clip"):
+        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
+    if extent == 0 and type_of(indices).size:
+        raise IndexError("cannot do a non-empty take from an empty axes.")
+    if not isinstance(indices, Traced):
+        return np.mod(indices, extent) if mode == "wrap" else np.clip(indices, 0, extent - 1)
+    if mode == "wrap":
+        return unwrap(np.remainder(Tracer(indices), extent))
+    return ops.minimum(ops.maximum(indices, 0), extent - 1)
+
+
 @implements(np.take, method="take")
 def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Any:
-    if mode != "raise":
-        raise TypeError(f"np.take on traced arrays has mode 'raise' only, not {mode!r}")
+    a, indices = as_value(a), as_value(indices)
+    if type_of(indices).dtype == bool:
+        indices = convert(indices, dtype=np.dtype(np.intp))
+    if type_of(indices).dtype.kind not in "iu":
+        raise TypeError(f"Cannot cast array data from {type_of(indices).dtype} to int64 according to the rule 'safe'")
     if axis is None:
         a, axis = reshape_value(a, (type_of(a).size,)), 0
     axis = normalize_axis(axis, len(shape_of(a)))
-    indices = indices if isinstance(indices, (np.ndarray, np.generic, Traced)) else np.asarray(indices)
+    indices = bounded(indices, shape_of(a)[axis], mode)
     return Key(shape_of(a), (*(Slice(None),) * axis, indices)).read(a)

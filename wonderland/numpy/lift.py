@@ -3,15 +3,18 @@
 A function comes in; a callable goes out that runs it with `np.zeros`, `np.array` and the like replaced by constructors
 that can hold tracers, in that function and in every function of the user's that it calls. Each call site `g(a)` is
 rewritten from source to `__lift__(g)(a)`; `__lift__` is a variable of the enclosing scope of the rewritten code, so
-neither NumPy's module nor the user's is touched, and the call still happens in the user's own frame.
+neither NumPy's module nor the user's is touched, and the call still happens in the user's own frame. What a call of
+NumPy's, SciPy's or `math`'s becomes is in `wonderland.numpy.lifted`.
 """
 
 from __future__ import annotations
 import __future__
 
 import ast
+import contextlib
 import copy
 import functools
+import itertools
 import linecache
 import os
 import types
@@ -23,23 +26,27 @@ import numpy as np
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import handles
-from wonderland.core.level import _state
+from wonderland.core.level import running
 from wonderland.core.tracer import Tracer
-from wonderland.numpy.construct import LIFTED, held_result
+from wonderland.numpy.construct import LIFTED
+from wonderland.numpy.lifted import lasts, replacement, vectorized
 
 _NAME = "__lift__"
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _ASYNC = 0x80 | 0x200  # the flags of coroutines and of asynchronous generators
-_CALLERS = (map, filter, functools.reduce)  # builtins that call the functions they are given
+_MANAGER = contextlib.contextmanager(len).__code__  # of every function with that decorator  # type: ignore[arg-type]
+# Builtins that call the functions they are given.
+_CALLERS = (map, filter, sorted, max, min, functools.reduce, itertools.accumulate, itertools.starmap)
 
 
 def lift(f: Callable) -> Callable:
     """`f`, with NumPy's constructors able to hold traced values: `wl.grad(wl.lift(f))`.
 
     NumPy code that makes an array and fills it (`out = np.zeros(n); out[i] = ...`), that builds one from numbers
-    (`np.array([a, b])`) or that converts its arguments (`np.asarray(x, dtype=float)`) runs unchanged: in f, and in the
-    Python functions, methods and constructors it calls, except those of NumPy, SciPy, wonderland and the standard
-    library. `lift` goes inside: `wl.grad(wl.lift(f))`. Without a transformation around it, it is `f` itself.
+    (`np.array([a, b])`, `np.sum([a, b])`), that converts its arguments (`np.asarray(x, dtype=float)`) or that calls
+    functions without a hook (`scipy.special.logsumexp`, `math.sin`) runs unchanged: in f, and in the Python functions,
+    methods and constructors it calls, except those of NumPy, SciPy, wonderland and the standard library. `lift` goes
+    inside: `wl.grad(wl.lift(f))`. Without a transformation around it, it is `f` itself.
 
     Source code is needed; a function without it (made by `exec`, say) is refused, or, when f calls it, runs as it is.
     So does what isn't called by name: operators and properties of your own classes, `np.r_[...]`, functions handed
@@ -52,14 +59,14 @@ def lift(f: Callable) -> Callable:
 
     @functools.wraps(f)
     def lifted(*args: Any, **kwargs: Any) -> Any:
-        if _state.depth == 0 and not any(isinstance(leaf, Tracer) for leaf in tree.leaves((args, kwargs))):
+        if not running() and not any(isinstance(leaf, Tracer) for leaf in tree.leaves((args, kwargs))):
             return f(*args, **kwargs)
         run = Lifting(f)
         try:
             out = run.form(f)(*args, **kwargs)
         finally:
             run.active = False
-        return out if _state.depth else _plain(out)
+        return out if running() else _plain(out)
 
     lifted.__lifted__ = (lifted, f)  # type: ignore[attr-defined]
     return lifted
@@ -113,26 +120,35 @@ class Lifting:
         if ours is not None:
             return ours
         kind = type(g)
-        if kind is types.FunctionType:
+        if kind is types.FunctionType and (_is_users(g) or g is self.asked or _package(g) == "wonderland"):
             return self._function(g)
+        library = replacement(g)
+        if library is not None:
+            return self._keep(g, self._caller(library)) if lasts(g) else library
+        if kind is types.FunctionType:
+            return contextlib.contextmanager(self.form(g.__wrapped__)) if g.__code__ is _MANAGER else g
         if kind is types.MethodType:
             return types.MethodType(self.form(g.__func__), g.__self__)
-        if kind is types.BuiltinFunctionType:
-            if isinstance(g.__self__, np.ndarray) and g.__name__ in ("copy", "astype"):
-                return held_result(g, g.__self__)
-            return self._caller(g) if g in _CALLERS else g
+        if any(g is caller for caller in _CALLERS):
+            return self._caller(g)
+        if kind is np.vectorize:
+            return vectorized(g, self.form(g.pyfunc))
         if kind is functools.partial:
             return functools.partial(self.form(g.func), *g.args, **g.keywords)
         if isinstance(g, type):
-            return self._caller(g) if g in _CALLERS else self._class(g)
+            return self._class(g)
         call = getattr(kind, "__call__", None)  # noqa: B004  (of the type, as Python looks it up)
-        return types.MethodType(self._function(call), g) if type(call) is types.FunctionType else g
+        return types.MethodType(self.form(call), g) if type(call) is types.FunctionType else g
+
+    def _keep(self, g: Any, ours: Callable) -> Callable:
+        """Remember a form by the id of what it stands for, which it keeps alive."""
+        ours.__wrapped__ = g  # type: ignore[attr-defined]
+        self.lifted[id(g)] = ours
+        return ours
 
     def _function(self, g: types.FunctionType) -> Any:
         if not _is_users(g) and g is not self.asked:
-            if _inside(g) is not g:
-                return self.form(_inside(g))
-            return self._caller(g) if _package(g) == "wonderland" else g
+            return self._caller(g) if _inside(g) is g else self.form(_inside(g))
         found = _rewritten(g)
         if found is None:
             return g
@@ -142,8 +158,7 @@ class Lifting:
         new.__kwdefaults__ = g.__kwdefaults__
         if g.__closure__:
             return new
-        self.lifted[id(g)] = functools.update_wrapper(new, g)  # which keeps g alive, so that the id stays its own
-        return new
+        return self._keep(g, functools.update_wrapper(new, g))
 
     def _caller(self, g: Callable) -> Callable:
         """A function that calls the user's functions among its arguments: `wl.grad(loss)`, `map(f, xs)`."""
@@ -160,9 +175,15 @@ class Lifting:
             return cls
 
         def make(*args: Any, **kwargs: Any) -> Any:
-            made = cls.__new__(cls, *args, **kwargs)
+            made: Any = cls.__new__(cls, *args, **kwargs)
             if isinstance(made, cls):
+                # A dataclass's __init__ has no source, but calls the user's __post_init__: it finds the lifted one.
+                after = getattr(cls, "__post_init__", None) if hasattr(made, "__dict__") else None
+                if after is not None:
+                    vars(made)["__post_init__"] = types.MethodType(self.form(after), made)
                 self.form(type(made).__init__)(made, *args, **kwargs)
+                if after is not None:
+                    del vars(made)["__post_init__"]
             return made
 
         return make

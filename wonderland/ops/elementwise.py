@@ -52,7 +52,8 @@ def elementwise(
         if key not in dtypes:
             # NumPy itself says which dtype comes out of which.
             samples = [_PYTHON_ONES[t.dtype.kind] if t.weak else np.ones(1, t.dtype) for t in types]
-            dtypes[key] = np.asarray(evaluate(*samples)).dtype
+            with np.errstate(all="ignore"):  # a sample may be a singular point
+                dtypes[key] = np.asarray(evaluate(*samples)).dtype
         return dtypes[key]
 
     keeps: dict[np.dtype, bool] = {}  # do operands that are all of this dtype give a result of this dtype?

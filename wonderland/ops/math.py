@@ -138,7 +138,7 @@ tan = elementwise(
 )
 arcsin = elementwise(
     "arcsin", np.arcsin, (lambda out, x: div(1.0, sqrt(_one_minus_square(x))),), emit=lambda e, x: e.call("arcsin", x),
-    monotone=True, zero_preserving=True,
+    zero_preserving=True,
 )  # fmt: skip
 arccos = elementwise(
     "arccos", np.arccos, (lambda out, x: div(-1.0, sqrt(_one_minus_square(x))),),
@@ -178,7 +178,7 @@ arccosh = elementwise(
 )  # fmt: skip
 arctanh = elementwise(
     "arctanh", np.arctanh, (lambda out, x: div(1.0, _one_minus_square(x)),), emit=lambda e, x: e.call("arctanh", x),
-    monotone=True, zero_preserving=True,
+    zero_preserving=True,
 )  # fmt: skip
 
 # Complex numbers -----------------------------------------------------------------------------------------------------

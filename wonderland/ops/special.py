@@ -90,9 +90,8 @@ erfi = elementwise(
     "erfi", _scipy("erfi"), (lambda out, x: mul(TWO_OVER_ROOT_PI, exp(mul(x, x))),), monotone=True, zero_preserving=True
 )
 erfinv = elementwise(
-    "erfinv", _scipy("erfinv"), (lambda out, x: mul(HALF_ROOT_PI, exp(mul(out, out))),),
-    monotone=True, zero_preserving=True,
-)  # fmt: skip
+    "erfinv", _scipy("erfinv"), (lambda out, x: mul(HALF_ROOT_PI, exp(mul(out, out))),), zero_preserving=True
+)
 erfcinv = elementwise("erfcinv", _scipy("erfcinv"), (lambda out, x: mul(-HALF_ROOT_PI, exp(mul(out, out))),))
 
 
@@ -127,12 +126,12 @@ def _log_ndtr_derivative(out: Any, x: Any) -> Any:
 log_ndtr = elementwise("log_ndtr", _scipy("log_ndtr"), (_log_ndtr_derivative,), monotone=True)
 ndtri_exp = elementwise(
     "ndtri_exp", _scipy("ndtri_exp"),
-    (lambda out, x: exp(add(x, add(LOG_ROOT_TWO_PI, mul(0.5, mul(out, out))))),), monotone=True,
+    (lambda out, x: exp(add(x, add(LOG_ROOT_TWO_PI, mul(0.5, mul(out, out))))),),
 )  # fmt: skip
 
 # Logarithms with a limit at 0 ----------------------------------------------------------------------------------------
 
-logit = elementwise("logit", _scipy("logit"), (lambda out, x: div(1.0, mul(x, sub(1.0, x))),), monotone=True)
+logit = elementwise("logit", _scipy("logit"), (lambda out, x: div(1.0, mul(x, sub(1.0, x))),))
 
 
 def _quotient(x: Any, y: Any) -> Any:

@@ -252,6 +252,7 @@ def _sparse_dense(data: Any, x: Any, structure: Structure, transposed: bool) -> 
     matrix[rows, columns] = data
     return (matrix.T if transposed else matrix) @ x
 
+
 _places = Structure(np.array([0, 2, 1]), np.array([0, 2, 2, 3]), (3, 4))
 add(
     "sparse_dot", reals, reals, reference=_sparse_dense, dtypes="fc",

@@ -1,0 +1,354 @@
+"""Linear algebra on traced arrays: closed forms, degenerate matrices, errors, and what the table can't say."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import wonderland as wl
+import wonderland.numpy as wnp
+from wonderland.scipy import linalg as wsl
+from wonderland.testing import check_grads
+
+
+def matrix(rng, *shape):
+    return rng.normal(size=shape) + np.eye(shape[-1]) * 3
+
+
+def complex_matrix(rng, *shape):
+    return matrix(rng, *shape) + 1j * rng.normal(size=shape)
+
+
+def hermitian(x):
+    return (x + np.conj(np.swapaxes(x, -1, -2))) / 2
+
+
+# Closed forms ---------------------------------------------------------------------------------------------------------
+
+
+def test_log_determinant(rng):
+    a = matrix(rng, 4, 4)
+    np.testing.assert_allclose(wl.grad(lambda a: np.linalg.slogdet(a).logabsdet)(a), np.linalg.inv(a).T)
+    np.testing.assert_allclose(wl.grad(np.linalg.det)(a), np.linalg.det(a) * np.linalg.inv(a).T)
+
+
+def test_inverse_and_its_second_derivative(rng):
+    a, e, f = matrix(rng, 3, 3), rng.normal(size=(3, 3)), rng.normal(size=(3, 3))
+    x = np.linalg.inv(a)
+    along = lambda a: wl.jvp(np.linalg.inv, (a,), (e,))[1]
+    np.testing.assert_allclose(along(a), -x @ e @ x)
+    np.testing.assert_allclose(wl.jvp(along, (a,), (f,))[1], x @ f @ x @ e @ x + x @ e @ x @ f @ x)
+
+
+def test_third_derivative_of_solve(rng):
+    """b -> a(t)^-1 b along a line is c^T (a + t e)^-1 b, whose third derivative is -6 c^T (x e)^3 x b."""
+    a, e, b, c = matrix(rng, 3, 3), rng.normal(size=(3, 3)), rng.normal(size=3), rng.normal(size=3)
+    f = lambda t: c @ np.linalg.solve(a + t * e, b)
+    x = np.linalg.inv(a)
+    expected = -6 * c @ x @ e @ x @ e @ x @ e @ x @ b
+    assert wl.grad(wl.grad(wl.grad(f)))(0.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("make", [matrix, complex_matrix])
+def test_sensitivity_of_eigenvalues(rng, make):
+    a, e = hermitian(make(rng, 4, 4)), hermitian(make(rng, 4, 4))
+    v = np.linalg.eigh(a).eigenvectors
+    expected = np.real(np.diag(v.conj().T @ e @ v))
+    np.testing.assert_allclose(wl.jvp(np.linalg.eigvalsh, (a,), (e,))[1], expected)
+    gradient = wl.grad(lambda a: np.linalg.eigvalsh(a)[-1])(a)
+    np.testing.assert_allclose(gradient, np.outer(v[:, -1], v[:, -1].conj()), atol=1e-12)
+
+
+def test_second_order_perturbation_of_an_eigenvalue(rng):
+    a, e = hermitian(matrix(rng, 4, 4)), hermitian(rng.normal(size=(4, 4)))
+    w, v = np.linalg.eigh(a)
+    inside = v.T @ e @ v
+    expected = 2 * sum(inside[0, j] ** 2 / (w[0] - w[j]) for j in range(1, 4))
+    assert wl.grad(wl.grad(lambda t: np.linalg.eigvalsh(a + t * e)[0]))(0.0) == pytest.approx(expected)
+
+
+def test_gaussian_log_likelihood(rng):
+    """Cholesky, a triangular solve and the log determinant: the gradient is (s^-1 - s^-1 x x^T s^-1) / 2."""
+    s, x = matrix(rng, 4, 4), rng.normal(size=4)
+    s = s @ s.T
+
+    def loss(s):
+        factor = np.linalg.cholesky(s)
+        z = wsl.solve_triangular(factor, x, lower=True)
+        return np.sum(np.log(np.diagonal(factor))) + z @ z / 2
+
+    inverse = np.linalg.inv(s)
+    expected = (inverse - inverse @ np.outer(x, x) @ inverse) / 2
+    for transform in (lambda f: f, wl.jit):
+        np.testing.assert_allclose(transform(wl.grad(loss))(s), expected, atol=1e-12)
+
+
+def test_fourth_derivative_of_a_gaussian_log_likelihood():
+    check_grads(lambda t: np.sum(np.log(np.diagonal(np.linalg.cholesky(np.eye(2) + t * np.ones((2, 2)))))), (0.3,), 4)
+
+
+def test_exponential_of_commuting_matrices(rng):
+    a = rng.normal(size=(3, 3))
+    for order, f in enumerate((wsl.expm, *(_derivative(wsl.expm, n) for n in (1, 2, 3)))):
+        expected = np.linalg.matrix_power(a, order) @ scipy.linalg.expm(0.3 * a)
+        np.testing.assert_allclose(f(0.3 * a) if order == 0 else f(a, 0.3), expected, rtol=1e-9, atol=1e-10)
+
+
+def _derivative(expm, order):
+    def along(a, t):
+        f = lambda t: expm(t * a)
+        for _ in range(order):
+            f = (lambda g: lambda t: wl.jvp(g, (t,), (1.0,))[1])(f)
+        return f(t)
+
+    return along
+
+
+def test_norm_of_the_exponential_when_the_direction_is_large(rng):
+    a, e = rng.normal(size=(3, 3)), 1e8 * rng.normal(size=(3, 3))
+    expected = scipy.linalg.expm_frechet(a, e, compute_expm=False)
+    np.testing.assert_allclose(wl.jvp(wsl.expm, (a,), (e,))[1], expected, rtol=1e-10)
+
+
+# Conventions ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("f", [np.linalg.cholesky, lambda a: np.linalg.eigh(a)[0], lambda a: np.linalg.eigh(a, "U")[0]])
+def test_gradients_of_functions_of_hermitian_matrices_are_hermitian(rng, f):
+    for a in (matrix(rng, 3, 3), complex_matrix(rng, 3, 3)):
+        a = a @ a.conj().T + np.eye(3)
+        weights = rng.normal(size=np.shape(f(a)))
+        gradient = wl.grad(lambda a, w: np.sum(np.real(f(a)) * w))(a, weights)
+        np.testing.assert_allclose(gradient, gradient.conj().T, atol=1e-13)
+
+
+def test_one_triangle_is_read(rng):
+    a = matrix(rng, 3, 3)
+    a = a @ a.T
+    for f, lower in (
+        (np.linalg.cholesky, True),
+        (lambda a: np.linalg.cholesky(a, upper=True), False),
+        (lambda a: np.linalg.eigvalsh(a, "L"), True),
+        (lambda a: np.linalg.eigvalsh(a, "U"), False),
+    ):
+        spoilt = np.tril(a) if lower else np.triu(a)
+        np.testing.assert_allclose(wl.jit(f)(spoilt), f(a))
+
+
+def test_named_results(rng):
+    a = matrix(rng, 3, 3)
+
+    def f(a):
+        r = np.linalg.qr(a).R
+        return np.linalg.eigh(a @ a.T).eigenvalues[0] + np.linalg.svd(a).S[0] + np.linalg.slogdet(a).logabsdet + r[0, 0]
+
+    assert np.isfinite(wl.grad(f)(a)).all()
+    value = wl.jit(np.linalg.qr)(a)
+    assert type(value).__name__ == "QRResult"
+    np.testing.assert_allclose(value.Q @ value.R, a)
+
+
+def test_integers_are_float64_and_float32_stays(rng):
+    a = np.array([[2, 1], [1, 3]])
+    for f in (np.linalg.inv, np.linalg.det, np.linalg.cholesky, np.linalg.eigvalsh, np.linalg.svdvals):
+        assert wl.jit(f)(a).dtype == np.float64
+        value, pull = wl.vjp(f, a.astype(np.float32))
+        assert value.dtype == wl.jit(f)(a.astype(np.float32)).dtype == pull(value)[0].dtype == np.float32
+    with pytest.raises(TypeError, match="float16 is unsupported in linalg"):
+        wl.jit(np.linalg.inv)(a.astype(np.float16))
+
+
+def test_eigenvalues_of_real_matrices_are_complex(rng):
+    a = np.array([[0.0, 1.0], [-2.0, 0.5]])
+    w = wl.jit(np.linalg.eigvals)(a)
+    np.testing.assert_allclose(np.sort_complex(w), np.sort_complex(np.linalg.eigvals(a)))
+    assert wl.jit(np.linalg.eigvals)(np.eye(2)).dtype == np.complex128  # NumPy: float64
+    gradient = wl.grad(lambda a: np.sum(np.linalg.eigvals(a) ** 2).real)(a)  # tr a^2
+    np.testing.assert_allclose(gradient, 2 * a.T, atol=1e-12)
+
+
+def test_batches_of_right_hand_sides_are_columns(rng):
+    """vmap over b alone keeps one matrix: it is factorised once."""
+    a, b = matrix(rng, 3, 3), rng.normal(size=(5, 3))
+    program = wl.trace(wl.vmap(lambda b: np.linalg.solve(a, b)))(b)
+    (solve,) = (e for e in program.equations if e.primitive.name == "solve")
+    assert solve.outputs[0].type.shape == (3, 5)
+    np.testing.assert_allclose(wl.vmap(lambda b: np.linalg.solve(a, b))(b), np.linalg.solve(a, b.T).T)
+    np.testing.assert_allclose(wl.jacobian(lambda b: np.linalg.solve(a, b))(b[0]), np.linalg.inv(a), atol=1e-12)
+
+
+@pytest.mark.parametrize(("lower", "trans", "unit"), [(True, 0, False), (False, 2, False), (True, 1, True)])
+def test_many_small_triangular_systems(rng, lower, trans, unit):
+    a, b = rng.normal(size=(50, 3, 3)) + 3 * np.eye(3), rng.normal(size=(50, 3, 2))
+    found = wl.vmap(lambda a, b: wsl.solve_triangular(a, b, trans, lower, unit))(a, b)
+    for i in (0, 17, 49):
+        np.testing.assert_allclose(found[i], scipy.linalg.solve_triangular(a[i], b[i], trans, lower, unit))
+
+
+def test_wonderland_numpy_has_linalg():
+    assert wl.grad(lambda x: wnp.linalg.norm(wnp.array([x, 2 * x])))(3.0) == pytest.approx(np.sqrt(5))
+    assert wnp.linalg.LinAlgError is np.linalg.LinAlgError
+    assert "solve" in dir(wnp.linalg)
+
+
+def test_importing_wonderland_loads_no_linear_algebra():
+    code = "import sys, wonderland; print([m for m in sys.modules if 'linear_algebra' in m or m == 'scipy.linalg'])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
+
+
+# Singular and degenerate points ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize("rank", [0, 1, 2, 3])
+def test_determinant_of_singular_matrices(rng, rank, dtype):
+    """The gradient is the matrix of cofactors, and the Hessian that of minors, whatever the rank."""
+    factors = rng.normal(size=(2, 4, rank)) + (1j * rng.normal(size=(2, 4, rank)) if dtype is complex else 0)
+    a = np.asarray(factors[0] @ factors[1].T, dtype)
+    minors = [[(-1) ** (i + j) * _minor(a, i, j) for j in range(4)] for i in range(4)]
+    gradient = wl.grad(lambda a: np.real(np.linalg.det(a)))(a)
+    np.testing.assert_allclose(gradient, np.conj(minors), atol=1e-11)
+    e, f = rng.normal(size=(2, 4, 4))
+    second = wl.jvp(lambda a: wl.jvp(np.linalg.det, (a,), (e.astype(dtype),))[1], (a,), (f.astype(dtype),))[1]
+    # The coefficient of s t in det(a + s e + t f), a polynomial: by exact differences of low degree.
+    roots = np.exp(2j * np.pi * np.arange(5) / 5)
+    values = np.array([[np.linalg.det(a + s * e + t * f) / (s * t) for s in roots] for t in roots])
+    np.testing.assert_allclose(second, values.mean() if dtype is complex else values.mean().real, atol=1e-10)
+
+
+def _minor(a, i, j):
+    return np.linalg.det(np.delete(np.delete(a, i, 0), j, 1))
+
+
+def test_determinant_of_small_and_not_finite_matrices():
+    np.testing.assert_allclose(wl.grad(np.linalg.det)(np.zeros((1, 1))), [[1.0]])
+    np.testing.assert_allclose(wl.grad(np.linalg.det)(np.array([[0.0, 0.0], [0.0, 5.0]])), [[5.0, 0.0], [0.0, 0.0]])
+    assert np.isnan(wl.grad(np.linalg.det)(np.array([[np.nan, 1.0], [1.0, 1.0]]))).all()
+    hessian = wl.jacobian(wl.grad(np.linalg.det))(np.zeros((2, 2))).reshape(4, 4)
+    np.testing.assert_allclose(hessian, [[0, 0, 0, 1], [0, 0, -1, 0], [0, -1, 0, 0], [1, 0, 0, 0]], atol=1e-15)
+
+
+@pytest.mark.parametrize("a", [2 * np.eye(3), np.zeros((3, 3)), np.ones((4, 4)), np.diag([1.0, 1.0, 3.0])])
+def test_repeated_eigenvalues(a):
+    """Functions of eigenvalues alone, symmetric in the repeated ones, have their gradients."""
+    np.testing.assert_allclose(wl.grad(lambda a: np.sum(np.linalg.eigvalsh(a)))(a), np.eye(len(a)), atol=1e-14)
+    np.testing.assert_allclose(wl.grad(lambda a: np.sum(np.linalg.eigvalsh(a) ** 2))(a), 2 * a, atol=1e-13)
+    np.testing.assert_allclose(wl.grad(lambda a: np.sum(np.linalg.svdvals(a) ** 2))(a), 2 * a, atol=1e-13)
+    assert np.isfinite(wl.grad(lambda a: np.sum(np.linalg.eigh(a).eigenvectors))(a)).all()
+    assert np.isfinite(wl.grad(lambda a: sum(np.sum(p) for p in np.linalg.svd(a)))(a)).all()
+
+
+def test_projector_on_the_space_of_a_repeated_eigenvalue(rng):
+    """It doesn't depend on the choice of eigenvectors: 1 / gap to the other space, nothing inside."""
+    q = np.linalg.qr(rng.normal(size=(4, 4))).Q
+    a = q @ np.diag([1.0, 1.0, 4.0, 4.0]) @ q.T
+    e = hermitian(rng.normal(size=(4, 4)))
+
+    def projector(a):
+        v = np.linalg.eigh(a).eigenvectors[:, :2]
+        return v @ v.T
+
+    p = q[:, :2] @ q[:, :2].T
+    mixed = p @ e @ (np.eye(4) - p) / (1.0 - 4.0)
+    np.testing.assert_allclose(wl.jvp(projector, (a,), (e,))[1], mixed + mixed.T, atol=1e-12)
+
+
+def test_pseudo_inverse_of_constant_rank(rng):
+    """Along a curve of matrices of rank 2."""
+    u, v = rng.normal(size=(4, 2)), rng.normal(size=(2, 3))
+    f = lambda t: np.linalg.pinv((u + t * u**2) @ v, rcond=1e-10)
+    h = 1e-4
+    np.testing.assert_allclose(wl.jvp(f, (0.0,), (1.0,))[1], (f(h) - f(-h)) / (2 * h), rtol=1e-5, atol=1e-6)
+
+
+def test_least_squares(rng):
+    a, b = rng.normal(size=(6, 3)), rng.normal(size=(6, 2))
+    x, residuals, rank, s = wl.jit(np.linalg.lstsq)(a, b)
+    for found, expected in zip((x, residuals, rank, s), np.linalg.lstsq(a, b), strict=True):
+        np.testing.assert_allclose(found, expected)
+    check_grads(lambda a, b: np.linalg.lstsq(a, b)[:2], (a, b))
+    check_grads(lambda a, b: np.linalg.lstsq(a, b)[0], (a.T, b[:3]))
+    deficient = np.outer(a[:, 0], a[0])
+    assert wl.jvp(lambda b: np.linalg.lstsq(deficient, b)[0] * 1.0, (b,), (b,))[0].shape == (3, 2)
+    sizes = []
+    wl.grad(lambda a: np.sum(np.linalg.lstsq(a, b)[0]) + (sizes.append(np.linalg.lstsq(a, b)[1].shape) or 0.0))(
+        deficient
+    )
+    assert sizes == [np.linalg.lstsq(deficient, b)[1].shape]
+
+
+@pytest.mark.parametrize("ord", [None, 1, 2, 3, 1.5, 0.5, np.inf])
+def test_vector_norms_at_zero(ord):
+    f = lambda x: np.linalg.norm(x, ord)
+    np.testing.assert_array_equal(wl.grad(f)(np.zeros(3)), np.zeros(3))
+    np.testing.assert_array_equal(wl.jvp(f, (np.zeros(3),), (np.ones(3),))[1], 0.0)
+    assert np.isfinite(wl.jacobian(wl.grad(f))(np.zeros(3))).all()
+    assert np.isfinite(wl.grad(f)(np.array([0.0, 2.0, -1.0]))).all()
+    np.testing.assert_array_equal(wl.grad(f)(np.zeros(3, complex)), np.zeros(3))
+
+
+@pytest.mark.parametrize("ord", ["fro", "nuc", 1, 2, -2, np.inf])
+def test_matrix_norms_at_zero(ord):
+    gradient = wl.grad(lambda x: np.linalg.norm(x, ord))(np.zeros((3, 2)))
+    np.testing.assert_array_equal(gradient, np.zeros((3, 2)))
+
+
+def test_gradient_of_a_norm_is_the_unit_vector():
+    x = np.array([[3.0, 0.0], [0.0, 4.0]])
+    np.testing.assert_allclose(wl.grad(np.linalg.norm)(x), x / 5)
+    np.testing.assert_allclose(wl.grad(lambda x: np.sum(np.linalg.norm(x, axis=1)))(x), [[1, 0], [0, 1]])
+    z = np.array([3.0 + 4.0j])
+    np.testing.assert_allclose(wl.grad(np.linalg.norm)(z), z / 5)
+
+
+# Errors ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transform", [wl.jit, lambda f: lambda *a: wl.vjp(f, *a)[0]], ids=["jit", "vjp"])
+def test_errors_are_numpys(transform):
+    for call, words in (
+        (lambda: transform(np.linalg.cholesky)(-np.eye(2)), "not positive definite"),
+        (lambda: transform(np.linalg.solve)(np.zeros((2, 2)), np.ones(2)), "[Ss]ingular"),
+        (lambda: transform(np.linalg.inv)(np.ones((2, 2))), "[Ss]ingular"),
+        (lambda: transform(np.linalg.inv)(np.ones((2, 3))), "square"),
+        (lambda: transform(np.linalg.det)(np.ones(3)), "at least two-dimensional"),
+        (lambda: transform(np.linalg.lstsq)(np.ones((2, 2)), np.ones(3)), "Incompatible dimensions"),
+    ):
+        with pytest.raises(np.linalg.LinAlgError, match=words):
+            call()
+    with pytest.raises(ValueError, match="don't fit"):
+        transform(np.linalg.solve)(np.eye(3), np.ones(2))
+    with pytest.raises(ValueError, match="Invalid norm order"):
+        transform(lambda x: np.linalg.norm(x, "nonsense"))(np.eye(2))
+    with pytest.raises(np.exceptions.AxisError):
+        transform(lambda x: np.linalg.norm(x, axis=2))(np.eye(2))
+    with pytest.raises(TypeError, match="'reduced', 'complete' and 'r'"):
+        transform(lambda x: np.linalg.qr(x, "raw"))(np.eye(2))
+    with pytest.raises(TypeError, match="integer"):
+        transform(lambda x: np.linalg.matrix_power(x, 0.5))(np.eye(2))
+
+
+def test_a_triangular_matrix_with_a_zero_on_the_diagonal():
+    f = lambda a, b: wsl.solve_triangular(a, b, lower=True)
+    for count in (1, 5):
+        a = np.broadcast_to(np.diag([1.0, 0.0]), (count, 2, 2))
+        with pytest.raises(np.linalg.LinAlgError, match="singular"):
+            wl.vmap(f)(a, np.ones((count, 2)))
+
+
+def test_multi_dot_multiplies_in_a_good_order():
+    shapes = ((100, 2), (2, 50), (50, 3))
+    program = wl.trace(lambda *arrays: np.linalg.multi_dot(arrays))(*map(np.ones, shapes))
+    assert [e.outputs[0].type.shape for e in program.equations] == [(2, 3), (100, 3)]
+
+
+def test_scipy_functions_under_lift(rng):
+    def plain(a):
+        return np.sum(scipy.linalg.expm(a)) + np.sum(scipy.linalg.cho_solve(scipy.linalg.cho_factor(a), np.ones(3)))
+
+    a = hermitian(matrix(rng, 3, 3))
+    ours = lambda a: np.sum(wsl.expm(a)) + np.sum(wsl.cho_solve(wsl.cho_factor(a), np.ones(3)))
+    np.testing.assert_allclose(wl.grad(wl.lift(plain))(a), wl.grad(ours)(a))

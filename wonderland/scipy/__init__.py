@@ -1,0 +1,1 @@
+"""SciPy's functions on traced arrays, under SciPy's names: `wonderland.scipy.special`."""
