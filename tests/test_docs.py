@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 FENCE = re.compile(r"(?P<indent> *)(?P<ticks>`{3,}|~{3,}) *(?P<language>[\w+-]*)")
 
+op_table.load()  # families that are registered on first use are there before a page's own are taken away
+
 
 class PageError(Exception):
     """What is wrong with a page, and where."""

@@ -362,10 +362,12 @@ class Nest(Loops):
             for phase in range(self.phases):
                 stack = [o for root in self._phase_roots(phase) for o in (
                     [root] if roles[root] == "full" else map(base_of, self._operands(root)))]  # fmt: skip
+                visited: set[Node] = set()  # a graph has far more paths than nodes
                 while stack:
                     node = base_of(stack.pop())
-                    if roles.get(node) != "full" or not isinstance(node, (Map, Gather)):
+                    if node in visited or roles.get(node) != "full" or not isinstance(node, (Map, Gather)):
                         continue
+                    visited.add(node)
                     if node in self.stores and self.cluster.levels[node] < phase:
                         continue
                     if node in self.kept and self.kept[node] < phase:

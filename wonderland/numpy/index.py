@@ -8,6 +8,7 @@ values aren't known can't be read through, but one number can be written through
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ class Key:
         adjacent = places == list(range(places[0], places[0] + len(places)))
         self.front = self.arrays[0][0] if adjacent else 0
 
-    @property
+    @cached_property
     def is_view(self) -> bool:
         """Does NumPy give a view for it? Ints and slices do, unless they select one element."""
         if any(shape_of(i) for _, i in self.arrays):
@@ -346,16 +347,38 @@ def _resolve(s: slice, extent: int) -> slice:
 # Reading and writing -------------------------------------------------------------------------------------------------
 
 
+_keys: dict[tuple, Key] = {}  # of single ints and slices, which loops use again and again
+
+
+def key_of(shape: tuple, index: Any) -> Key:
+    """The normal form of an index."""
+    if type(index) is int:
+        name: tuple = (shape, index)
+    elif type(index) is Slice:
+        name = (shape, index.start, index.stop, index.step)
+    else:
+        return Key(shape, index)
+    try:
+        key = _keys.get(name)
+    except TypeError:  # traced bounds
+        return Key(shape, index)
+    if key is None:
+        if len(_keys) > 10_000:
+            _keys.clear()
+        key = _keys[name] = Key(shape, index)
+    return key
+
+
 def getitem(self: Tracer, index: Any) -> Any:
     """Read; a view where NumPy gives a view."""
-    key = Key(self.shape, index)
+    key = key_of(self.shape, index)
     return view_of(self, key.read, key.write, key.strides) if key.is_view else Tracer(key.read(self._get()))
 
 
 def setitem(self: Tracer, index: Any, value: Any) -> None:
     """Write, functionally on the value, in place on the handle."""
     value = as_value(value) if isinstance(value, (list, tuple)) else unwrap(value)
-    key = Key(self.shape, index)
+    key = key_of(self.shape, index)
     self._update(lambda box: key.write(box, value))
 
 

@@ -7,6 +7,7 @@ Matrix products, outer products, inner products and einsum of two operands are a
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from wonderland.ops.shape import convert, inverse_permutation, transpose
 Axes = tuple[tuple[int, ...], tuple[int, ...]]
 
 
+@cache
 def free_axes(rank: int, *used: tuple[int, ...]) -> tuple[int, ...]:
     """The axes that are neither contracted nor batched."""
     taken = {a for axes in used for a in axes}
@@ -64,17 +66,23 @@ def _evaluate(x: Any, y: Any, contract: Axes, batch: Axes) -> Any:
     return out if shape else out[()]
 
 
-def _transpose_x(ct: Any, x: Linear, y: Any, contract: Axes, batch: Axes) -> Any:
-    rank_x, rank_y = len(x.shape), len(shape_of(y))
+@cache
+def _transposed_axes(rank_x: int, rank_y: int, contract: Axes, batch: Axes) -> tuple[Axes, Axes, tuple | None]:
+    """Contraction of the cotangent with y: what to sum over, what to pair up, and how to reorder what comes out."""
     x_free, y_free = free_axes(rank_x, contract[0], batch[0]), free_axes(rank_y, contract[1], batch[1])
-    n_batch = len(batch[0])
-    ct_batch = tuple(range(n_batch))
-    ct_y = tuple(range(n_batch + len(x_free), n_batch + len(x_free) + len(y_free)))
-    out = dot(ct, conjugate(y), contract=(ct_y, y_free), batch=(ct_batch, batch[1]))
-    # Axes of `out`: batch, free axes of x, then the contracted axes in the order in which y has them.
+    first = len(batch[0]) + len(x_free)
+    ct_y = tuple(range(first, first + len(y_free)))
+    # Axes of the result: batch, free axes of x, then the contracted axes in the order in which y has them.
     by_y = sorted(zip(contract[1], contract[0], strict=True))
     order = (*batch[0], *x_free, *(i for _, i in by_y))
-    out = transpose(out, permutation=inverse_permutation(order)) if order != tuple(range(rank_x)) else out
+    back = inverse_permutation(order) if order != tuple(range(rank_x)) else None
+    return (ct_y, y_free), (tuple(range(len(batch[0]))), batch[1]), back
+
+
+def _transpose_x(ct: Any, x: Linear, y: Any, contract: Axes, batch: Axes) -> Any:
+    summed, paired, back = _transposed_axes(len(x.shape), len(shape_of(y)), contract, batch)
+    out = dot(ct, conjugate(y), contract=summed, batch=paired)
+    out = out if back is None else transpose(out, permutation=back)
     return out if type_of(out).dtype == x.dtype else convert(out, dtype=x.dtype)
 
 
