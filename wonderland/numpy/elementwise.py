@@ -85,9 +85,9 @@ def power(x: Any, y: Any) -> Any:
 
 def _operator_pow(x: Any, y: Any) -> Any:
     # As NumPy's operator: a square root where the exponent is 0.5, which differs from the power at -0.0 and -inf.
-    if isinstance(y, float) and y == 0.5 and type_of(x).dtype.kind in "fc":
+    if type(y) is float and y == 0.5 and type_of(x).dtype.kind in "fc":
         return ops.sqrt(x)
-    return power(x, y)
+    return ops.pow(x, y)
 
 
 operator("pow", _operator_pow)

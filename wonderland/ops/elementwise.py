@@ -329,8 +329,14 @@ def _pow_exponent_derivative(out: Any, x: Any, y: Any) -> Any:
     return where(eq(x, 0), 0.0, mul(out, log(x)))
 
 
+def _power(x: Any, y: Any) -> Any:
+    if type(y) is int and y == 2 and type(x) is np.ndarray and x.dtype.kind in "fc":
+        return np.square(x)  # the same, in half the time
+    return np.power(x, y)
+
+
 pow = elementwise(
-    "pow", np.power, (_pow_base_derivative, _pow_exponent_derivative),
+    "pow", _power, (_pow_base_derivative, _pow_exponent_derivative),
     emit=lambda e, x, y: e.power(x, y),
 )  # fmt: skip
 

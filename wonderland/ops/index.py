@@ -55,10 +55,14 @@ slice.pattern = moved_pattern(slice)
 
 
 def _scatter_slice_update(x: Any, u: Any, index: Index, mode: str) -> None:
-    if mode == "add":
-        x[index] += u
-    else:
+    if mode == "set":
         x[index] = u
+        return
+    part = x[index]
+    if type(part) is np.ndarray:
+        np.add(part, u, part, casting="unsafe")
+    else:
+        x[index] = part + u
 
 
 def _scatter_slice(x: Any, u: Any, index: Index, mode: str) -> Any:

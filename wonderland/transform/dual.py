@@ -6,7 +6,6 @@ linearisation: the primal part runs outside, and what it leaves in the linear Pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from wonderland.core.level import Level, Traced, bind, bind_update, is_alone
@@ -58,16 +57,12 @@ class Dual(Level):
         return value, None
 
     def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
-        primals, tangents, moves = [], [], False
-        for a in args:
-            if type(a) is DualValue and a.level is self:
-                primals.append(a.primal)
-                tangents.append(a.tangent)
-                moves = moves or a.tangent is not None
-            else:
-                primals.append(a)
-                tangents.append(None)
-        if not moves:
+        if len(args) == 1:  # by far the most operations have one or two operands
+            primals, tangents = (args[0].primal,), (args[0].tangent,)
+        else:
+            primals = tuple([a.primal if type(a) is DualValue and a.level is self else a for a in args])
+            tangents = tuple([a.tangent if type(a) is DualValue and a.level is self else None for a in args])
+        if tangents[0] is None and all(t is None for t in tangents):
             out = bind(primitive, *primals, **params)
             tangent: Any = (None,) * len(out) if primitive.multiple else None
         else:
@@ -75,12 +70,12 @@ class Dual(Level):
             if self.tape is not None and primitive.linearize is not None:
                 rule = primitive.linearize
             if rule is not None:
-                out, tangent = rule(tuple(primals), tuple(tangents), **params)
+                out, tangent = rule(primals, tangents, **params)
             elif primitive.bilinear:
                 out, tangent = _bilinear_jvp(primitive, primals, tangents, params)
             elif primitive.linear and self.tape is not None and len(primals) == 1 and type(tangents[0]) is Var:
                 out = bind(primitive, *primals, **params)
-                tangent = self.tape.equation(primitive, tuple(tangents), type_of(out), params)
+                tangent = self.tape.equation(primitive, tangents, type_of(out), params)
             elif primitive.linear:
                 out, tangent = _linear_jvp(primitive, primals, tangents, params)
             else:
@@ -113,7 +108,7 @@ class Dual(Level):
             raise
 
 
-def _linear_operands(primitive: Primitive, primals: Sequence, tangents: Sequence) -> list:
+def _linear_operands(primitive: Primitive, primals: tuple, tangents: tuple) -> list:
     operands = list(primals)
     for i in primitive.linear:
         if tangents[i] is None:
@@ -123,14 +118,14 @@ def _linear_operands(primitive: Primitive, primals: Sequence, tangents: Sequence
     return operands
 
 
-def _linear_jvp(primitive: Primitive, primals: Sequence, tangents: Sequence, params: dict) -> tuple[Any, Any]:
+def _linear_jvp(primitive: Primitive, primals: tuple, tangents: tuple, params: dict) -> tuple[Any, Any]:
     out = bind(primitive, *primals, **params)
     if all(tangents[i] is None for i in primitive.linear):
         return out, (None,) * len(out) if primitive.multiple else None
     return out, bind(primitive, *_linear_operands(primitive, primals, tangents), **params)
 
 
-def _bilinear_jvp(primitive: Primitive, primals: Sequence, tangents: Sequence, params: dict) -> tuple[Any, Any]:
+def _bilinear_jvp(primitive: Primitive, primals: tuple, tangents: tuple, params: dict) -> tuple[Any, Any]:
     x, y = primals
     tangent = None
     if tangents[0] is not None:

@@ -1,0 +1,181 @@
+"""Random programs: on traced arrays as on plain ones, forward as central differences, every mode as the others."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import wonderland as wl
+from wonderland.core import tree
+from wonderland.core.types import type_of
+from wonderland.testing.check_grads import inner, is_inexact, numeric_jvp, random_like
+from wonderland.testing.random_programs import FAMILIES, random_program
+
+SEEDS = range(150)
+COMPILED = range(0, 160, 4)
+COMPILABLE = [name for name in FAMILIES if name != "linear_algebra"]  # whose NumPy has no wider precision to compare with
+
+
+def floating(f, args):
+    """The program as a function of its floating-point arguments alone, and those."""
+    chosen = [i for i, a in enumerate(args) if is_inexact(a)]
+
+    def g(*values):
+        full = list(args)
+        for i, v in zip(chosen, values, strict=True):
+            full[i] = v
+        return tuple(o for o in f(*full) if type_of(o).dtype.kind == "f")
+
+    return g, tuple(args[i] for i in chosen)
+
+
+def scalar(g, weights):
+    """A number made of all results, with a second derivative."""
+    return lambda *x: sum(np.sum(w * o * o + o) for w, o in zip(weights, g(*x), strict=True))
+
+
+def same(actual, expected, tolerance, what):
+    for a, b in zip(tree.leaves(actual), tree.leaves(expected), strict=True):
+        assert np.shape(a) == np.shape(b), f"{what}: shape {np.shape(a)} instead of {np.shape(b)}"
+        assert np.result_type(a) == np.result_type(b), f"{what}: {np.result_type(a)} instead of {np.result_type(b)}"
+        scale = max(1.0, float(np.max(np.abs(b), initial=0.0)))
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * scale, err_msg=what)
+
+
+def check(seed):
+    """Everything that must hold for one program, eagerly."""
+    f, args = random_program(seed)
+    plain = f(*args)
+    g, x = floating(f, args)
+    rng = np.random.default_rng(seed)
+    t, u = random_like(x, rng), random_like(x, rng)
+
+    value, pushed = wl.jvp(g, x, t)
+    floats = tuple(o for o in plain if is_inexact(o))
+    same(value, floats, 1e-14, "the value on traced arrays")
+    with np.errstate(all="ignore"):
+        same(pushed, numeric_jvp(g, x, t, eps=2.0**-13), 1e-6, "jvp against central differences")
+
+    value, pull = wl.vjp(g, *x)
+    same(value, floats, 1e-14, "the value in vjp")
+    ct = random_like(value, rng)
+    pulled = pull(ct)
+    scale = max(1.0, *(float(np.max(np.abs(a), initial=0.0)) for a in (*pushed, *pulled)))
+    assert abs(inner(ct, pushed) - inner(pulled, t)) <= 1e-10 * scale, "vjp against jvp"
+
+    s = scalar(g, ct)
+    numbers = tuple(range(len(x)))
+    forward = inner(u, wl.jvp(wl.grad(s, numbers), x, t)[1])
+    reverse = inner(t, wl.grad(lambda *x: wl.jvp(s, x, u)[1], numbers)(*x))
+    assert abs(forward - reverse) <= 1e-9 * max(1.0, scale**2, abs(forward)), f"second order: {forward} and {reverse}"
+
+    batch = tuple(np.stack([a, a + 0.01 * d, a - 0.02 * d]) for a, d in zip(x, u))
+    each = [g(*(b[i] for b in batch)) for i in range(3)]
+    expected = tuple(np.stack(column) for column in zip(*each))
+    same(wl.vmap(g)(*batch), expected, 1e-12, "vmap against a loop")
+    gradients = [wl.grad(s, numbers)(*(b[i] for b in batch)) for i in range(3)]
+    expected = tuple(np.stack(column) for column in zip(*gradients))
+    same(wl.vmap(wl.grad(s, numbers))(*batch), expected, 1e-10, "vmap of grad against a loop")
+
+
+def check_single_precision(seed):
+    """Dtypes of results and derivatives are NumPy's in float32 as well."""
+    f, args = random_program(seed)
+    args = tuple(a.astype(np.float32) if is_inexact(a) else a for a in args)
+    g, x = floating(f, args)
+    expected = g(*x)
+    value, pushed = wl.jvp(g, x, random_like(x, np.random.default_rng(0)))
+    same(value, expected, 1e-5, "the value in float32")
+    for e, p in zip(expected, pushed, strict=True):
+        assert np.result_type(p) == np.result_type(e)
+    _, pull = wl.vjp(g, *x)
+    assert all(np.result_type(c) == np.float32 for c in pull(expected))
+
+
+def check_compiled(seed):
+    """jit gives eager's types and, up to a small multiple of eager's own error, its values and gradients."""
+    f, args = random_program(seed, ops=COMPILABLE)
+    compare_compiled(f, args, "jit")
+    g, x = floating(f, args)
+    s = scalar(g, random_like(g(*x), np.random.default_rng(seed)))
+    compare_compiled(wl.grad(s, tuple(range(len(x)))), x, "jit of grad")
+
+
+def compare_compiled(f, args, what):
+    wide = tuple(a.astype(np.longdouble) if is_inexact(a) else a for a in args)
+    eager, native, exact = f(*args), wl.jit(f)(*args), f(*wide)
+    # What eager code loses, by its own rounding or by that of its arguments: one number alone may be right by luck.
+    near = [f(*(a * (1 + k * np.finfo(float).eps) if is_inexact(a) else a for a in args)) for k in (-1, 1)]
+    for i, (n, e, x) in enumerate(zip(native, eager, exact, strict=True)):
+        assert type_of(n) == type_of(e), f"{what}: {type_of(n)} instead of {type_of(e)}"
+        assert isinstance(n, np.ndarray) == isinstance(e, np.ndarray), f"{what}: {type(n)} instead of {type(e)}"
+        if not is_inexact(e):
+            assert np.array_equal(n, e), f"{what}: {n} instead of {e}"
+            continue
+        own = max(float(np.max(np.abs(v[i] - x), initial=0.0)) for v in (eager, *near))
+        limit = 4 * own + 8 * np.finfo(float).eps * max(1.0, float(np.max(np.abs(x), initial=0.0)))
+        assert np.all(np.abs(n - x) <= limit), f"{what}: {n} instead of {e}, off by {np.abs(n - x)}, eager by {own}"
+
+
+def explained(check, seed, **options):
+    """Run a check; a failure shows the program."""
+    try:
+        check(seed)
+    except Exception as error:
+        error.add_note(f"in the program of seed {seed}:\n\n{random_program(seed, **options)[0]}")
+        raise
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_eager(seed):
+    explained(check, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS[::3])
+def test_single_precision(seed):
+    explained(check_single_precision, seed)
+
+
+@pytest.mark.parametrize("seed", COMPILED)
+def test_compiled(seed):
+    explained(check_compiled, seed, ops=COMPILABLE)
+
+
+# The generator itself ------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_program():
+    (f, x), (g, y) = random_program(5), random_program(5)
+    assert repr(f) == repr(g) and all(np.array_equal(a, b) for a, b in zip(x, y))
+    assert repr(f) != repr(random_program(6)[0])
+
+
+@pytest.mark.parametrize("seed", [1, 8, 21])
+def test_a_printed_program_reproduces_the_call(seed):
+    f, args = random_program(seed)
+    printed = subprocess.run([sys.executable, "-c", repr(f)], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == str(f(*args))
+
+
+def test_size_and_families():
+    f, _ = random_program(0, size=30, ops=["smooth"])
+    assert f.source.count("\n") == 32  # a line for each, def and return
+    assert not any(word in f.source for word in ("[", "wl.", "sum"))
+    with pytest.raises(ValueError, match=r"no families of statements \['magic'\]; there are smooth"):
+        random_program(0, ops=["magic"])
+
+
+def test_programs_are_varied_and_calm():
+    """Together they use every family's means; numbers stay small; arguments stay as they were."""
+    text = ""
+    for seed in range(100):
+        f, args = random_program(seed)
+        before = [np.array(a) for a in args]
+        out = f(*args)
+        assert all(np.array_equal(a, b) for a, b in zip(args, before))
+        assert all(np.all(np.abs(o) < 100) for o in out) and is_inexact(out[0])
+        text += f.source
+    for means in ("np.where", " @ ", "axis=", "[::-1]", "+=", "out=", "wl.scan", "wl.cond", "wl.while_loop", "np.linalg",
+                  "argmax", "np.take", "np.sort", "keepdims", "% ", ".T", "np.stack", "for j in"):  # fmt: skip
+        assert means in text, means

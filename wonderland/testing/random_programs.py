@@ -1,0 +1,451 @@
+"""Random NumPy programs: `random_program(seed)` gives a function and arguments to test transformations with.
+
+A seed comes in; a function made of statements that NumPy users write, and arguments for it, go out. The statements are
+chosen while the program is run on those arguments, so shapes always fit; numbers stay small, and decisions (comparisons,
+maxima, sorting, rounding) are made clearly: the program is smooth around its arguments, and central differences hold.
+`print(function)` shows a script that can be pasted and run.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+import wonderland as wl
+
+LIMIT = 4.0  # numbers that grow beyond are squashed by tanh
+MARGIN = 0.03  # between numbers that are compared
+LARGEST = 60  # elements of an array
+
+SMOOTH = (
+    "np.sin({})", "np.cos({})", "np.tanh({})", "np.arctan({})", "np.exp(-{} ** 2)", "np.log1p({} ** 2)", "-{}",
+    "np.sqrt({} ** 2 + 0.5)", "1 / (1.5 + {} ** 2)", "np.square({})", "np.expm1(0.5 * {})", "np.arcsinh({})",
+    "np.arcsin(0.9 * np.tanh({}))", "np.sinh(0.3 * {})", "{} ** 3", "np.reciprocal(2.0 + np.cos({}))", "0.5 * {}",
+    "np.logaddexp({}, 0.3)", "np.log(1.2 + np.sin({}))", "np.sinc(0.4 * {})", "1.5 - {}", "np.exp2(0.3 * {})",
+)  # fmt: skip
+KINKED = (  # smooth except at 0
+    "np.abs({})", "np.maximum({}, 0.0)", "np.minimum(0.0, {})", "np.where({0} > 0, {0}, 0.2 * {0})",
+    "np.where({0} > 0, np.sqrt(np.abs({0})), 0.0)", "np.clip({}, 0.0, 9.0)", "np.sign({0}) * {0}", "np.cbrt({})",
+    "np.heaviside({0}, 0.5) * {0}", "np.copysign({0}, -1.0)", "np.where({0} != 0, np.sin({0}) / {0}, 1.0)",
+)  # fmt: skip
+PAIRS = (
+    "{} + {}", "{} - {}", "{} * {}", "{} / (1.5 + {} ** 2)", "np.hypot({}, 0.5 + {} ** 2)", "np.logaddexp({}, {})",
+    "np.arctan2({}, 1.2 + {} ** 2)", "(0.5 + {} ** 2) ** {}", "np.multiply({}, np.cos({}))", "0.3 * {} - {} ** 2",
+)  # fmt: skip
+SMOOTH_REDUCTIONS = ("sum", "mean", "prod", "var")
+ORDERED_REDUCTIONS = ("max", "min", "ptp", "median")
+
+
+class Program:
+    """A function with its source; `repr` is a script that reproduces a call."""
+
+    def __init__(self, seed: int, lines: list[str], results: str, args: dict[str, Any]):
+        self.seed, self.args = seed, tuple(args.values())
+        self.__name__ = f"program_{seed}"
+        head = f"def {self.__name__}({', '.join(args)}):"
+        self.source = "\n".join([head, *(f"    {line}" for line in [*lines, f"return {results}"])]) + "\n"
+        self._names = list(args)
+        file = f"<random program {seed}>"
+        linecache.cache[file] = (len(self.source), None, self.source.splitlines(True), file)
+        space: dict[str, Any] = {"np": np, "wl": wl}
+        exec(compile(self.source, file, "exec"), space)
+        self.function: Callable = space[self.__name__]
+
+    def __call__(self, *args: Any) -> tuple:
+        return self.function(*args)
+
+    def __repr__(self) -> str:
+        given = "\n".join(f"{name} = {_literal(a)}" for name, a in zip(self._names, self.args, strict=True))
+        call = f"print({self.__name__}({', '.join(self._names)}))"
+        return f"import numpy as np\nimport wonderland as wl\n\n{self.source}\n{given}\n{call}\n"
+
+
+def _literal(value: Any) -> str:
+    if not isinstance(value, np.ndarray):
+        return f"np.{value.dtype}({value!s})"
+    text = np.array2string(value, separator=", ", threshold=1 << 30, max_line_width=100, floatmode="unique")
+    return f"np.array({text}, dtype=np.{value.dtype}).reshape({value.shape})".replace("np.bool", "bool")
+
+
+def random_program(seed: int, size: int = 12, ops: Collection[str] | None = None) -> tuple[Program, tuple]:
+    """A random program and arguments for it: `(function, args)`, the same for the same seed and options.
+
+    `size` counts its statements; `ops` limits them to families, of which `random_programs.FAMILIES` has the names. Some
+    arguments are integers or bools. The function returns a tuple of arrays and numbers, the first of floating point.
+    """
+    unknown = set(ops or ()) - set(FAMILIES)
+    if unknown:
+        raise ValueError(f"no families of statements {sorted(unknown)}; there are {', '.join(FAMILIES)}")
+    writer = _Writer(np.random.default_rng([seed, size]))
+    families = [f for name, (f, weight) in FAMILIES.items() if ops is None or name in ops for _ in range(weight)]
+    goal, attempts = size, 0
+    while writer.statements < goal and attempts < 20 * size:
+        attempts += 1
+        before = len(writer.lines)
+        families[int(writer.rng.integers(len(families)))](writer)
+        writer.statements += len(writer.lines) > before
+    program = Program(seed, writer.lines, writer.results(), writer.args)
+    return program, program.args
+
+
+class _Writer:
+    """A program being written: its lines, and the values its names have."""
+
+    def __init__(self, rng: np.random.Generator):
+        self.rng = rng
+        self.lines: list[str] = []
+        self.statements = 0
+        self.space: dict[str, Any] = {"np": np, "wl": wl}
+        self.values: dict[str, Any] = {}  # in order of creation
+        self.written: set[str] = set()  # arrays that the program made to write into
+        self.args: dict[str, Any] = {}
+        extents = [int(n) for n in rng.choice([1, 2, 3, 4], 3)]
+        if rng.random() < 0.06:
+            extents[0] = 0
+        for i in range(int(rng.integers(1, 4))):
+            shape = tuple(extents[int(k)] for k in rng.integers(0, 3, int(rng.integers(0, 3))))
+            self.argument(f"x{i}", np.round(rng.uniform(-1.5, 1.5, shape), 3))
+        if rng.random() < 0.4:
+            self.argument("k", rng.integers(-3, 4, tuple(extents[:1])))
+        if rng.random() < 0.2:
+            self.argument("flags", rng.random(tuple(extents[1:2])) < 0.5)
+
+    def argument(self, name: str, value: Any) -> None:
+        value = value if np.ndim(value) else np.asarray(value)[()]
+        self.args[name] = self.values[name] = value
+        if isinstance(value, np.ndarray):
+            value = value.copy()
+            self.values[name] = value
+        self.space[name] = value
+
+    def chance(self, p: float) -> bool:
+        return bool(self.rng.random() < p)
+
+    def choose(self, options: Any) -> Any:
+        options = list(options)
+        return options[int(self.rng.integers(len(options)))]
+
+    def pick(self, allowed: Callable[[Any], bool] = lambda v: True, kinds: str = "f") -> str | None:
+        """A name whose value is of these kinds and allowed, preferably a late one."""
+        names = [n for n, v in self.values.items() if np.result_type(v).kind in kinds and allowed(v)]
+        if not names:
+            return None
+        return names[-1 - min(int(self.rng.exponential(2.0)), len(names) - 1)]
+
+    def value(self, expression: str) -> Any:
+        with np.errstate(all="ignore"):
+            return eval(expression, self.space)
+
+    def add(self, expression: str, name: str | None = None) -> str:
+        """A line `name = expression`, squashed if the numbers are large."""
+        value = self.value(expression)
+        if np.result_type(value).kind == "f" and np.max(np.abs(value), initial=0.0) > LIMIT:
+            expression = f"np.tanh({expression})"
+            value = self.value(expression)
+        prefix = {"f": "v", "i": "i", "u": "i", "b": "m"}[np.result_type(value).kind]
+        name = name or f"{prefix}{len(self.lines)}"
+        self.lines.append(f"{name} = {expression}")
+        self.space[name] = self.values[name] = value
+        return name
+
+    def run(self, line: str) -> None:
+        """A statement that writes into something."""
+        self.lines.append(line)
+        exec(line, self.space)
+
+    def clear(self, name: str, of: float = 0.0) -> bool:
+        """Are all numbers clearly different from one?"""
+        return bool(np.all(np.abs(self.values[name] - of) > MARGIN))
+
+    def threshold(self, name: str) -> float | None:
+        """A number clearly different from all of these."""
+        for _ in range(8):
+            c = round(float(self.rng.uniform(-1, 1)), 2)
+            if self.clear(name, c):
+                return c
+        return None
+
+    def axis(self, value: Any) -> int:
+        """An axis, counted from the front or from the back."""
+        return int(self.rng.integers(-np.ndim(value), np.ndim(value)))
+
+    def results(self) -> str:
+        names = list(self.values)
+        floats = [n for n in names if np.result_type(self.values[n]).kind == "f"]
+        chosen = floats[-3:][::-1] + [n for n in names if n not in floats and n not in self.args][-1:]
+        return ", ".join(chosen) + ("," if len(chosen) == 1 else "")
+
+
+def _is_array(v: Any) -> bool:
+    return np.ndim(v) > 0
+
+
+def _is_full(v: Any) -> bool:
+    return np.ndim(v) > 0 and np.size(v) > 0
+
+
+def _fits(x: Any) -> Callable[[Any], bool]:
+    """Does it broadcast with x, to something not too large?"""
+
+    def fits(y: Any) -> bool:
+        try:
+            shape = np.broadcast_shapes(np.shape(x), np.shape(y))
+        except ValueError:
+            return False
+        return int(np.prod(shape)) <= LARGEST
+
+    return fits
+
+
+# Families of statements ----------------------------------------------------------------------------------------------
+
+
+def _smooth(w: _Writer) -> None:
+    w.add(w.choose(SMOOTH).format(w.pick()))
+
+
+def _kinked(w: _Writer) -> None:
+    a = w.pick()
+    if a and w.clear(a):
+        w.add(w.choose(KINKED).format(a))
+
+
+def _pairs(w: _Writer) -> None:
+    a = w.pick()
+    b = w.pick(_fits(w.values[a]))  # type: ignore[index]
+    w.add(w.choose(PAIRS).format(a, b))
+
+
+def _comparisons(w: _Writer) -> None:
+    a = w.pick()
+    assert a is not None
+    b = w.pick(lambda v: _fits(w.values[a])(v) and bool(np.all(np.abs(w.values[a] - v) > MARGIN)))
+    if b and w.chance(0.6):
+        form = w.choose(["np.maximum({}, {})", "np.minimum({}, {})", "np.fmax({}, {})", "np.where({0} < {1}, {0}, -{1})",
+                         "{} > {}", "np.less_equal({}, {})"])  # fmt: skip
+        w.add(form.format(a, b))
+        return
+    c = w.threshold(a)
+    if c is not None:
+        form = w.choose(["{} > {}", "{} <= {}", "np.where({0} > {1}, np.sin({0}), {1})", "np.maximum({}, {})",
+                         "np.clip({}, {}, 2.5)", "np.floor({0} - {1}) * {0}", "({0} - {1}) % 5.0"])  # fmt: skip
+        w.add(form.format(a, c))
+
+
+def _reductions(w: _Writer) -> None:
+    a = w.pick(_is_full)
+    if a is None:
+        return
+    value = w.values[a]
+    name = w.choose(SMOOTH_REDUCTIONS + ORDERED_REDUCTIONS)
+    axis: Any = w.choose([None, w.axis(value), tuple(range(np.ndim(value)))])
+    if name in ORDERED_REDUCTIONS and not _spread(value, axis):
+        return
+    options = [] if axis is None else [f"axis={axis}"]
+    if w.chance(0.3) and name != "ptp":
+        options.append("keepdims=True")
+    if name in ("median", "ptp") or w.chance(0.5):
+        w.add(f"np.{name}({', '.join([a, *options])})")
+    else:
+        w.add(f"{a}.{name}({', '.join(options)})")
+
+
+def _spread(value: Any, axis: Any = None) -> bool:
+    """Are the numbers along the axis clearly different from each other?"""
+    flat = np.sort(value, axis=axis) if isinstance(axis, int) else np.sort(value, axis=None)
+    return bool(np.all(np.diff(flat, axis=axis if isinstance(axis, int) else -1) > MARGIN))
+
+
+def _along(w: _Writer) -> None:
+    """What keeps the shape, or nearly: cumulative sums, differences, sorting, shifts."""
+    a = w.pick(_is_full)
+    if a is None:
+        return
+    axis = w.axis(w.values[a])
+    form = w.choose(["np.cumsum({0}, axis={1})", "np.cumprod({0}, axis={1})", "np.diff({0}, axis={1})",
+                     "np.sort({0}, axis={1})", "np.flip({0}, axis={1})", "np.roll({0}, 2, axis={1})",
+                     "{0} - {0}.mean(axis={1}, keepdims=True)", "{0}.cumsum({1})",
+                     "np.exp({0}) / np.sum(np.exp({0}), axis={1}, keepdims=True)",
+                     "np.take_along_axis({0}, np.argsort({0}, axis={1}), axis={1})"])  # fmt: skip
+    if "sort" not in form or _spread(w.values[a], axis):
+        w.add(form.format(a, axis))
+
+
+def _shapes(w: _Writer) -> None:
+    a = w.pick(_is_array)
+    if a is None:
+        return
+    value = w.values[a]
+    axis = w.axis(value)
+    order = [int(k) for k in w.rng.permutation(value.ndim)]
+    small = value.size * 2 <= LARGEST
+    form = w.choose(["{a}.T", "{a}.ravel()", "np.reshape({a}, (-1,))" if value.size else "np.ravel({a})",
+                     "{a}.reshape({shape})", "np.transpose({a}, {order})", "np.expand_dims({a}, {axis})",
+                     "np.swapaxes({a}, 0, {axis})", "np.squeeze({a})", "{a}[None]", "np.moveaxis({a}, {axis}, 0)",
+                     "np.stack([{a}, 0.5 * {a}], axis={axis})" if small else "{a}.T",
+                     "np.concatenate([{a}, np.sin({a})], axis={axis})" if small else "{a}.T",
+                     "np.tile({a}, 2)" if small else "{a}.T", "np.repeat({a}, 2, axis={axis})" if small else "{a}.T",
+                     "np.broadcast_to({a}, (2, *{a}.shape))" if small else "{a}.T",
+                     "np.pad({a}, 1)" if value.ndim == 1 else "{a}.T",
+                     "np.array_split({a}, 2, axis={axis})[0]"])  # fmt: skip
+    w.add(form.format(a=a, axis=axis, order=order, shape=value.shape[::-1]))
+
+
+def _index(w: _Writer, shape: tuple, gather: bool) -> str:
+    """An index into an array of this shape, as source."""
+    parts = []
+    for n in shape[: int(w.rng.integers(1, len(shape) + 1))]:
+        kind = w.choose(["int", "slice", "slice", "step", "gather" if gather else "slice"])
+        if kind == "int" and n:
+            parts.append(str(int(w.rng.integers(-n, n))))
+        elif kind == "gather" and n:
+            parts.append(str([int(k) for k in w.rng.integers(-n, n, int(w.rng.integers(1, 4)))]))
+            gather = False
+        elif kind == "step":
+            parts.append(w.choose(["::-1", "::2", "-1:0:-1"]))
+        else:
+            parts.append(w.choose([":", "1:", ":-1", ":2"]))
+    if w.chance(0.15):
+        parts.append("...")
+    if w.chance(0.1):
+        parts.insert(int(w.rng.integers(len(parts) + 1)), "None")
+    return ", ".join(parts)
+
+
+def _indexing(w: _Writer) -> None:
+    a = w.pick(_is_array)
+    if a is None:
+        return
+    value = w.values[a]
+    i = w.pick(lambda v: np.size(v) <= 12, kinds="i")
+    if i and value.shape[0] and w.chance(0.4):
+        form = w.choose(["{0}[{1} % {2}]", "np.take({0}, {1} % {2}, axis=0)", "np.take({0}, {1}, axis=0, mode='wrap')"])
+        if np.size(w.values[i]) * value[:1].size <= LARGEST:
+            w.add(form.format(a, i, value.shape[0]))
+        return
+    w.add(f"{a}[{_index(w, value.shape, gather=True)}]")
+
+
+def _products(w: _Writer) -> None:
+    a = w.pick(_is_array)
+    if a is None:
+        return
+    x = w.values[a]
+    matches = lambda v: np.ndim(v) in (1, 2) and np.shape(v)[0] == x.shape[-1] and x.size * np.size(v) <= 400
+    b = w.pick(matches)
+    if b is None or w.chance(0.3):
+        form = w.choose(["{0} @ {0}" if x.ndim == 1 else "{0} @ np.swapaxes({0}, -1, -2)", "np.vdot({0}, {0})",
+                         "np.outer({0}, {0})" if x.size <= 7 else "np.vdot({0}, np.cos({0}))",
+                         "np.einsum('...i,...i->...', {0}, np.sin({0}))"])  # fmt: skip
+        w.add(form.format(a))
+        return
+    form = w.choose(["{0} @ {1}", "np.dot({0}, {1})", "np.matmul({0}, {1})", "np.tensordot({0}, {1}, axes=1)",
+                     "np.einsum('...i,i{rest}->...{rest}', {0}, {1})", "{0}.dot({1})"])  # fmt: skip
+    w.add(form.format(a, b, rest="j" if np.ndim(w.values[b]) == 2 else ""))
+
+
+def _integers(w: _Writer) -> None:
+    """Integer and bool values, and floating-point ones made with them."""
+    m = w.pick(kinds="b")
+    i = w.pick(kinds="i")
+    a = w.pick(_is_full)
+    options = []
+    if m:
+        x = w.pick(_fits(w.values[m]))
+        options += [f"~{m}", f"np.sum({m})", f"{m}.astype(np.int64)"]
+        options += [f"np.where({m}, {x}, 0.5)", f"{m} * {x}", f"np.where({m}, 0.3, np.log(2.0 + np.tanh({x})))"] if x else []
+    if i:
+        x = w.pick(_fits(w.values[i]))
+        options += [f"{i} // 2", f"{i} % 3", f"{i} + 1", f"{i} > 0", f"-{i}", f"np.minimum({i}, 2)"]
+        options += [f"{x} * {i}", f"0.2 * {i} + {x}"] if x else []
+    if a:
+        value = w.values[a]
+        axis = w.axis(value)
+        options += [f"np.argmax({a}, axis={axis})", f"np.argsort({a}, axis={axis})"] if _spread(value, axis) else []
+        options += [f"np.arange({value.shape[-1]}) * {a}", f"np.count_nonzero({a})" if w.clear(a) else f"{a} * 2"]
+    if options:
+        w.add(w.choose(options))
+
+
+def _writes(w: _Writer) -> None:
+    """An array is made, or one made before is taken, and written into: as a whole, in parts, through views."""
+    name = w.pick(_is_full)
+    if name is None:
+        return
+    target = w.choose(sorted(w.written)) if w.written and w.chance(0.4) else None
+    if target is None:
+        target = w.add(f"{name}.copy()")
+        w.written.add(target)
+    value = w.values[target]
+    source = w.pick(lambda v: np.shape(v) == () or np.shape(v) == value.shape) or "0.5"
+    scalar = w.pick(lambda v: np.shape(v) == ()) or "0.25"
+    index = _index(w, value.shape, gather=w.chance(0.3))
+    c = w.threshold(target)
+    view = f"w{len(w.lines)}"
+    w.run(w.choose([
+        f"{target}[{index}] = {scalar}", f"{target}[{index}] += {scalar}", f"{target} *= 0.5", f"{target}[...] = {source}",
+        f"{target}[{index}] *= 0.7", f"np.add({target}, {scalar}, out={target})", f"{target} += 0.1",
+        f"np.multiply({target}, 0.5, out={target})", f"{target}[::-1] -= 0.3 * {target}", f"{target}.T[...] = {scalar}",
+        f"{view} = {target}[::-1]; {view} *= 0.9", f"{view} = {target}.T; {view}[0] = {scalar}",
+        f"{target}[{target} > {c}] = 0.4" if c is not None else f"{target} -= 0.2",
+        f"for j in range({value.shape[0]}): {target}[j] = np.sin({target}[j - 1]) + 0.3 * {target}[j]",
+    ]))  # fmt: skip
+    if view in w.space:
+        w.values[view] = w.space[view]
+    if np.max(np.abs(value), initial=0.0) > LIMIT:
+        w.run(f"{target} *= 0.25")
+
+
+def _control(w: _Writer) -> None:
+    a = w.pick(_is_full)
+    if a is None:
+        return
+    value = w.values[a]
+    total = float(np.sum(value))
+    kind = w.choose(["cond", "scan", "fori", "while", "loop", "switch"])
+    if kind == "cond" and abs(total - 0.1) > MARGIN * value.size:
+        w.add(f"wl.cond(np.sum({a}) > 0.1, lambda v: np.sin(v) * v, lambda v: 0.5 * v - 0.1, {a})")
+    elif kind == "switch":
+        w.add(f"wl.switch({int(w.rng.integers(3))}, [np.cos, np.tanh, lambda v: v * v], {a})")
+    elif kind == "scan":
+        outs = ["[0]", "[1]"]
+        w.add(f"wl.scan(lambda s, r: (np.tanh(s + r), 0.5 * s * r), np.zeros_like({a}[0]), {a}){w.choose(outs)}")
+    elif kind == "fori":
+        w.add(f"wl.fori_loop(0, 3, lambda i, s: np.sin(s) + 0.1 * i, {a})")
+    elif kind == "while":
+        squares = np.sum(value**2) * 0.36 ** np.arange(12)
+        if np.all(np.abs(squares - 0.3) > MARGIN):
+            w.add(f"wl.while_loop(lambda s: np.sum(s * s) > 0.3, lambda s: 0.6 * s, {a})")
+    elif kind == "loop":
+        w.add(f"np.stack([np.sin(row) * (j + 1) for j, row in enumerate({a})])")
+
+
+def _linear_algebra(w: _Writer) -> None:
+    a = w.pick(lambda v: np.ndim(v) == 2 and 0 < np.shape(v)[0] <= 3 and np.size(v) > 0)
+    if a is None:
+        return
+    n = w.values[a].shape[0]
+    gram = f"{a} @ {a}.T + 2.0 * np.eye({n}, dtype={a}.dtype)"
+    form = w.choose(["np.linalg.cholesky({})", "np.linalg.inv({})", "np.linalg.solve({}, {})", "np.linalg.slogdet({})[1]",
+                     "np.linalg.det({}) * 0.1", "np.trace({})", "np.diagonal({})", "np.linalg.norm({})"])  # fmt: skip
+    w.add(form.format(gram, a))
+
+
+FAMILIES: dict[str, tuple[Callable[[_Writer], None], int]] = {  # family -> (writes a statement, weight)
+    "smooth": (_smooth, 4),
+    "kinked": (_kinked, 2),
+    "pairs": (_pairs, 4),
+    "comparisons": (_comparisons, 2),
+    "reductions": (_reductions, 2),
+    "along": (_along, 2),
+    "shapes": (_shapes, 3),
+    "indexing": (_indexing, 3),
+    "products": (_products, 2),
+    "integers": (_integers, 2),
+    "writes": (_writes, 3),
+    "control": (_control, 1),
+    "linear_algebra": (_linear_algebra, 1),
+}
