@@ -14,7 +14,7 @@ from wonderland.testing.random_programs import FAMILIES, random_program
 
 SEEDS = range(150)
 COMPILED = range(0, 160, 4)
-COMPILABLE = [name for name in FAMILIES if name != "linear_algebra"]  # whose NumPy has no wider precision to compare with
+COMPILABLE = [name for name in FAMILIES if name != "linear_algebra"]  # NumPy's has no wider precision to compare with
 
 
 def floating(f, args):
@@ -176,6 +176,6 @@ def test_programs_are_varied_and_calm():
         assert all(np.array_equal(a, b) for a, b in zip(args, before))
         assert all(np.all(np.abs(o) < 100) for o in out) and is_inexact(out[0])
         text += f.source
-    for means in ("np.where", " @ ", "axis=", "[::-1]", "+=", "out=", "wl.scan", "wl.cond", "wl.while_loop", "np.linalg",
-                  "argmax", "np.take", "np.sort", "keepdims", "% ", ".T", "np.stack", "for j in"):  # fmt: skip
+    for means in ("np.where", " @ ", "axis=", "[::-1]", "+=", "out=", "wl.scan", "wl.cond", "wl.while_loop", "argmax",
+                  "np.linalg", "np.take", "np.sort", "keepdims", "% ", ".T", "np.stack", "for j in"):  # fmt: skip
         assert means in text, means

@@ -224,7 +224,7 @@ def test_vmap_of_an_ode_solver(run):
     peer = Peer("jax")
     field, pair, tolerance = ODES["van_der_pol"]
     mu, _, t_end = ARGUMENTS["van_der_pol"]
-    starts = np.array([[1.0, 0.5], [-2.0, 0.0], [0.1, 3.0]])
+    starts = np.array([[1.0, 0.5], [-2.0, 0.1], [0.1, 3.0]])  # not at 0, where JAX says that abs has slope 1
     ours, theirs = (models.adaptive_solution(p.xp, p.while_loop, field, pair, tolerance) for p in (OURS, peer))
     axes = (None, 0, None)
     given = peer.give(mu, starts, t_end)

@@ -31,7 +31,7 @@ class Call:
 
     def __init__(self, f: Callable, args: tuple, kwargs: dict):
         self.f = f
-        leaves, self.structure = tree.flatten((args, kwargs))
+        leaves, self.structure = tree.flatten_call(args, kwargs)
         self.owners = leaves  # what the caller passed: arrays and tracers, to be written back to
         self.values = [read_only(unwrap(leaf)) for leaf in leaves]
         self.types: list[ArrayType] = [type_of(v) for v in self.values]

@@ -67,6 +67,7 @@ class Primitive:
         self.pattern = pattern
         self.lower = lower
         self.update = update
+        self.whole = multiple or update is not None  # its transpose rule gets the list of cotangents
         self.inline = inline
         self.multiple = multiple
         self.elementwise = elementwise  # output element i reads only element i of each (broadcast) operand

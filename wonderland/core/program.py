@@ -31,7 +31,7 @@ class Var(Traced):
 
 
 class Literal:
-    """A scalar operand written into an equation: a Python or NumPy scalar."""
+    """An operand written into an equation: a Python or NumPy scalar, or, on a tape, a residual."""
 
     __slots__ = ("type", "value")
 
@@ -40,7 +40,9 @@ class Literal:
         self.type = type_of(value)
 
     def __repr__(self) -> str:
-        return repr(self.value if self.type.weak else self.value.item())
+        if self.type.shape or not isinstance(self.value, np.generic):
+            return repr(self.value) if self.type.weak else f"<{self.type}>"
+        return repr(self.value.item())
 
 
 Atom = Var | Literal
@@ -140,18 +142,15 @@ def run(program: Program, args: Sequence[Any], consume: bool = False) -> tuple:
 class Record(Level):
     """The level that writes a Program: each value is a variable.
 
-    `copies` says what a captured writable array becomes: a copy (a derivative must not see later changes), or, for
-    functions that are recorded once and run often, the array itself by reference, if the recorded function didn't
-    change it meanwhile.
+    A captured array becomes a constant: itself, by reference, if the recorded function didn't change it meanwhile.
     """
 
-    __slots__ = ("captured", "copies", "equations", "name")
+    __slots__ = ("captured", "equations", "name")
 
-    def __init__(self, name: str = "a recorded function (jit, trace, or a loop body)", copies: bool = False):
+    def __init__(self, name: str = "a recorded function (jit, trace, or a loop body)"):
         self.name = name
-        self.copies = copies
         self.equations: list[Equation] = []
-        self.captured: dict[int, tuple[Any, Any, Var]] = {}  # id -> (value, snapshot, variable)
+        self.captured: dict[int, tuple[Any, Any, Any]] = {}  # id -> (value, snapshot, variable or literal)
 
     def variable(self, type: ArrayType) -> Var:
         return Var(self, type)
@@ -178,18 +177,20 @@ class Record(Level):
         return var
 
     def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
-        atoms, kinds = [], []
-        for a in args:
-            if type(a) is not Var or a.level is not self:
-                a = self.atom(a)
-            atoms.append(a)
-            kinds.append(a.type)
-        types = primitive.infer(*kinds, **params)
+        if len(args) == 2:
+            x, y = args
+            x = x if type(x) is Var and x.level is self else self.atom(x)
+            y = y if type(y) is Var and y.level is self else self.atom(y)
+            atoms: tuple = (x, y)
+            types = primitive.infer(x.type, y.type, **params)
+        else:
+            atoms = tuple([self.atom(a) for a in args])
+            types = primitive.infer(*[a.type for a in atoms], **params)
         if primitive.multiple:
             outputs = tuple(Var(self, t) for t in types)
-            self.equations.append(Equation(primitive, tuple(atoms), outputs, params))
+            self.equations.append(Equation(primitive, atoms, outputs, params))
             return outputs
-        return self.equation(primitive, tuple(atoms), types, params)
+        return self.equation(primitive, atoms, types, params)
 
     def equation(self, primitive: Primitive, atoms: tuple[Atom, ...], type: ArrayType, params: dict) -> Var:
         """Write an equation with one result, of a known type."""
@@ -197,15 +198,45 @@ class Record(Level):
         self.equations.append(Equation(primitive, atoms, (out,), params))
         return out
 
-    def finish(self, inputs: Sequence[Var], outputs: Sequence[Any], prune: bool = True) -> Program:
+    def finish(self, inputs: Sequence[Var], outputs: Sequence[Any]) -> Program:
         """Freeze what was recorded; constants that weren't changed meanwhile are kept by reference."""
         atoms = [self.atom(o) for o in outputs]
         constants = []
         for value, snapshot, var in self.captured.values():
-            if snapshot is not None and (self.copies or not _same_bytes(value, snapshot)):
+            if snapshot is not None and not _same_bytes(value, snapshot):
                 value = snapshot
             constants.append((var, value))
         program = Program(inputs, self.equations, atoms, constants)
+        self.equations, self.captured = [], {}
+        return eliminate_dead(program)
+
+
+class Tape(Record):
+    """Records the linear part of a derivative. Residuals are written into the equations that need them.
+
+    So they are let go with the equation, when the backward pass has used it. A captured writable array is copied: a
+    derivative must not see later changes.
+    """
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("a differentiated function")
+
+    def atom(self, value: Any) -> Atom:
+        if type(value) is Var and value.level is self:
+            return value
+        if type(value) is not np.ndarray or not value.flags.writeable:
+            return Literal(value)
+        known = self.captured.get(id(value))
+        if known is None or not _same_bytes(value, known[1]):
+            copy = constant_copy(value)
+            known = self.captured[id(value)] = (value, copy, Literal(copy))
+        return known[2]
+
+    def finish(self, inputs: Sequence[Var], outputs: Sequence[Any], prune: bool = True) -> Program:
+        """What was recorded; without what no output needs, unless it is used once and then thrown away."""
+        program = Program(inputs, self.equations, [self.atom(o) for o in outputs])
         self.equations, self.captured = [], {}
         return eliminate_dead(program) if prune else program
 

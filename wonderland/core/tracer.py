@@ -45,9 +45,10 @@ class Tracer:
     def __init__(self, value: Any, base: Tracer | None = None, view: View | None = None):
         self._value = value
         self._base = base
-        self._view = view
         self._version = 0
-        self._seen = base._root()._version if base is not None else 0
+        if base is not None:
+            self._view = view
+            self._seen = base._root()._version
 
     def _root(self) -> Tracer:
         handle = self

@@ -8,6 +8,7 @@ function a clone of it and writes changed arrays back (see `core.functions`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -174,7 +175,19 @@ def typed(value: Any) -> Any:
 
 
 LEAF = Structure(None, None, ())
-_LEAVES = {np.ndarray, np.float32, np.float64, int, float}  # what most leaves are: no need to ask further
+_LEAVES = frozenset({np.ndarray, np.float32, np.float64, int, float})  # what most leaves are: no need to ask further
+
+
+def flatten_call(args: tuple, kwargs: dict) -> tuple[list, Structure]:
+    """`flatten((args, kwargs))`, quick where the arguments are plain arrays and numbers."""
+    if kwargs or not _LEAVES.issuperset(map(type, args)):
+        return flatten((args, kwargs))
+    return list(args), _plain_call(len(args))
+
+
+@cache
+def _plain_call(count: int) -> Structure:
+    return flatten(((0,) * count, {}))[1]
 
 
 def flatten(tree: Any) -> tuple[list, Structure]:

@@ -59,22 +59,13 @@ def elementwise(
     keeps: dict[np.dtype, bool] = {}  # do operands that are all of this dtype give a result of this dtype?
 
     def infer(*types: ArrayType) -> ArrayType:
-        first = types[0]
-        shape, dtype, weak = first.shape, first.dtype, first.weak
-        alike = True
-        for t in types:
-            if t.shape != shape:
-                shape = broadcast_shapes(shape, t.shape)
-                alike = False
-            if t.dtype is not dtype or t.weak is not weak:
-                weak = weak and t.weak
-                alike = False
-        if alike and not weak:
+        first, last = types[0], types[-1]
+        if len(types) < 3 and first.shape == last.shape and first.dtype is last.dtype and not (first.weak or last.weak):
+            dtype = first.dtype
             if dtype not in keeps:
                 keeps[dtype] = result_dtype(types) == dtype
-            if keeps[dtype]:
-                return first
-        return ArrayType(shape, result_dtype(types), weak)
+            return first if keeps[dtype] else ArrayType(first.shape, result_dtype(types))
+        return ArrayType(broadcast_shapes(*[t.shape for t in types]), result_dtype(types), all(t.weak for t in types))
 
     def default_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         out = primitive(*primals)
@@ -157,6 +148,8 @@ def like(value: Any, model: Any) -> Any:
         return None
     actual = value.type if isinstance(value, Traced) else type_of(value)
     target = model if type(model) is np.ndarray else type_of(model)
+    if actual.shape == target.shape and actual.dtype is target.dtype:
+        return value
     if actual.dtype is not target.dtype and actual.dtype != target.dtype:
         value = _shape.convert(value, dtype=target.dtype)
     if actual.shape != target.shape:

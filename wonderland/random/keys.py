@@ -17,7 +17,7 @@ import numpy as np
 from wonderland.core.errors import TracingError, user_line
 from wonderland.core.functions import handles
 from wonderland.core.level import Level, running
-from wonderland.core.program import Record
+from wonderland.core.program import Record, Tape
 from wonderland.core.tracer import unwrap
 from wonderland.core.types import type_of
 from wonderland.ops.random import FOLD, SEED, SPLIT, random_fold
@@ -138,7 +138,7 @@ def next_key() -> Any:
 def _level_without_values() -> Level | None:
     """The transformation around this call that records or batches, if there is one."""
     for level in running():
-        # A derivative records its linear part only (with copies); the function itself runs on values.
-        if isinstance(level, Batch) or (isinstance(level, Record) and not level.copies):
+        # A derivative records its linear part only; the function itself runs on values.
+        if isinstance(level, Batch) or (isinstance(level, Record) and not isinstance(level, Tape)):
             return level
     return None

@@ -17,7 +17,7 @@ import numpy as np
 from wonderland.core.functions import Call
 from wonderland.core.level import Level, Traced, bind, constant_copy
 from wonderland.core.primitive import Linear, Primitive
-from wonderland.core.program import Atom, Equation, Literal, Record, Var, run
+from wonderland.core.program import Atom, Equation, Literal, Record, Tape, Var, run
 from wonderland.core.types import ArrayType, type_of
 from wonderland.transform.derivatives import quiet
 from wonderland.transform.dual import Dual, add_tangents
@@ -99,7 +99,7 @@ class Watched:
     """A call that ran at the Watch level: its trace, and numbers for every variable of it."""
 
     def __init__(self, call: Call, select: Sequence[bool]):
-        tape = Record("a differentiated function", copies=True)
+        tape = Tape()
         with quiet(), tape:
             seeds = [tape.variable(t) if s else None for t, s in zip(call.types, select, strict=True)]
             with Dual(tape) as dual, Watch(tape, dual) as watch:

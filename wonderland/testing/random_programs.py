@@ -1,8 +1,8 @@
 """Random NumPy programs: `random_program(seed)` gives a function and arguments to test transformations with.
 
-A seed comes in; a function made of statements that NumPy users write, and arguments for it, go out. The statements are
-chosen while the program is run on those arguments, so shapes always fit; numbers stay small, and decisions (comparisons,
-maxima, sorting, rounding) are made clearly: the program is smooth around its arguments, and central differences hold.
+A seed comes in; a function made of statements that NumPy users write, and arguments for it, go out. Each statement is
+run on those arguments as it is chosen, so shapes always fit; numbers stay small, and decisions (comparisons, maxima,
+sorting, rounding) are made clearly: the program is smooth around its arguments, and central differences hold.
 `print(function)` shows a script that can be pasted and run.
 """
 
@@ -216,7 +216,8 @@ def _kinked(w: _Writer) -> None:
 def _pairs(w: _Writer) -> None:
     a = w.pick()
     b = w.pick(_fits(w.values[a]))  # type: ignore[index]
-    w.add(w.choose(PAIRS).format(a, b))
+    if b:
+        w.add(w.choose(PAIRS).format(a, b))
 
 
 def _comparisons(w: _Writer) -> None:
@@ -224,8 +225,8 @@ def _comparisons(w: _Writer) -> None:
     assert a is not None
     b = w.pick(lambda v: _fits(w.values[a])(v) and bool(np.all(np.abs(w.values[a] - v) > MARGIN)))
     if b and w.chance(0.6):
-        form = w.choose(["np.maximum({}, {})", "np.minimum({}, {})", "np.fmax({}, {})", "np.where({0} < {1}, {0}, -{1})",
-                         "{} > {}", "np.less_equal({}, {})"])  # fmt: skip
+        form = w.choose(["np.maximum({}, {})", "np.minimum({}, {})", "np.fmax({}, {})", "{} > {}",
+                         "np.where({0} < {1}, {0}, -{1})", "np.less_equal({}, {})"])  # fmt: skip
         w.add(form.format(a, b))
         return
     c = w.threshold(a)
@@ -356,7 +357,8 @@ def _integers(w: _Writer) -> None:
     if m:
         x = w.pick(_fits(w.values[m]))
         options += [f"~{m}", f"np.sum({m})", f"{m}.astype(np.int64)"]
-        options += [f"np.where({m}, {x}, 0.5)", f"{m} * {x}", f"np.where({m}, 0.3, np.log(2.0 + np.tanh({x})))"] if x else []
+        if x:
+            options += [f"np.where({m}, {x}, 0.5)", f"{m} * {x}", f"np.where({m}, 0.3, np.log(2.0 + np.tanh({x})))"]
     if i:
         x = w.pick(_fits(w.values[i]))
         options += [f"{i} // 2", f"{i} % 3", f"{i} + 1", f"{i} > 0", f"-{i}", f"np.minimum({i}, 2)"]
@@ -386,9 +388,10 @@ def _writes(w: _Writer) -> None:
     c = w.threshold(target)
     view = f"w{len(w.lines)}"
     w.run(w.choose([
-        f"{target}[{index}] = {scalar}", f"{target}[{index}] += {scalar}", f"{target} *= 0.5", f"{target}[...] = {source}",
-        f"{target}[{index}] *= 0.7", f"np.add({target}, {scalar}, out={target})", f"{target} += 0.1",
+        f"{target}[{index}] = {scalar}", f"{target}[{index}] += {scalar}", f"{target} *= 0.5",
+        f"{target}[...] = {source}", f"{target}[{index}] *= 0.7", f"np.add({target}, {scalar}, out={target})",
         f"np.multiply({target}, 0.5, out={target})", f"{target}[::-1] -= 0.3 * {target}", f"{target}.T[...] = {scalar}",
+        f"{target} += 0.1",
         f"{view} = {target}[::-1]; {view} *= 0.9", f"{view} = {target}.T; {view}[0] = {scalar}",
         f"{target}[{target} > {c}] = 0.4" if c is not None else f"{target} -= 0.2",
         f"for j in range({value.shape[0]}): {target}[j] = np.sin({target}[j - 1]) + 0.3 * {target}[j]",
@@ -414,7 +417,7 @@ def _control(w: _Writer) -> None:
         outs = ["[0]", "[1]"]
         w.add(f"wl.scan(lambda s, r: (np.tanh(s + r), 0.5 * s * r), np.zeros_like({a}[0]), {a}){w.choose(outs)}")
     elif kind == "fori":
-        w.add(f"wl.fori_loop(0, 3, lambda i, s: np.sin(s) + 0.1 * i, {a})")
+        w.add(f"wl.fori_loop(0, 3, lambda i, s: np.where(i > 0, np.sin(s), 0.5 * s), {a})")
     elif kind == "while":
         squares = np.sum(value**2) * 0.36 ** np.arange(12)
         if np.all(np.abs(squares - 0.3) > MARGIN):
@@ -429,8 +432,8 @@ def _linear_algebra(w: _Writer) -> None:
         return
     n = w.values[a].shape[0]
     gram = f"{a} @ {a}.T + 2.0 * np.eye({n}, dtype={a}.dtype)"
-    form = w.choose(["np.linalg.cholesky({})", "np.linalg.inv({})", "np.linalg.solve({}, {})", "np.linalg.slogdet({})[1]",
-                     "np.linalg.det({}) * 0.1", "np.trace({})", "np.diagonal({})", "np.linalg.norm({})"])  # fmt: skip
+    form = w.choose(["np.linalg.cholesky({})", "np.linalg.inv({})", "np.linalg.solve({}, {})",
+                     "np.linalg.slogdet({})[1]", "np.linalg.det({}) * 0.1", "np.trace({})", "np.diagonal({})", "np.linalg.norm({})"])  # fmt: skip
     w.add(form.format(gram, a))
 
 

@@ -16,14 +16,14 @@ from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call, handles
 from wonderland.core.level import constant_copy
 from wonderland.core.primitive import Linear
-from wonderland.core.program import Program, Record, run
+from wonderland.core.program import Literal, Program, Tape, run
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.elementwise import stop_gradient as stop_gradient_p
 from wonderland.ops.shape import convert, zeros_like_type
 from wonderland.transform.dual import Dual
 from wonderland.transform.programs import dense, pick, record, scatter_flags
-from wonderland.transform.transpose import transpose
+from wonderland.transform.transpose import pull_back
 
 
 # A singular derivative is often computed where it isn't used (SEMANTICS 4): no warnings about those.
@@ -99,7 +99,7 @@ class Linearized:
     def __init__(self, call: Call, select: Sequence[bool], prune: bool = True):
         self.call = call
         self.select = []  # which leaves are differentiated
-        tape = Record("a differentiated function", copies=True)
+        tape = Tape()
         with quiet(), tape:
             lifted, variables = [], []
             with Dual(tape) as level:
@@ -116,11 +116,11 @@ class Linearized:
             self.has_tangent = [t is not None for _, t in pairs[:count]]
             self.program = tape.finish(variables, [t for _, t in pairs[:count] if t is not None], prune)
         if call.written:
-            written = [p for p, _ in pairs[count:]]
-            residuals = [value for _, value in self.program.constants]
-            call.write_back(written, residuals, self.values)
-            variables = [v for v, _ in self.program.constants]
-            self.program.constants = tuple(zip(variables, residuals, strict=True))
+            literals = [a for e in self.program.equations for a in e.inputs if type(a) is Literal]
+            residuals = [a.value for a in literals]
+            call.write_back([p for p, _ in pairs[count:]], residuals, self.values)
+            for literal, value in zip(literals, residuals, strict=True):
+                literal.value = value
 
     def push(self, tangents: Sequence[Any]) -> list:
         """Tangents of the outputs, for tangents of the selected leaves."""
@@ -131,7 +131,7 @@ class Linearized:
     def pull(self, cotangents: Sequence[Any], consume: bool = False) -> list:
         """Cotangents of all leaves (zeros where there is no dependence), for cotangents of the outputs."""
         with quiet():
-            cts = transpose(self.program, {}, pick(cotangents, self.has_tangent), consume)
+            cts = pull_back(self.program, pick(cotangents, self.has_tangent), consume)
         found = scatter_flags(cts, self.select)
         return [zeros_like_type(t) if ct is None else ct for ct, t in zip(found, self.call.types, strict=True)]
 

@@ -59,6 +59,11 @@ class Dual(Level):
     def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
         if len(args) == 1:  # by far the most operations have one or two operands
             primals, tangents = (args[0].primal,), (args[0].tangent,)
+        elif len(args) == 2:
+            x, y = args
+            x, s = (x.primal, x.tangent) if type(x) is DualValue and x.level is self else (x, None)
+            y, t = (y.primal, y.tangent) if type(y) is DualValue and y.level is self else (y, None)
+            primals, tangents = (x, y), (s, t)
         else:
             primals = tuple([a.primal if type(a) is DualValue and a.level is self else a for a in args])
             tangents = tuple([a.tangent if type(a) is DualValue and a.level is self else None for a in args])

@@ -20,70 +20,64 @@ def transpose(
     program: Program,
     known: dict[Var, Any],
     cotangents: Sequence[Any],
-    consume: bool = False,
     start: dict[Var, Any] | None = None,
 ) -> list:
     """Cotangents of a linear Program's inputs, given those of its outputs (None is a structural zero).
 
     `known` has the values of the inputs that are not linear (residuals); their places in the result are None.
-    `consume` lets go of the Program's equations and constants as they are used: the memory of a backward pass.
     `start` has cotangents of inputs that there are already, to be added to.
     """
     values = {**dict(program.constants), **known}
-    equations: list[Equation] = list(program.equations)
-    dying: dict[int, list[Var]] = {}  # equation -> the residuals whose last use in the backward pass it is
-    constant = set()  # equations that touch no linear value: evaluated first (they are rare)
-    seen: set[Var] = set()
-    for i, equation in enumerate(equations):
-        linear = not equation.inputs
-        for a in equation.inputs:
-            if type(a) is Var:
-                if a not in values:
-                    linear = True
-                elif a not in seen:
-                    seen.add(a)
-                    dying.setdefault(i, []).append(a)
-        if not linear:
-            args = [a.value if type(a) is Literal else values[a] for a in equation.inputs]
-            out = equation.primitive(*args, **equation.params)
-            values.update(zip(equation.outputs, out if equation.primitive.multiple else (out,), strict=True))
-            constant.add(i)
-    inputs, outputs = program.inputs, program.outputs
-    if consume:
-        program.equations, program.constants, program._steps = (), (), None
-
+    linear = []
+    for equation in program.equations:
+        if any(type(a) is Var and a not in values for a in equation.inputs) or not equation.inputs:
+            linear.append(equation)
+            continue
+        args = [a.value if type(a) is Literal else values[a] for a in equation.inputs]  # touches no linear value
+        out = equation.primitive(*args, **equation.params)
+        values.update(zip(equation.outputs, out if equation.primitive.multiple else (out,), strict=True))
     cts = dict(start or {})
-    for atom, ct in zip(outputs, cotangents, strict=True):
+    for atom, ct in zip(program.outputs, cotangents, strict=True):
         if type(atom) is Var and atom not in values:
             _accumulate(cts, atom, ct)
+    for equation in reversed(linear):
+        _transpose_equation(equation, values, cts)
+    return [None if v in known else cts.pop(v, None) for v in program.inputs]
+
+
+def pull_back(tape: Program, cotangents: Sequence[Any], consume: bool) -> list:
+    """`transpose` for a Program from a Tape: every equation is linear, and has its residuals with it.
+
+    `consume` lets go of each equation, and so of its residuals, when it is used: the memory of a backward pass.
+    """
+    equations = list(tape.equations)
+    if consume:
+        tape.equations = ()
+    cts: dict[Var, Any] = {}
+    for atom, ct in zip(tape.outputs, cotangents, strict=True):
+        if type(atom) is Var:
+            _accumulate(cts, atom, ct)
     while equations:
-        equation = equations.pop()
-        index = len(equations)
-        if index not in constant:
-            _transpose_equation(equation, values, cts)
-        if index in dying:
-            for var in dying[index]:
-                del values[var]
-    return [None if v in known else cts.pop(v, None) for v in inputs]
+        _transpose_equation(equations.pop(), {}, cts)
+    return [cts.pop(v, None) for v in tape.inputs]
 
 
 def _transpose_equation(equation: Equation, values: dict[Var, Any], cts: dict[Var, Any]) -> None:
     """From the cotangents of its outputs to those of its linear inputs."""
     primitive = equation.primitive
     given = [cts.pop(equation.outputs[0], None)]
-    for v in equation.outputs[1:]:
-        given.append(cts.pop(v, None))
+    if primitive.multiple:
+        given += [cts.pop(v, None) for v in equation.outputs[1:]]
     if given[0] is None and all(ct is None for ct in given):
         return
     if primitive.transpose is None:
         why = primitive.impossible.get("transpose", "it has no transpose rule")
         raise TypeError(f"{primitive.name} can't be transposed (reverse mode): {why}")
-    args = [a.value if type(a) is Literal else values[a] if a in values else Linear(a.type) for a in equation.inputs]
-    if primitive.multiple or primitive.update is not None:
-        # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
-        contributions = primitive.transpose(given, *args, **equation.params)
-    else:
-        contributions = primitive.transpose(given.pop(), *args, **equation.params)
+    args = []
+    for a in equation.inputs:
+        args.append(a.value if type(a) is Literal else values[a] if a in values else Linear(a.type))
+    # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
+    contributions = primitive.transpose(given if primitive.whole else given.pop(), *args, **equation.params)
     for atom, arg, contribution in zip(equation.inputs, args, contributions, strict=True):
         if contribution is not None and type(arg) is Linear:
             if atom in cts or type(contribution) is Accumulation:
