@@ -14,7 +14,7 @@ from wonderland.testing.random_programs import FAMILIES, random_program
 
 SEEDS = range(150)
 COMPILED = range(0, 160, 4)
-COMPILABLE = [name for name in FAMILIES if name != "linear_algebra"]  # NumPy's has no wider precision to compare with
+NARROW = [name for name in FAMILIES if name != "library"]  # some of its functions give float64 for float32
 
 
 def floating(f, args):
@@ -81,7 +81,7 @@ def check(seed):
 
 def check_single_precision(seed):
     """Dtypes of results and derivatives are NumPy's in float32 as well."""
-    f, args = random_program(seed)
+    f, args = random_program(seed, ops=NARROW)
     args = tuple(a.astype(np.float32) if is_inexact(a) else a for a in args)
     g, x = floating(f, args)
     expected = g(*x)
@@ -95,7 +95,7 @@ def check_single_precision(seed):
 
 def check_compiled(seed):
     """jit gives eager's types and, up to a small multiple of eager's own error, its values and gradients."""
-    f, args = random_program(seed, ops=COMPILABLE)
+    f, args = random_program(seed)
     compare_compiled(f, args, "jit")
     g, x = floating(f, args)
     s = scalar(g, random_like(g(*x), np.random.default_rng(seed)))
@@ -104,17 +104,22 @@ def check_compiled(seed):
 
 def compare_compiled(f, args, what):
     wide = tuple(a.astype(np.longdouble) if is_inexact(a) else a for a in args)
-    eager, native, exact = f(*args), wl.jit(f)(*args), f(*wide)
+    eager, native = f(*args), wl.jit(f)(*args)
+    try:
+        exact, unit = f(*wide), 8 * np.finfo(float).eps
+    except TypeError:  # np.linalg and np.interp have no wider precision: eager's own error isn't known
+        exact, unit = eager, 1e-12
     # What eager code loses, by its own rounding or by that of its arguments: one number alone may be right by luck.
     near = [f(*(a * (1 + k * np.finfo(float).eps) if is_inexact(a) else a for a in args)) for k in (-1, 1)]
     for i, (n, e, x) in enumerate(zip(native, eager, exact, strict=True)):
         assert type_of(n) == type_of(e), f"{what}: {type_of(n)} instead of {type_of(e)}"
-        assert isinstance(n, np.ndarray) == isinstance(e, np.ndarray), f"{what}: {type(n)} instead of {type(e)}"
+        if np.ndim(e):  # without axes NumPy sometimes gives an array, jit always a scalar
+            assert isinstance(n, np.ndarray), f"{what}: {type(n)} instead of {type(e)}"
         if not is_inexact(e):
             assert np.array_equal(n, e), f"{what}: {n} instead of {e}"
             continue
         own = max(float(np.max(np.abs(v[i] - x), initial=0.0)) for v in (eager, *near))
-        limit = 4 * own + 8 * np.finfo(float).eps * max(1.0, float(np.max(np.abs(x), initial=0.0)))
+        limit = 4 * own + unit * max(1.0, float(np.max(np.abs(x), initial=0.0)))
         assert np.all(np.abs(n - x) <= limit), f"{what}: {n} instead of {e}, off by {np.abs(n - x)}, eager by {own}"
 
 
@@ -134,12 +139,12 @@ def test_eager(seed):
 
 @pytest.mark.parametrize("seed", SEEDS[::3])
 def test_single_precision(seed):
-    explained(check_single_precision, seed)
+    explained(check_single_precision, seed, ops=NARROW)
 
 
 @pytest.mark.parametrize("seed", COMPILED)
 def test_compiled(seed):
-    explained(check_compiled, seed, ops=COMPILABLE)
+    explained(check_compiled, seed)
 
 
 # The generator itself ------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from wonderland.testing.op_checks import (
     samples,
 )
 from wonderland.testing.op_table import TABLE
-from wonderland.testing.samples import LAYOUTS, reals
+from wonderland.testing.samples import LAYOUTS, case, reals
 
 op_table.load()
 
@@ -117,7 +117,7 @@ def test_a_wrong_transpose_batch_pattern_and_infer_are_found(temporary):
     def fault(dtypes=("float64",), reference=None, **rules):
         kept = {k: getattr(sum, k) for k in ("infer", "transpose", "batch", "pattern")}
         wl.Primitive("wrong", sum.evaluate, linear=(0,), **{**kept, **rules})
-        row = op_table.add("wrong", reals, cases=[op_table.case((3, 4), axes=(1,))], reference=reference)
+        row = op_table.add("wrong", reals, cases=[case((3, 4), axes=(1,))], reference=reference)
         with pytest.raises((AssertionError, ValueError)) as caught:
             check_operator(row, dtypes=dtypes)
         return str(caught.value)

@@ -177,11 +177,8 @@ class Record(Level):
         return var
 
     def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
-        if len(args) == 2:
-            x, y = args
-            x = x if type(x) is Var and x.level is self else self.atom(x)
-            y = y if type(y) is Var and y.level is self else self.atom(y)
-            atoms: tuple = (x, y)
+        if len(args) == 2:  # as most have
+            x, y = atoms = self.atom(args[0]), self.atom(args[1])
             types = primitive.infer(x.type, y.type, **params)
         else:
             atoms = tuple([self.atom(a) for a in args])

@@ -19,7 +19,7 @@ from wonderland.core.tracer import METHODS, PROPERTIES, Tracer, concrete, unwrap
 from wonderland.core.types import broadcast_shapes, shape_of, type_of
 from wonderland.numpy.dispatch import implements
 from wonderland.numpy.join import as_value
-from wonderland.numpy.shape import flat_view, normalize_axis, reshape_value, transpose_value, view_of
+from wonderland.numpy.shape import StridedView, flat_view, normalize_axis, reshape_value, transpose_value
 from wonderland.ops import elementwise as ops
 from wonderland.ops.index import gather, scatter, scatter_slice, sliced_shape
 from wonderland.ops.index import slice as slice_primitive
@@ -102,6 +102,10 @@ class Key:
         if any(shape_of(i) for _, i in self.arrays):
             return False
         return self.dots or len(self.arrays) + sum(isinstance(s, int) for s in self.static) < len(self.static)
+
+    @cached_property
+    def view(self) -> StridedView:
+        return StridedView(self.read, self.write, self.strides)
 
     def part(self, x: Any) -> Any:
         """The static part of reading."""
@@ -371,8 +375,9 @@ def key_of(shape: tuple, index: Any) -> Key:
 
 def getitem(self: Tracer, index: Any) -> Any:
     """Read; a view where NumPy gives a view."""
-    key = key_of(self.shape, index)
-    return view_of(self, key.read, key.write, key.strides) if key.is_view else Tracer(key.read(self._get()))
+    value = self._get()
+    key = key_of(shape_of(value), index)
+    return Tracer(key.read(value), self, key.view) if key.is_view else Tracer(key.read(value))
 
 
 def setitem(self: Tracer, index: Any, value: Any) -> None:

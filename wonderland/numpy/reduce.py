@@ -113,6 +113,9 @@ def sum(
     where: Any = True,
 ) -> Any:  # fmt: skip
     no_out(out, "sum")
+    if axis is None and dtype is None and not keepdims and initial is _MISSING and where is True:
+        if isinstance(a, Traced) and a.dtype.kind in "fc" and a.shape:  # the sum of everything, without detours
+            return reduce.sum(a, axes=tuple(range(len(a.shape))))
     return _reduced(reduce.sum, ops.add, 0, accumulating(a, dtype), axis, keepdims, initial, where)
 
 

@@ -47,28 +47,33 @@ def elementwise(
     """
     dtypes: dict[tuple, np.dtype] = {}
 
-    def result_dtype(types: tuple[ArrayType, ...]) -> np.dtype:
-        key = tuple([(t.dtype, t.weak) for t in types])
-        if key not in dtypes:
-            # NumPy itself says which dtype comes out of which.
-            samples = [_PYTHON_ONES[t.dtype.kind] if t.weak else np.ones(1, t.dtype) for t in types]
-            with np.errstate(all="ignore"):  # a sample may be a singular point
-                dtypes[key] = np.asarray(evaluate(*samples)).dtype
+    def learn(key: tuple, types: tuple[ArrayType, ...]) -> np.dtype:
+        """NumPy itself says which dtype comes out of which."""
+        samples = [_PYTHON_ONES[t.dtype.kind] if t.weak else np.ones(1, t.dtype) for t in types]
+        with np.errstate(all="ignore"):  # a sample may be a singular point
+            dtypes[key] = np.asarray(evaluate(*samples)).dtype
         return dtypes[key]
 
-    keeps: dict[np.dtype, bool] = {}  # do operands that are all of this dtype give a result of this dtype?
+    def result_dtype(types: tuple[ArrayType, ...]) -> np.dtype:
+        key = tuple([(t.dtype, t.weak) for t in types])
+        return dtypes.get(key) or learn(key, types)
 
     def infer(*types: ArrayType) -> ArrayType:
-        first, last = types[0], types[-1]
-        if len(types) < 3 and first.shape == last.shape and first.dtype is last.dtype and not (first.weak or last.weak):
-            dtype = first.dtype
-            if dtype not in keeps:
-                keeps[dtype] = result_dtype(types) == dtype
-            return first if keeps[dtype] else ArrayType(first.shape, result_dtype(types))
-        return ArrayType(broadcast_shapes(*[t.shape for t in types]), result_dtype(types), all(t.weak for t in types))
+        x = types[0]
+        if len(types) != 2:
+            shape = broadcast_shapes(*[t.shape for t in types])
+            return ArrayType(shape, result_dtype(types), all(t.weak for t in types))
+        y = types[1]  # by far the most: no loops for these
+        key = (x.dtype, x.weak, y.dtype, y.weak)
+        dtype = dtypes.get(key) or learn(key, types)
+        if y.shape != x.shape and y.shape != ():
+            return ArrayType(broadcast_shapes(x.shape, y.shape), dtype, x.weak and y.weak)
+        return x if dtype is x.dtype and not x.weak else ArrayType(x.shape, dtype, x.weak and y.weak)
 
     def default_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         out = primitive(*primals)
+        if len(primals) == 1:
+            return out, like(scale(tangents[0], derivatives[0](out, primals[0])), out)
         total = None
         for t, derivative in zip(tangents, derivatives, strict=True):
             if t is not None:

@@ -23,7 +23,8 @@ def kept_shape(shape: tuple, axes: tuple[int, ...]) -> tuple:
 
 def spread(value: Any, shape: tuple, axes: tuple[int, ...]) -> Any:
     """Repeat a reduced value over the axes that were reduced: the transpose of a sum."""
-    value = reshape(value, shape=tuple(1 if i in axes else extent for i, extent in enumerate(shape)))
+    if shape_of(value) != ():
+        value = reshape(value, shape=tuple([1 if i in axes else extent for i, extent in enumerate(shape)]))
     return broadcast(value, shape=shape)
 
 

@@ -35,6 +35,31 @@ PAIRS = (
     "{} + {}", "{} - {}", "{} * {}", "{} / (1.5 + {} ** 2)", "np.hypot({}, 0.5 + {} ** 2)", "np.logaddexp({}, {})",
     "np.arctan2({}, 1.2 + {} ** 2)", "(0.5 + {} ** 2) ** {}", "np.multiply({}, np.cos({}))", "0.3 * {} - {} ** 2",
 )  # fmt: skip
+LIBRARY = {  # forms of one array, by its number of axes; each as often as the others
+    1: (
+        "np.convolve({0}, [0.5, 0.3], mode='same')", "np.gradient({0})", "np.trapezoid({0}, dx=0.5)", "np.diag({0})",
+        "np.polyval({0}, 0.4)", "np.interp(0.37, np.arange({n}), {0})", "np.kron({0}, [0.5, -1.0])",
+        "np.vander({0}, 3)",
+        "np.cross({0}[:3], [0.2, 0.5, -0.3])", "np.outer({0}, np.arange(2))", "np.add.outer({0}, [0.1, 0.4])",
+        "np.meshgrid({0}, {0})[1]", "np.append({0}, 0.5)", "np.insert({0}, 1, 0.2)", "np.delete({0}, 0)",
+        "np.ediff1d({0})", "np.hstack([{0}, {0}])", "np.column_stack([{0}, {0}])", "np.correlate({0}, {0})",
+    ),
+    2: (
+        "np.tril({0})", "np.triu({0}, 1)", "np.diagonal({0})", "np.trace({0})", "np.rot90({0})", "np.fliplr({0})",
+        "np.einsum('ij->ji', {0})", "np.einsum('ij,kj->ik', {0}, {0})", "np.cov({0}, bias=True)",
+        "np.apply_along_axis(np.cumsum, 0, {0})", "np.vstack([{0}, {0}[:1]])", "np.inner({0}, {0})",
+        "np.block([[{0}, {0}]])", "np.average({0}, axis=0, weights=np.arange({n}) + 1.0)",
+    ),
+    3: ("np.einsum('ijk->ki', {0})", "np.einsum('ijk,ijk->j', {0}, {0})", "np.matrix_transpose({0})"),
+    0: (  # of any
+        "np.add.reduce({0}, axis=0)", "np.multiply.accumulate({0}, axis=0)", "np.nan_to_num({0})", "np.nansum({0})",
+        "np.linalg.norm(np.ravel({0}) + 3.0)", "np.logaddexp.reduce(np.ravel({0}))", "np.ones_like({0}) * {0}",
+        "np.select([{0} > 9.0, {0} > -9.0], [{0}, np.sin({0})])", "np.real({0})", "np.full_like({0}, 0.3) - {0}",
+        "np.piecewise({0}, [{0} > 9.0], [0.0, np.cos])", "np.atleast_2d({0})", "np.nanmean({0})",
+        "np.modf(0.1 * {0})[0]",
+        "np.divmod({0}, 7.0)[0] + {0}", "np.std(np.ravel({0})[:, None] + np.arange(2.0))", "np.unwrap({0})",
+    ),
+}  # fmt: skip
 SMOOTH_REDUCTIONS = ("sum", "mean", "prod", "var")
 ORDERED_REDUCTIONS = ("max", "min", "ptp", "median")
 
@@ -316,6 +341,18 @@ def _index(w: _Writer, shape: tuple, gather: bool) -> str:
     return ", ".join(parts)
 
 
+def _library(w: _Writer) -> None:
+    a = w.pick(_is_full)
+    if a is None:
+        return
+    value = w.values[a]
+    form = w.choose([*LIBRARY.get(value.ndim, ()), *LIBRARY[0]])
+    needs = next((n for word, n in (("cross", 3), ("gradient", 2), ("convolve", 2)) if word in form), 0)
+    if value.shape[-1] < needs or value.size > LARGEST // 2 or ("divmod" in form and not w.clear(a)):
+        return
+    w.add(form.format(a, n=value.shape[0]))
+
+
 def _indexing(w: _Writer) -> None:
     a = w.pick(_is_array)
     if a is None:
@@ -408,20 +445,25 @@ def _control(w: _Writer) -> None:
         return
     value = w.values[a]
     total = float(np.sum(value))
-    kind = w.choose(["cond", "scan", "fori", "while", "loop", "switch"])
+    c = w.pick(lambda v: np.shape(v) == ()) or "0.7"  # captured by the bodies
+    kind = w.choose(["cond", "scan", "nested", "fori", "while", "loop", "switch"])
     if kind == "cond" and abs(total - 0.1) > MARGIN * value.size:
-        w.add(f"wl.cond(np.sum({a}) > 0.1, lambda v: np.sin(v) * v, lambda v: 0.5 * v - 0.1, {a})")
+        w.add(f"wl.cond(np.sum({a}) > 0.1, lambda v: np.sin(v) * {c}, lambda v: 0.5 * v - {c}, {a})")
     elif kind == "switch":
-        w.add(f"wl.switch({int(w.rng.integers(3))}, [np.cos, np.tanh, lambda v: v * v], {a})")
+        w.add(f"wl.switch({int(w.rng.integers(3))}, [np.cos, np.tanh, lambda v: v * {c}], {a})")
     elif kind == "scan":
-        outs = ["[0]", "[1]"]
-        w.add(f"wl.scan(lambda s, r: (np.tanh(s + r), 0.5 * s * r), np.zeros_like({a}[0]), {a}){w.choose(outs)}")
+        options = w.choose(["", ", reverse=True"])
+        scan = f"wl.scan(lambda s, r: (np.tanh(s + {c} * r), 0.5 * s * r), np.zeros_like({a}[0]), {a}{options})"
+        w.add(scan + w.choose(["[0]", "[1]"]))
+    elif kind == "nested":
+        inner = f"wl.fori_loop(0, 2, lambda i, q: np.sin(q) * {c} + r, s)"
+        w.add(f"wl.scan(lambda s, r: ({inner}, s), np.zeros_like({a}[0]), {a}){w.choose(['[0]', '[1]'])}")
     elif kind == "fori":
-        w.add(f"wl.fori_loop(0, 3, lambda i, s: np.where(i > 0, np.sin(s), 0.5 * s), {a})")
+        w.add(f"wl.fori_loop(0, 3, lambda i, s: np.where(i > 0, np.sin(s), {c} * s), {a})")
     elif kind == "while":
         squares = np.sum(value**2) * 0.36 ** np.arange(12)
         if np.all(np.abs(squares - 0.3) > MARGIN):
-            w.add(f"wl.while_loop(lambda s: np.sum(s * s) > 0.3, lambda s: 0.6 * s, {a})")
+            w.add(f"wl.while_loop(lambda s: np.sum(s * s) > 0.3, lambda s: 0.6 * s, {a}) * {c}")
     elif kind == "loop":
         w.add(f"np.stack([np.sin(row) * (j + 1) for j, row in enumerate({a})])")
 
@@ -433,7 +475,8 @@ def _linear_algebra(w: _Writer) -> None:
     n = w.values[a].shape[0]
     gram = f"{a} @ {a}.T + 2.0 * np.eye({n}, dtype={a}.dtype)"
     form = w.choose(["np.linalg.cholesky({})", "np.linalg.inv({})", "np.linalg.solve({}, {})",
-                     "np.linalg.slogdet({})[1]", "np.linalg.det({}) * 0.1", "np.trace({})", "np.diagonal({})", "np.linalg.norm({})"])  # fmt: skip
+                     "np.linalg.slogdet({})[1]", "np.linalg.det({}) * 0.1", "np.linalg.eigvalsh({})[-1]",
+                     "np.linalg.norm({})", "np.linalg.matrix_power({}, 2)", "np.linalg.qr({})[1]"])  # fmt: skip
     w.add(form.format(gram, a))
 
 
@@ -445,6 +488,7 @@ FAMILIES: dict[str, tuple[Callable[[_Writer], None], int]] = {  # family -> (wri
     "reductions": (_reductions, 2),
     "along": (_along, 2),
     "shapes": (_shapes, 3),
+    "library": (_library, 3),
     "indexing": (_indexing, 3),
     "products": (_products, 2),
     "integers": (_integers, 2),

@@ -67,16 +67,16 @@ class Dual(Level):
         else:
             primals = tuple([a.primal if type(a) is DualValue and a.level is self else a for a in args])
             tangents = tuple([a.tangent if type(a) is DualValue and a.level is self else None for a in args])
+        rule = primitive.jvp
+        if self.tape is not None and primitive.linearize is not None:
+            rule = primitive.linearize
         if tangents[0] is None and all(t is None for t in tangents):
             out = bind(primitive, *primals, **params)
             tangent: Any = (None,) * len(out) if primitive.multiple else None
+        elif rule is not None:
+            out, tangent = rule(primals, tangents, **params)
         else:
-            rule = primitive.jvp
-            if self.tape is not None and primitive.linearize is not None:
-                rule = primitive.linearize
-            if rule is not None:
-                out, tangent = rule(primals, tangents, **params)
-            elif primitive.bilinear:
+            if primitive.bilinear:
                 out, tangent = _bilinear_jvp(primitive, primals, tangents, params)
             elif primitive.linear and self.tape is not None and len(primals) == 1 and type(tangents[0]) is Var:
                 out = bind(primitive, *primals, **params)

@@ -64,26 +64,26 @@ def pull_back(tape: Program, cotangents: Sequence[Any], consume: bool) -> list:
 
 def _transpose_equation(equation: Equation, values: dict[Var, Any], cts: dict[Var, Any]) -> None:
     """From the cotangents of its outputs to those of its linear inputs."""
-    primitive = equation.primitive
+    primitive, inputs = equation.primitive, equation.inputs
     given = [cts.pop(equation.outputs[0], None)]
     if primitive.multiple:
         given += [cts.pop(v, None) for v in equation.outputs[1:]]
     if given[0] is None and all(ct is None for ct in given):
         return
+    args = []
+    for a in inputs:
+        args.append(a.value if type(a) is Literal else values[a] if a in values else Linear(a.type))
     if primitive.transpose is None:
         why = primitive.impossible.get("transpose", "it has no transpose rule")
         raise TypeError(f"{primitive.name} can't be transposed (reverse mode): {why}")
-    args = []
-    for a in equation.inputs:
-        args.append(a.value if type(a) is Literal else values[a] if a in values else Linear(a.type))
     # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
     contributions = primitive.transpose(given if primitive.whole else given.pop(), *args, **equation.params)
-    for atom, arg, contribution in zip(equation.inputs, args, contributions, strict=True):
-        if contribution is not None and type(arg) is Linear:
-            if atom in cts or type(contribution) is Accumulation:
-                _accumulate(cts, atom, contribution)  # type: ignore[arg-type]
+    for i, contribution in enumerate(contributions):
+        if contribution is not None and type(args[i]) is Linear:
+            if type(contribution) is Accumulation or inputs[i] in cts:
+                _accumulate(cts, inputs[i], contribution)  # type: ignore[arg-type]
             else:
-                cts[atom] = contribution  # type: ignore[index]
+                cts[inputs[i]] = contribution  # type: ignore[index]
 
 
 def _accumulate(cts: dict[Var, Any], var: Var, contribution: Any) -> None:
