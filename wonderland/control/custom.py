@@ -168,7 +168,9 @@ class _Custom:
         self.jvp_rule = rule
         return rule
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            raise ArgumentError(f"{self.__name__} has custom rules, which take positional arguments: pass {[*kwargs]} so")
         if self.jvp_rule is None and self.forward_rule is None:
             raise ArgumentError(f"{self.__name__} has no rule yet: use .defjvp(rule) or .defvjp(forward, backward)")
         leaves, structure = tree.flatten(args)
@@ -209,18 +211,24 @@ class _FlatRules:
         n = len(values) // 2
         result = self.custom.jvp_rule(self._arguments(values[:n]), self._arguments(values[n:]))  # type: ignore[misc]
         if not (isinstance(result, tuple) and len(result) == 2):
-            raise ArgumentError(f"the jvp rule of {self.custom.__name__} must return (out, tangent_out)")
+            raise ArgumentError(
+                f"the jvp rule of {self.custom.__name__} must return (out, tangent_out), it returned {_shown(result)}"
+            )
         (outs, self.out), (tangents, structure) = (tree.flatten(r) for r in result)
         outs, tangents = [unwrap(o) for o in outs], [unwrap(t) for t in tangents]
         what = f"the tangent that the jvp rule of {self.custom.__name__} returned"
         if structure != self.out:
-            raise ArgumentError(f"{what} has structure {structure}, its output {self.out}")
+            raise ArgumentError(
+                f"{what} has structure {structure}, its output {self.out}. A tangent that is zero is np.zeros_like(out)."
+            )
         return outs, [_checked(t, type_of(o), what) for t, o in zip(tangents, outs, strict=True)]
 
     def forward(self, *values: Any) -> tuple[list, list]:
         result = self.custom.forward_rule(*self._arguments(values))  # type: ignore[misc]
         if not (isinstance(result, tuple) and len(result) == 2):
-            raise ArgumentError(f"the forward rule of {self.custom.__name__} must return (out, residuals)")
+            raise ArgumentError(
+                f"the forward rule of {self.custom.__name__} must return (out, residuals), it returned {_shown(result)}"
+            )
         (outs, self.out), (residuals, self.residual_structure) = (tree.flatten(r) for r in result)
         self.in_types = [type_of(v) for v in values]
         return [unwrap(o) for o in outs], [unwrap(r) for r in residuals]
@@ -232,7 +240,10 @@ class _FlatRules:
         found = self.custom.backward_rule(residuals, ct)  # type: ignore[misc]
         what = f"the cotangent that the backward rule of {self.custom.__name__} returned"
         if not isinstance(found, tuple) or len(found) != len(self.structure.children):
-            raise ArgumentError(f"{what} must be a tuple with one entry per argument, {len(self.structure.children)}")
+            count = len(self.structure.children)
+            raise ArgumentError(
+                f"{what} must be a tuple with one entry per argument ({count}; None for zero), not {_shown(found)}"
+            )
         flat: list = []
         for entry, structure in zip(found, self.structure.children, strict=True):
             leaves, actual = tree.flatten(entry)
@@ -247,7 +258,10 @@ class _FlatRules:
 def _checked(value: Any, expected: ArrayType, what: str) -> Any:
     if value is None or not is_differentiable(expected.dtype):
         return None if not is_differentiable(expected.dtype) else zeros_like_type(expected)
-    actual = type_of(value)
+    try:
+        actual = type_of(value)
+    except TypeError as error:
+        raise ArgumentError(f"{what} isn't an array of shape {expected.shape}: {error}") from None
     if actual.shape != expected.shape:
         raise ArgumentError(f"{what} has shape {actual.shape}, expected {expected.shape}")
     if actual.dtype != expected.dtype:
@@ -255,6 +269,11 @@ def _checked(value: Any, expected: ArrayType, what: str) -> Any:
             raise ArgumentError(f"{what} has dtype {actual.dtype}, expected {expected.dtype}")
         value = convert(value, dtype=expected.dtype)
     return value
+
+
+def _shown(result: Any) -> str:
+    """What a rule returned, for messages."""
+    return f"a {type(result).__name__}" + (f" of {len(result)}" if isinstance(result, (tuple, list)) else "")
 
 
 def custom_jvp(f: Callable) -> _Custom:

@@ -115,7 +115,10 @@ def _ufunc(f: Callable, name: str) -> Callable:
         if kwargs:
             dtype = kwargs.pop("dtype", None)
             if kwargs.pop("where", True) is not True or kwargs:
-                raise TypeError(f"np.{name} on traced arrays takes no {', '.join(kwargs) or 'where'}=")
+                raise TypeError(
+                    f"np.{name} on traced arrays takes no {', '.join(kwargs) or 'where'}=. For a part of the elements "
+                    f"write np.where(mask, np.{name}(...), other)."
+                )
             if dtype is not None:
                 raw = [_cast(a, np.dtype(dtype), name) for a in raw]
         for a in raw:

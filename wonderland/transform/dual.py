@@ -61,8 +61,11 @@ class Dual(Level):
             primals, tangents = (args[0].primal,), (args[0].tangent,)
         elif len(args) == 2:
             x, y = args
-            x, s = (x.primal, x.tangent) if type(x) is DualValue and x.level is self else (x, None)
-            y, t = (y.primal, y.tangent) if type(y) is DualValue and y.level is self else (y, None)
+            s = t = None
+            if type(x) is DualValue and x.level is self:
+                x, s = x.primal, x.tangent
+            if type(y) is DualValue and y.level is self:
+                y, t = y.primal, y.tangent
             primals, tangents = (x, y), (s, t)
         else:
             primals = tuple([a.primal if type(a) is DualValue and a.level is self else a for a in args])

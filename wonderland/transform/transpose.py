@@ -70,28 +70,31 @@ def _transpose_equation(equation: Equation, values: dict[Var, Any], cts: dict[Va
         given += [cts.pop(v, None) for v in equation.outputs[1:]]
     if given[0] is None and all(ct is None for ct in given):
         return
-    args = []
-    for a in inputs:
-        args.append(a.value if type(a) is Literal else values[a] if a in values else Linear(a.type))
     if primitive.transpose is None:
         why = primitive.impossible.get("transpose", "it has no transpose rule")
         raise TypeError(f"{primitive.name} can't be transposed (reverse mode): {why}")
     # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
+    if len(inputs) == 1 and not primitive.whole:
+        (contribution,) = primitive.transpose(given.pop(), Linear(inputs[0].type), **equation.params)
+        _accumulate(cts, inputs[0], contribution)  # type: ignore[arg-type]
+        return
+    args = [a.value if type(a) is Literal else values[a] if a in values else Linear(a.type) for a in inputs]
     contributions = primitive.transpose(given if primitive.whole else given.pop(), *args, **equation.params)
-    for i, contribution in enumerate(contributions):
-        if contribution is not None and type(args[i]) is Linear:
-            if type(contribution) is Accumulation or inputs[i] in cts:
-                _accumulate(cts, inputs[i], contribution)  # type: ignore[arg-type]
-            else:
-                cts[inputs[i]] = contribution  # type: ignore[index]
+    for a, arg, contribution in zip(inputs, args, contributions, strict=True):
+        if type(arg) is Linear:
+            _accumulate(cts, a, contribution)  # type: ignore[arg-type]
 
 
 def _accumulate(cts: dict[Var, Any], var: Var, contribution: Any) -> None:
     """Add to the cotangent of a variable; in place where a contribution touches only some elements."""
+    if contribution is None:
+        return
     if type(contribution) is Accumulation:
         current = cts.pop(var, None)
         box = [zeros_like_type(var.type, real=True) if current is None else current]
         current = None
         cts[var] = bind_update(contribution.primitive, box, *contribution.args, **contribution.params)
-    elif contribution is not None:
-        cts[var] = add(cts.pop(var), contribution) if var in cts else contribution
+    elif var in cts:
+        cts[var] = add(cts.pop(var), contribution)
+    else:
+        cts[var] = contribution
