@@ -4,8 +4,14 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
 import wonderland.numpy  # noqa: F401  (fills the tables through which NumPy's functions reach us)
-from wonderland.core.errors import ArgumentError, LeakedTracerError, LostDerivativeError, NoValueError, TracingError
-from wonderland.core.functions import MutationError
+from wonderland.core.errors import (
+    ArgumentError,
+    LeakedTracerError,
+    LostDerivativeError,
+    MutationError,
+    NoValueError,
+    TracingError,
+)
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, verify
 from wonderland.core.tree import register_mutable, register_node, tree_map

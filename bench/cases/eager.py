@@ -1,5 +1,7 @@
 """Gradients without a compiler: what the bookkeeping of eager derivatives costs, beside NumPy's own work."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from bench.registry import Benchmark
@@ -51,7 +53,7 @@ BATCH = 64
 
 def mlp_inputs():
     rng = np.random.default_rng(0)
-    params = [rng.standard_normal((m, n)) / np.sqrt(m) for m, n in zip(SIZES, SIZES[1:], strict=False)]
+    params = [rng.standard_normal((m, n)) / np.sqrt(m) for m, n in pairwise(SIZES)]
     biases = [np.zeros(n) for n in SIZES[1:]]
     x = rng.standard_normal((BATCH, SIZES[0]), np.float32)
     labels = np.eye(SIZES[-1], dtype=np.float32)[rng.integers(0, SIZES[-1], BATCH)]
@@ -85,7 +87,7 @@ def mlp_ours(params, x, labels):
     import wonderland as wl
 
     gradient = wl.grad(lambda params: loss(params, x, labels, np))
-    return lambda: sum(gradient(params), [])
+    return lambda: [g for group in gradient(params) for g in group]
 
 
 @eager_mlp3.contender("autograd")
@@ -94,7 +96,7 @@ def mlp_autograd(params, x, labels):
     import autograd.numpy as anp
 
     gradient = autograd.grad(lambda params: loss(params, x, labels, anp))
-    return lambda: sum(gradient(params), [])
+    return lambda: [g for group in gradient(params) for g in group]
 
 
 @eager_mlp3.contender("torch")
@@ -112,5 +114,5 @@ def mlp_torch(params, x, labels):
 
     params = [[torch.from_numpy(a).requires_grad_() for a in group] for group in params]
     x, labels = torch.from_numpy(x), torch.from_numpy(labels)
-    flat = sum(params, [])
+    flat = [p for group in params for p in group]
     return lambda: list(torch.autograd.grad(loss(params, x, labels, Torch), flat))

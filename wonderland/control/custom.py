@@ -170,7 +170,8 @@ class _Custom:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs:
-            raise ArgumentError(f"{self.__name__} has custom rules, which take positional arguments: pass {[*kwargs]} so")
+            names = ", ".join(kwargs)
+            raise ArgumentError(f"{self.__name__} has rules that take positional arguments: pass {names} by position")
         if self.jvp_rule is None and self.forward_rule is None:
             raise ArgumentError(f"{self.__name__} has no rule yet: use .defjvp(rule) or .defvjp(forward, backward)")
         leaves, structure = tree.flatten(args)
@@ -219,7 +220,7 @@ class _FlatRules:
         what = f"the tangent that the jvp rule of {self.custom.__name__} returned"
         if structure != self.out:
             raise ArgumentError(
-                f"{what} has structure {structure}, its output {self.out}. A tangent that is zero is np.zeros_like(out)."
+                f"{what} has structure {structure}, its output {self.out}; a zero tangent is np.zeros_like(out)"
             )
         return outs, [_checked(t, type_of(o), what) for t, o in zip(tangents, outs, strict=True)]
 

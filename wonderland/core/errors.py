@@ -70,5 +70,9 @@ class LeakedTracerError(TracingError):
         )
 
 
+class MutationError(TracingError):
+    """A mutable argument, or an array from outside, was changed in a way that can't be carried out."""
+
+
 class ArgumentError(TypeError):
     """A wrong argument to a transformation."""

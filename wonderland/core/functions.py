@@ -15,15 +15,11 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError, TracingError, user_line
+from wonderland.core.errors import ArgumentError, MutationError, user_line
 from wonderland.core.level import Traced, freeze, own, read_only
 from wonderland.core.primitive import registry
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, type_of
-
-
-class MutationError(TracingError):
-    """A mutable argument was changed in a way that can't be carried out of a transformation."""
 
 
 class Call:

@@ -35,6 +35,7 @@ class Level:
 
     __slots__ = ("alive", "depth")
     name = "a transformation"
+    once = False  # does it run the function once for many runs or entries (recording, batching)?
 
     def __enter__(self) -> Any:
         _state.levels.append(self)

@@ -146,6 +146,7 @@ class Record(Level):
     """
 
     __slots__ = ("captured", "equations", "name")
+    once = True
 
     def __init__(self, name: str = "a recorded function (jit, trace, or a loop body)"):
         self.name = name
@@ -216,6 +217,7 @@ class Tape(Record):
     """
 
     __slots__ = ()
+    once = False  # the function itself runs on values
 
     def __init__(self) -> None:
         super().__init__("a differentiated function")

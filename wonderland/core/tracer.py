@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import LostDerivativeError, NoValueError, annotated, user_line
-from wonderland.core.level import Traced
+from wonderland.core.errors import LostDerivativeError, MutationError, NoValueError, annotated, user_line
+from wonderland.core.level import Traced, running
 from wonderland.core.types import ArrayType, is_differentiable, is_python_scalar, shape_of, type_of
 
 UFUNCS: dict[Any, Callable] = {}  # NumPy ufunc -> function of tracers
@@ -39,16 +39,17 @@ class View:
 class Tracer:
     """A handle on a traced value, possibly a view of another handle."""
 
-    __slots__ = ("__weakref__", "_base", "_seen", "_value", "_version", "_view")
+    __slots__ = ("__weakref__", "_base", "_born", "_seen", "_value", "_version", "_view")
     __array_priority__ = 1000
 
     def __init__(self, value: Any, base: Tracer | None = None, view: View | None = None):
         self._value = value
         self._base = base
         self._version = 0
-        if base is not None:
+        self._born = len(running())
+        if base is not None:  # a view without a value reads it when it is asked for
             self._view = view
-            self._seen = base._root()._version
+            self._seen = -1 if value is None else base._root()._version
 
     def _root(self) -> Tracer:
         handle = self
@@ -71,6 +72,13 @@ class Tracer:
             new = make([self._get()])
             self._base._update(lambda box: self._view.put(box, new))  # type: ignore[union-attr]
             return
+        for level in running()[self._born :]:
+            if level.once:
+                raise MutationError(
+                    f"an array that was made outside of {level.name} is written{user_line()} inside: that would happen "
+                    "once, while the function is recorded, and not in every run. Make the array inside, or return the "
+                    "new values (from a loop: carry them)."
+                )
         box = [self._value]
         self._value = None
         try:
@@ -143,8 +151,12 @@ class Tracer:
         f = UFUNCS.get(key)
         if f is None:
             f = _loaded(UFUNCS, key, "scipy.special") or _plain(getattr(ufunc, method), f"np.{name}", inputs)
+        target = None if out is None else out[0]
+        where = kwargs.pop("where", True) if target is not None and method == "__call__" else True
         result = annotated(f"np.{name}", f, inputs, kwargs)
-        return result if out is None or out[0] is None else _into(out[0], result, f"np.{name}(..., out=array)")
+        if where is not True:  # elsewhere the output keeps what it has
+            result = FUNCTIONS[np.where](where, result, target)
+        return result if target is None else _into(target, result, f"np.{name}(..., out=array)")
 
     def __array_function__(self, func: Any, types: Any, args: tuple, kwargs: dict) -> Any:
         f = FUNCTIONS.get(func)

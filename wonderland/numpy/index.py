@@ -104,8 +104,29 @@ class Key:
         return self.dots or len(self.arrays) + sum(isinstance(s, int) for s in self.static) < len(self.static)
 
     @cached_property
-    def view(self) -> StridedView:
-        return StridedView(self.read, self.write, self.strides)
+    def is_static(self) -> bool:
+        """Is it nothing but ints and slices?"""
+        return self.mask is None and not self.arrays and self.expanded == self.shape
+
+    @cached_property
+    def view(self) -> KeyView:
+        return KeyView(self)
+
+    def then(self, other: Key) -> Key:
+        """The index that reads at once what this one and then the other one read; both are static."""
+        index, rest = [], iter(other.static)
+        for s in self.static:
+            if isinstance(s, int):
+                index.append(s)
+                continue
+            places, e = range(s.start, -1 if s.stop is None else s.stop, s.step), next(rest)
+            if isinstance(e, int):
+                index.append(places[e])
+            else:
+                places = places[e]
+                stop = None if places.stop < 0 else places.stop
+                index.append(Slice(places.start, stop, places.step) if places else Slice(0, 0, 1))
+        return Key(self.shape, (*index, *((Ellipsis,) if self.dots or other.dots else ())))
 
     def part(self, x: Any) -> Any:
         """The static part of reading."""
@@ -191,6 +212,16 @@ class Key:
         mask = reshape_value(self.mask, (*shape_of(self.mask), *(1,) * behind))
         value = update(part, fitted(value, shape, type_of(part).dtype, True))
         return self.put_part(box[0], ops.where(mask, value, part))
+
+
+class KeyView(StridedView):
+    """The view that an index makes."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Key):
+        super().__init__(key.read, key.write, key.strides)
+        self.key = key
 
 
 def fitted(value: Any, shape: tuple, dtype: np.dtype, by_arrays: bool) -> Any:
@@ -373,18 +404,27 @@ def key_of(shape: tuple, index: Any) -> Key:
     return key
 
 
+def located(handle: Tracer, index: Any) -> tuple[Tracer, Key]:
+    """Where an index of a handle reads and writes. A part of a part is a part of the whole: a row isn't touched for one
+    of its elements."""
+    if handle._base is None or type(handle._view) is not KeyView or not handle._view.key.is_static:
+        return handle, key_of(handle.shape, index)
+    outer = handle._view.key
+    key = key_of(outer.result_shape(), index)
+    return (handle._base, outer.then(key)) if key.is_static else (handle, key)
+
+
 def getitem(self: Tracer, index: Any) -> Any:
     """Read; a view where NumPy gives a view."""
-    value = self._get()
-    key = key_of(shape_of(value), index)
-    return Tracer(key.read(value), self, key.view) if key.is_view else Tracer(key.read(value))
+    base, key = located(self, index)
+    return Tracer(None, base, key.view) if key.is_view else Tracer(key.read(base._get()))
 
 
 def setitem(self: Tracer, index: Any, value: Any) -> None:
     """Write, functionally on the value, in place on the handle."""
     value = as_value(value) if isinstance(value, (list, tuple)) else unwrap(value)
-    key = key_of(self.shape, index)
-    self._update(lambda box: key.write(box, value))
+    base, key = located(self, index)
+    base._update(lambda box: key.write(box, value))
 
 
 METHODS["__getitem__"] = getitem

@@ -17,11 +17,9 @@ import numpy as np
 from wonderland.core.errors import TracingError, user_line
 from wonderland.core.functions import handles
 from wonderland.core.level import Level, running
-from wonderland.core.program import Record, Tape
 from wonderland.core.tracer import unwrap
 from wonderland.core.types import type_of
 from wonderland.ops.random import FOLD, SEED, SPLIT, random_fold
-from wonderland.transform.batch import Batch
 
 _NO_KEY = np.zeros(2, np.uint32)
 
@@ -137,8 +135,4 @@ def next_key() -> Any:
 
 def _level_without_values() -> Level | None:
     """The transformation around this call that records or batches, if there is one."""
-    for level in running():
-        # A derivative records its linear part only; the function itself runs on values.
-        if isinstance(level, Batch) or (isinstance(level, Record) and not isinstance(level, Tape)):
-            return level
-    return None
+    return next((level for level in running() if level.once), None)

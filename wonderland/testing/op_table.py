@@ -18,8 +18,6 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.level import Traced
 from wonderland.core.primitive import registry
 from wonderland.core.tracer import Tracer, unwrap

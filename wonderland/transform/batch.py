@@ -32,6 +32,7 @@ class Batch(Level):
     """`vmap`: `size` runs of a function at once."""
 
     __slots__ = ("size",)
+    once = True
     name = "a batched function (vmap)"
 
     def __init__(self, size: Any):

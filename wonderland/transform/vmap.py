@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
-from wonderland.core.functions import Call, MutationError
+from wonderland.core.errors import ArgumentError, MutationError
+from wonderland.core.functions import Call
 from wonderland.core.types import shape_of
 from wonderland.ops.shape import transpose
 from wonderland.transform.batch import Batch, BatchedValue, materialize

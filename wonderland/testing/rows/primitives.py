@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import wonderland as wl
-import wonderland.compile.jit  # noqa: F401  (registers the primitive)
+import wonderland.compile.jit
 from wonderland.control.cond import cond
 from wonderland.control.custom import custom_jvp, custom_vjp
 from wonderland.control.loops import fori_loop, scan, while_loop
