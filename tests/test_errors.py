@@ -183,7 +183,7 @@ def test_integer_leaves_beside_floats_get_zeros():
     ("set", lambda: wl.jvp(lambda p: 1.0, ({1.0},), (None,)), TypeError, "got set"),
     ("array of objects", lambda: wl.grad(np.sum)(np.array([1, None])), TypeError, "dtype object", r"\.astype\(float\)"),
     ("array of strings", lambda: wl.vmap(lambda x: x)(np.array(["a"])), TypeError, "dtype <U1"),
-    ("matrix", lambda: wl.grad(np.sum)(np.matrix([[1.0]])), TypeError, "own arithmetic", r"np\.asarray\(x\)"),
+    ("matrix", lambda: wl.grad(np.sum)(np.ones((1, 1)).view(np.matrix)), TypeError, "own arithmetic", r"np\.asarray"),
     ("masked array", lambda: wl.grad(np.sum)(np.ma.array([1.0])), TypeError, "MaskedArray", r"np\.asarray\(x\)"),
     ("returned string", lambda: wl.grad(lambda x: "a")(1.0), ArgumentError, "returned str 'a'", "returns arrays"),
     ("returned object", lambda: wl.jit(lambda x: [x, object()])(1.0), ArgumentError,

@@ -148,14 +148,15 @@ def test_d_2_1_2_the_hadamard_product_is_linear_in_each_argument(run):
 
 def test_e_2_1_broadcasting_trap(run):
     """E2.1, D4.1.4: (4, 1) + (4,) has shape (4, 4), where a vector was meant; we warn if asked to."""
-    from wonderland.numpy.broadcasting import BroadcastWarning, warn_on_broadcast
-
     column, vector = rng.normal(size=(4, 1)), rng.normal(size=4)
     assert (column + vector).shape == (4, 4)
     loss = lambda predictions, labels: np.mean((predictions - labels) ** 2)
-    with warn_on_broadcast(), pytest.warns(BroadcastWarning, match=r"\(4, 1\) and \(4,\).*test_examples\.py.*\(4, 4\)"):
+    with (
+        wl.warn_on_broadcast(),
+        pytest.warns(wl.BroadcastWarning, match=r"\(4, 1\) and \(4,\).*test_examples\.py.*\(4, 4\)"),
+    ):
         assert run(wl.grad(loss))(column, vector).shape == (4, 1)
-    with warn_on_broadcast(), warnings.catch_warnings():
+    with wl.warn_on_broadcast(), warnings.catch_warnings():
         warnings.simplefilter("error")
         right = run(wl.grad(loss))(column[:, 0], vector)
     np.testing.assert_allclose(right, (column[:, 0] - vector) / 2, rtol=1e-14)

@@ -16,7 +16,7 @@ import numpy as np
 
 import wonderland as wl
 
-LIMIT = 4.0  # numbers that grow beyond are squashed by tanh
+LIMIT = 4.0  # numbers that grow beyond are scaled down
 MARGIN = 0.03  # between numbers that are compared
 LARGEST = 60  # elements of an array
 
@@ -165,10 +165,11 @@ class _Writer:
             return eval(expression, self.space)
 
     def add(self, expression: str, name: str | None = None) -> str:
-        """A line `name = expression`, squashed if the numbers are large."""
+        """A line `name = expression`, scaled down if the numbers are large."""
         value = self.value(expression)
-        if np.result_type(value).kind == "f" and np.max(np.abs(value), initial=0.0) > LIMIT:
-            expression = f"np.tanh({expression})"
+        largest = float(np.max(np.abs(value), initial=0.0))
+        if np.result_type(value).kind == "f" and largest > LIMIT:
+            expression = f"{2 / largest:.1g} * ({expression})"
             value = self.value(expression)
         prefix = {"f": "v", "i": "i", "u": "i", "b": "m"}[np.result_type(value).kind]
         name = name or f"{prefix}{len(self.lines)}"
