@@ -4,6 +4,7 @@
 #   make test         the tests                     make test ARGS="-k scan -x"
 #   make test-peers   the tests against PyTorch and JAX
 #   make bench        the benchmarks                make bench ARGS="adam_small --quick"
+#   make supported    the page of supported functions, from the op table
 #   make lint types docs clean
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ VENV := .venv
 PEERS := .venv-peers
 PIP_FLAGS := -qq --disable-pip-version-check
 
-.PHONY: demo test test-peers lint types docs bench clean
+.PHONY: demo test test-peers lint types supported docs bench clean
 .NOTPARALLEL:
 
 demo: $(VENV)/.installed
@@ -32,6 +33,9 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	@$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+
+supported: $(VENV)/.installed
+	@$(VENV)/bin/python -m wonderland.testing.supported docs/supported.md
 
 docs: $(VENV)/.docs
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build -q --strict

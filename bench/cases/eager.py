@@ -35,8 +35,8 @@ def rosenbrock_autograd(x):
     import autograd
     import autograd.numpy as anp
 
-    gradient = autograd.grad(lambda x: rosenbrock(x, anp.sum))
-    return lambda: gradient(x)
+    gradient = autograd.grad(lambda x: rosenbrock(x, anp.sum))  # type: ignore
+    return lambda: gradient(x)  # type: ignore
 
 
 @eager_rosenbrock10.contender("torch")
@@ -95,8 +95,8 @@ def mlp_autograd(params, x, labels):
     import autograd
     import autograd.numpy as anp
 
-    gradient = autograd.grad(lambda params: loss(params, x, labels, anp))
-    return lambda: [g for group in gradient(params) for g in group]
+    gradient = autograd.grad(lambda params: loss(params, x, labels, anp))  # type: ignore
+    return lambda: [g for group in gradient(params) for g in group]  # type: ignore
 
 
 @eager_mlp3.contender("torch")

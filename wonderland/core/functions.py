@@ -60,7 +60,7 @@ class Call:
         flat = [unwrap(r) for r in results]
         for r in flat:
             try:
-                isinstance(r, Traced) or type_of(r)
+                type_of(r)
             except TypeError:
                 name = getattr(self.f, "__name__", "the function")
                 raise ArgumentError(

@@ -108,7 +108,7 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
         return level.process(primitive, args, params)
     out = primitive.evaluate(*args, **params)
     if type(out) is np.ndarray:
-        out.setflags(False)
+        out.setflags(False)  # type: ignore[call-arg]  (the keyword's name takes twice the time)
         return out
     return _finished(primitive, args, out)
 

@@ -20,11 +20,11 @@ class Var(Traced):
     """A variable of a Program: a type and no value."""
 
     __slots__ = ("type",)
-    type: ArrayType  # type: ignore[assignment]
+    type: ArrayType  # type: ignore[override]
 
     def __init__(self, level: Level | None, type: ArrayType):
         self.level = level  # type: ignore[assignment]
-        self.type = type
+        self.type = type  # type: ignore[override]
 
     def __repr__(self) -> str:
         return f"Var({self.type})"

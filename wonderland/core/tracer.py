@@ -16,7 +16,7 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import LostDerivativeError, MutationError, NoValueError, annotated, user_line
-from wonderland.core.level import Traced, running
+from wonderland.core.level import Traced, _state
 from wonderland.core.types import ArrayType, is_differentiable, is_python_scalar, shape_of, type_of
 
 UFUNCS: dict[Any, Callable] = {}  # NumPy ufunc -> function of tracers
@@ -46,7 +46,7 @@ class Tracer:
         self._value = value
         self._base = base
         self._version = 0
-        self._born = len(running())
+        self._born = len(_state.levels)
         if base is not None:  # a view without a value reads it when it is asked for
             self._view = view
             self._seen = -1 if value is None else base._root()._version
@@ -72,7 +72,7 @@ class Tracer:
             new = make([self._get()])
             self._base._update(lambda box: self._view.put(box, new))  # type: ignore[union-attr]
             return
-        for level in running()[self._born :]:
+        for level in _state.levels[self._born :]:
             if level.once:
                 raise MutationError(
                     f"an array that was made outside of {level.name} is written{user_line()} inside: that would happen "

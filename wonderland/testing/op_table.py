@@ -12,6 +12,7 @@ operator is one line in a file of `rows/` (or, for one of your own, one call of 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -39,6 +40,7 @@ class Row:
     label: str = ""  # tells rows of one primitive (or of one NumPy function) apart
     excluded: dict[str, str] = field(default_factory=dict)  # check -> why it doesn't apply
     original: Any = None  # of a row for a function of NumPy or SciPy: that function
+    family: str = ""  # the file of `rows/` that it is in: how the page of supported functions groups them
 
     def __str__(self) -> str:
         return self.label or self.name
@@ -81,7 +83,8 @@ def function(original: Any, *operands: Operand, cases: Sequence[Case] = (), call
     On plain arrays it is NumPy's own: that is what its value and type on traced arrays are compared with.
     """
     shapes = tuple(cases) or broadcast_cases(len(operands))
-    row = Row(name_of(original), operands, shapes, function=call or original, original=original, **rest)
+    family = sys._getframe(1).f_globals["__name__"].rpartition(".")[2]
+    row = Row(name_of(original), operands, shapes, function=call or original, original=original, family=family, **rest)
     NUMPY.append(row)
     return row
 

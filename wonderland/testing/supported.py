@@ -1,87 +1,133 @@
 """The page of supported functions, from the op table: `python -m wonderland.testing.supported docs/supported.md`.
 
-What comes in are the rows of the table; what goes out is Markdown, a table for each of NumPy's and SciPy's modules.
+What comes in are the rows of the table and the tables through which NumPy's calls reach us; what goes out is Markdown.
+A function is in the group of the file of `rows/` that its row is in.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import wonderland as wl
+import wonderland.numpy as wnp
 from wonderland.core.program import Program, subprograms
-from wonderland.core.tracer import METHODS, PROPERTIES, UFUNCS
+from wonderland.core.tracer import METHODS, PROPERTIES, UFUNCS, Tracer
 from wonderland.testing import op_table
 from wonderland.testing.op_checks import samples
 from wonderland.testing.op_table import Row, name_of
 
-TITLES = {
-    "np": "NumPy",
+GROUPS = {
+    "elementwise": "Elementwise",
+    "reduce": "Reductions and running sums",
+    "shape": "Shapes, joining and splitting",
+    "index": "Indexing and selecting",
+    "sorting": "Sorting and statistics",
+    "products": "Products and `einsum`",
+    "calculus": "Calculus, polynomials, signals",
+    "construction": "Construction",
     "np.linalg": "Linear algebra: `np.linalg`",
+    "scipy.linalg": "Linear algebra: `scipy.linalg`",
     "np.fft": "Fourier transforms: `np.fft`",
-    "scipy.special": "`scipy.special`",
-    "scipy.linalg": "`scipy.linalg`",
+    "scipy.special": "Special functions: `scipy.special`",
+}
+
+# Those that a person looks for elsewhere than beside the functions that they are tested with.
+ELSEWHERE = {
+    "construction": "zeros_like ones_like empty_like full_like linspace logspace geomspace meshgrid vander copy astype",
+    "sorting": "cov corrcoef average median",
+    "reduce": "ptp",
+    "index": "where ix_ tril_indices_from triu_indices_from diag_indices_from fill_diagonal",
+}
+
+# The constructors of `wonderland.numpy`, which have no row because what comes in isn't an array.
+HOLDERS = "zeros ones empty full eye identity".split()
+TAKERS = "array asarray asanyarray ascontiguousarray asfortranarray arange".split()
+
+BEFORE = {
+    "construction": "NumPy has no hook for constructors. In `wonderland.numpy`, and under `wl.lift` with NumPy's own "
+    "names, traced values may be written to what {holders} make, and be given to {takers}. "
+    "[Code that writes in place](in-place.md) shows both.",
+    "np.linalg": "[Linear algebra](linear-algebra.md) says which derivative is meant at degenerate points.",
+    "scipy.linalg": "As `wonderland.scipy.linalg`, or under SciPy's own names in `wl.lift`.",
+    "scipy.special": "SciPy's ufuncs work under their own names; its Python functions, marked †, as "
+    "`wonderland.scipy.special`, or under their own names in `wl.lift`.",
 }
 
 HEADER = """\
 # Supported functions
 
-Every function here works on traced arrays: inside `wl.grad`, `wl.jvp`, `wl.vmap`, `wl.jit` and all the others, under
-NumPy's own name (`import numpy as np`) and in `wonderland.numpy`. SciPy's Python functions (those without a ufunc) have
-no hook for other arrays: call them from `wonderland.scipy`, or wrap your function in `wl.lift`.
+More than {hundreds} functions work on traced arrays: inside `wl.grad`, `wl.jvp`, `wl.vmap`, `wl.jit` and all the
+others, under NumPy's own names (`import numpy as np`) and in `wonderland.numpy`. So do the
+[methods and operators](#methods-attributes-operators) of arrays. What isn't here raises an error that says so; nothing
+is silently computed without its derivative. (Your NumPy may be too old to have the newest of them.)
 
-What isn't here raises an error that says so; nothing is silently computed without its derivative.
+| column | says | |
+|---|---|---|
+| derivative | yes | at kinks and singular points: see [sharp edges](sharp-edges.md#derivatives-where-there-is-none) |
+| | 0 | piecewise constant: the derivative is zero wherever there is one |
+| | - | the result is an integer, a bool or a shape |
+| compiled | native | every operation of it is native code, for real numbers |
+| | NumPy | some part of it is evaluated by NumPy inside the compiled function |
+| | no | the shape of the result depends on values: it works in eager derivatives only |
 
-- **derivative**: *yes*; *0* where the function is piecewise constant (its derivative is zero wherever it exists); *-*
-  where the result is an integer, a bool or a shape.
-- **compiled**: *native* if every operation of it has native code; *NumPy* if some part of it is evaluated by NumPy
-  inside the compiled function; *no* where the shape of the result depends on values: there it works in eager
-  derivatives only.
-
-The list is made from the table that the tests run: each function is checked against NumPy, against central differences,
-forward against reverse, to second order, batched and compiled.
+The page is made from the table that drives the tests: each function is compared with NumPy's, with central differences,
+forward with reverse, to second order, batched and compiled. Some options of a function may be compiled otherwise than
+its usual form, which is what the table shows: `jitted.inspect(...)` tells.
 """
+
+SYMBOLS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "invert": "~", "neg": "-x", "pos": "+x",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
+    "abs": "abs(x)", "round": "round(x)", "divmod": "divmod(x, y)",
+}  # fmt: skip
 
 
 def page() -> str:
     """The whole page."""
-    op_table.load()
-    groups: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in op_table.NUMPY:
-        module, _, name = name_of(row.original).rpartition(".")
-        groups[module][name].append(row)
-    count = sum(len(names) for names in groups.values())
-    parts = [HEADER, f"There are {count} functions, and the methods and operators of arrays below.\n"]
-    for module, title in TITLES.items():
-        if module not in groups:
-            continue
-        parts += [f"## {title}\n", "| function | derivative | compiled |", "|---|---|---|"]
-        for name, rows in sorted(groups[module].items(), key=lambda item: item[0].lower()):
-            parts.append(f"| `{module}.{name}` | {_derivative(rows)} | {_compiled(rows)} |")
+    groups = functions()
+    parts = [HEADER.format(hundreds=sum(map(len, groups.values())) // 100 * 100)]
+    for group, title in GROUPS.items():
+        parts.append(f"## {title}\n")
+        if group in BEFORE:
+            parts.append(BEFORE[group].format(holders=_code(HOLDERS), takers=_code(TAKERS)) + "\n")
+        parts += ["| function | derivative | compiled |", "|---|---|---|"]
+        for name, row in sorted(groups[group].items(), key=lambda item: item[0].lower()):
+            mark = " †" if group == "scipy.special" and not isinstance(row.original, np.ufunc) else ""
+            parts.append(f"| `{name}`{mark} | {_derivative(row)} | {_compiled(row)} |")
         parts.append("")
     return "\n".join([*parts, _methods(), ""])
 
 
-def _derivative(rows: list[Row]) -> str:
-    kinds = set()
-    for row in rows:
-        if "derivatives" in row.excluded or not set(row.dtypes) & set("fc"):
-            kinds.add("-")
-        elif row.excluded.get("pattern exact") == "its derivative is zero":
-            kinds.add("0")
-        else:
-            kinds.add("yes")
-    return next(kind for kind in ("yes", "0", "-") if kind in kinds)
+def functions() -> dict[str, dict[str, Row]]:
+    """For each group the functions by name, each with its main row: the one without a label, or the first."""
+    op_table.load()
+    moved = {f"np.{name}": group for group, names in ELSEWHERE.items() for name in names.split()}
+    main: dict[str, Row] = {}
+    for row in sorted(op_table.NUMPY, key=lambda row: bool(row.label)):
+        main.setdefault(row.name, row)
+    groups: dict[str, dict[str, Row]] = defaultdict(dict)
+    for name, row in main.items():
+        module = name.rpartition(".")[0]
+        groups[module if module in GROUPS else moved.get(name, row.family)][name] = row
+    return groups
 
 
-def _compiled(rows: list[Row]) -> str:
-    if all("recording" in row.excluded for row in rows):
+def _derivative(row: Row) -> str:
+    if "derivatives" in row.excluded or not set(row.dtypes) & set("fc"):
+        return "-"
+    return "0" if row.excluded.get("pattern exact") == "its derivative is zero" else "yes"
+
+
+def _compiled(row: Row) -> str:
+    if "recording" in row.excluded:
         return "no"
-    return "native" if all(_is_native(row) for row in rows if "recording" not in row.excluded) else "NumPy"
+    return "native" if _is_native(row) else "NumPy"
 
 
 def _is_native(row: Row) -> bool:
@@ -101,27 +147,35 @@ def _lowered(program: Program) -> bool:
 
 
 def _methods() -> str:
-    methods = sorted(name for name in METHODS if not name.startswith("_"))
-    operators = sorted({name.strip("_").removeprefix("r") for name in METHODS if name.startswith("__")} - {"getitem"})
-    ufunc_methods = defaultdict(list)
+    methods = [f"x.{name}" for name in sorted(METHODS) if not name.startswith("_")]
+    known = {*PROPERTIES, *(n for n, v in vars(Tracer).items() if isinstance(v, property))}
+    attributes = [n for n in known if n[0] != "_" and hasattr(np.ndarray, n)]
+    operators = [symbol for name, symbol in SYMBOLS.items() if f"__{name}__" in METHODS]
+    in_place = [f"{symbol}=" for name, symbol in SYMBOLS.items() if hasattr(Tracer, f"__i{name}__")]
+    aliases = {n: getattr(np, n).__name__ for n in dir(wnp) if getattr(getattr(np, n, None), "__name__", n) != n}
+    lines = [
+        "## Methods, attributes, operators\n",
+        "| | |",
+        "|---|---|",
+        "| operators | " + _code(operators) + " |",
+        "| in place | " + _code(in_place) + " |",
+        "| parts | `x[i]`, `x[i] = v`, `x[1:, ::2]`, `x[[2, 0]]`, `x[mask]`, `x[..., None]`; `wl.at(x)[i].set(v)` |",
+        "| methods | " + _code(methods) + " |",
+        "| attributes | " + _code(sorted((f"x.{n}" for n in attributes), key=str.lower)) + " |",
+        "| other names | " + ", ".join(f"`np.{n}` (`{name}`)" for n, name in aliases.items()) + " |",
+    ]
+    by_method = defaultdict(list)
     for key in UFUNCS:
         if isinstance(key, tuple):
-            ufunc_methods[key[1]].append(name_of(key[0]))
-    lines = [
-        "## Methods, attributes and operators of arrays\n",
-        "Methods: " + _code(methods) + ".\n",
-        "Attributes: "
-        + _code(sorted(n for n in [*PROPERTIES, "shape", "dtype", "ndim", "size"] if n[0] != "_"))
-        + ".\n",
-        "Operators, in place too: " + _code(operators) + "; indexing and assignment to parts.\n",
-    ]
-    for method, names in sorted(ufunc_methods.items()):
-        lines.append(f"`ufunc.{method}`: " + _code(sorted(names)) + ".\n")
-    return "\n".join(lines).rstrip()
+            by_method[key[1]].append(name_of(key[0]))
+    for method, names in sorted(by_method.items()):
+        shown = "all elementwise functions of two arrays" if method == "outer" else _code(sorted(names))
+        lines.append(f"| `ufunc.{method}` | {shown} |")
+    return "\n".join(lines)
 
 
-def _code(names: Any) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+def _code(names: Iterable[str]) -> str:
+    return ", ".join("`" + name.replace("|", "\\|") + "`" for name in names)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,11 @@ class Dual(Level):
 
     def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
         if len(args) == 1:  # by far the most operations have one or two operands
-            primals, tangents = (args[0].primal,), (args[0].tangent,)
+            (x,) = args
+            if self.tape is not None and type(x.tangent) is Var and primitive.linear and not primitive.jvp:
+                out = bind(primitive, x.primal, **params)
+                return DualValue(self, out, self.tape.equation(primitive, (x.tangent,), type_of(out), params))
+            primals, tangents = (x.primal,), (x.tangent,)
         elif len(args) == 2:
             x, y = args
             s = t = None
@@ -78,17 +82,13 @@ class Dual(Level):
             tangent: Any = (None,) * len(out) if primitive.multiple else None
         elif rule is not None:
             out, tangent = rule(primals, tangents, **params)
+        elif primitive.bilinear:
+            out, tangent = _bilinear_jvp(primitive, primals, tangents, params)
+        elif primitive.linear:
+            out, tangent = _linear_jvp(primitive, primals, tangents, params)
         else:
-            if primitive.bilinear:
-                out, tangent = _bilinear_jvp(primitive, primals, tangents, params)
-            elif primitive.linear and self.tape is not None and len(primals) == 1 and type(tangents[0]) is Var:
-                out = bind(primitive, *primals, **params)
-                tangent = self.tape.equation(primitive, tangents, type_of(out), params)
-            elif primitive.linear:
-                out, tangent = _linear_jvp(primitive, primals, tangents, params)
-            else:
-                why = primitive.impossible.get("jvp", "it has no jvp rule")
-                raise TypeError(f"{primitive.name} can't be differentiated: {why}")
+            why = primitive.impossible.get("jvp", "it has no jvp rule")
+            raise TypeError(f"{primitive.name} can't be differentiated: {why}")
         if primitive.multiple:
             return tuple(DualValue(self, o, t) for o, t in zip(out, tangent, strict=True))
         return DualValue(self, out, tangent)

@@ -71,8 +71,8 @@ def _forward(lin: Linearized, types: list[ArrayType], out_types: list[ArrayType]
     along_i = _second_pass(types, out_types)  # a real result of a complex argument has a derivative along i as well
     if along_i:
         other = columns([s * 1j if t.dtype.kind == "c" else s for s, t in zip(seeds, types, strict=True)])
-    for k, j in along_i:
-        blocks[k][j] = add(blocks[k][j], mul(other[k][j], 1j))
+        for k, j in along_i:
+            blocks[k][j] = add(blocks[k][j], mul(other[k][j], 1j))
     return blocks
 
 
@@ -89,8 +89,8 @@ def _reverse(lin: Linearized, types: list[ArrayType], out_types: list[ArrayType]
     imaginary = _second_pass(out_types, types)  # the imaginary part of a complex result of a real argument
     if imaginary:
         other = rows([s * 1j if t.dtype.kind == "c" else s for s, t in zip(seeds, out_types, strict=True)])
-    for j, k in imaginary:
-        blocks[k][j] = add(blocks[k][j], mul(other[k][j], 1j))
+        for j, k in imaginary:
+            blocks[k][j] = add(blocks[k][j], mul(other[k][j], 1j))
     for k, row in enumerate(blocks):
         if out_types[k].dtype.kind == "c":  # what is pulled back is the conjugate of a holomorphic derivative
             blocks[k] = [conjugate(b) if t.dtype.kind == "c" and (j, k) not in imaginary else b

@@ -33,7 +33,8 @@ def transpose(
         if any(type(a) is Var and a not in values for a in equation.inputs) or not equation.inputs:
             linear.append(equation)
             continue
-        args = [a.value if type(a) is Literal else values[a] for a in equation.inputs]  # touches no linear value
+        # It touches no linear value.
+        args = [a.value if isinstance(a, Literal) else values[a] for a in equation.inputs]
         out = equation.primitive(*args, **equation.params)
         values.update(zip(equation.outputs, out if equation.primitive.multiple else (out,), strict=True))
     cts = dict(start or {})
