@@ -390,3 +390,30 @@ def test_a_while_loop_to_third_order(run):
     np.testing.assert_allclose(wl.vmap(g)(points), expected, rtol=1e-9)
     mixed = lambda a: wl.jvp(wl.grad(lambda b: wl.jvp(cube_root, (b,), (1.0,))[1]), (a,), (1.0,))[1]
     np.testing.assert_allclose(run(mixed)(20.0), derivatives[3][2], rtol=1e-9)
+
+
+class TestFoundByRandomPrograms:
+    def test_a_scatter_whose_update_reads_its_target(self):
+        i = np.array([2, 0, 1])
+        gradient = wl.grad(lambda x: np.sum((x + x[i]) ** 2))
+        x = np.array([1.0, 2.0, 3.0])
+        np.testing.assert_array_equal(gradient(x), [14.0, 16.0, 18.0])
+        np.testing.assert_array_equal(wl.jit(gradient)(x), [14.0, 16.0, 18.0])
+
+    def test_control_flow_leaves_the_callers_array_writable(self):
+        v = np.ones(3)
+        same = lambda x: x
+        wl.cond(True, same, same, v)
+        wl.cond(True, lambda: v, lambda: v)
+        wl.while_loop(lambda c: False, same, v)
+        wl.fori_loop(0, 0, lambda i, c: c, v)
+        out, _ = wl.scan(lambda c, x: (c, x), v, np.ones(2))
+        assert v.flags.writeable and out.flags.writeable
+        out += 1.0
+        assert v.tolist() == [1.0, 1.0, 1.0]
+
+    def test_axes_of_vmap_that_are_not_there(self):
+        with pytest.raises(wl.ArgumentError, match="axis 3 of a result"):
+            wl.vmap(np.sin, out_axes=3)(np.ones(3))
+        with pytest.raises(wl.ArgumentError, match="in_axes are integers"):
+            wl.vmap(np.sin, in_axes="a")(np.ones(3))

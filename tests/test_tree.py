@@ -103,7 +103,7 @@ class TestOrder:
 
     def test_printing(self):
         structure = tree.flatten({"w": [1, (2,)], "p": Point(None, 3), "q": Pair(1, 2, "n")})[1]
-        assert repr(structure) == "{'p': namedtuple(None(), array), 'q': Pair(array, array), 'w': [array, (array,)]}"
+        assert repr(structure) == "{'p': namedtuple(None, array), 'q': Pair(array, array), 'w': [array, (array,)]}"
 
 
 class TestErrors:

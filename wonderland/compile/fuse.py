@@ -323,10 +323,12 @@ class Schedule:
             cluster.targets.add(node.target)
         if isinstance(node, Gather):
             cluster.sources.add(node.source)
-        for base in (*self._reads(node), *memory_of(node)):
+        read = [*self._reads(node)]
+        for base in (*read, *memory_of(node)):
             unit = self.unit.get(base)
             if unit is not cluster:
-                if not isinstance(node, Scatter) or base is not node.target:
+                # The target of a scatter isn't read, unless what is scattered reads it too.
+                if not isinstance(node, Scatter) or base is not node.target or base in read:
                     cluster.sources.add(base)
                 if unit is not None:
                     cluster.before.add(unit)

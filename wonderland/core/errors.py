@@ -15,18 +15,21 @@ def user_line() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_PACKAGE) and f"{os.sep}numpy{os.sep}" not in name:
+        if not name.startswith(_PACKAGE) and not any(f"{os.sep}{part}{os.sep}" in name for part in ("numpy", "scipy")):
             return f" ({os.path.basename(name)}:{frame.f_lineno})"
         frame = frame.f_back
     return ""
 
 
-def annotated(what: str, f: Callable, args: tuple, kwargs: dict) -> Any:
+def annotated(what: Any, f: Callable, args: tuple, kwargs: dict) -> Any:
     """`f(*args, **kwargs)`; an error gets a note: which operation, on what, in which line of the user's."""
     try:
         return f(*args, **kwargs)
     except (TypeError, ValueError, IndexError) as error:
         if not getattr(error, "__notes__", None):
+            if not isinstance(what, str):  # a function of NumPy's or SciPy's (whose ufuncs don't say whose they are)
+                module = getattr(what, "__module__", None) or "scipy.special"
+                what = f"{module}.{what.__name__}".replace("numpy", "np", 1)
             error.add_note(f"in {what}({', '.join(map(_brief, args))}){user_line()}")
         raise
 

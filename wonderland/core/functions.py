@@ -30,10 +30,26 @@ class Call:
         leaves, self.structure = tree.flatten_call(args, kwargs)
         self.owners = leaves  # what the caller passed: arrays and tracers, to be written back to
         self.values = [read_only(unwrap(leaf)) for leaf in leaves]
-        self.types: list[ArrayType] = [type_of(v) for v in self.values]
+        try:
+            self.types: list[ArrayType] = [type_of(v) for v in self.values]
+        except TypeError as error:
+            raise self._located(error) from None
         self.mutable = mutable_leaves(self.structure)
         self.out_structure: tree.Structure | None = None
         self.written: list[int] = []  # leaves of mutable arguments whose value the function replaced
+
+    def _located(self, error: TypeError) -> TypeError:
+        """The error of a leaf that is no array, with the argument that it is in."""
+        names = [f"argument {i}" for i in range(len(self.structure.children[0].children))]
+        names += [repr(k) for k in self.structure.children[1].static[1]]
+        parts = [c for child in self.structure.children for c in child.children]
+        places = [name for name, part in zip(names, parts, strict=True) for _ in range(part.leaf_count)]
+        for place, value in zip(places, self.values, strict=True):
+            try:
+                type_of(value)
+            except TypeError:
+                return type(error)(f"{place} of {getattr(self.f, '__name__', 'the function')}: {error}")
+        return error
 
     def run(self, values: Sequence[Any], all_tracers: bool = False) -> list:
         """Call the function on these values: its flat results, then the new values of the written leaves.

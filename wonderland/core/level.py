@@ -122,7 +122,7 @@ def _finished(primitive: Primitive, args: tuple, out: Any) -> Any:
     if type(out) is np.ndarray:
         return freeze(out)
     if primitive.multiple:
-        return tuple(freeze(o) for o in out)
+        return tuple(freeze(o.view() if any(o is a for a in args) else o) for o in out)  # an operand stays as it is
     if primitive.elementwise and type(args[0]) in PYTHON_SCALARS and all(type(a) in PYTHON_SCALARS for a in args):
         return out.item()  # Python scalars stay weak
     return out

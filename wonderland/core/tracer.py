@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import LostDerivativeError, MutationError, NoValueError, annotated, user_line
+from wonderland.core.errors import LeakedTracerError, LostDerivativeError, MutationError, NoValueError, annotated, user_line
 from wonderland.core.level import Traced, _state
 from wonderland.core.types import ArrayType, is_differentiable, is_python_scalar, shape_of, type_of
 
@@ -153,7 +153,7 @@ class Tracer:
             f = _loaded(UFUNCS, key, "scipy.special") or _plain(getattr(ufunc, method), f"np.{name}", inputs)
         target = None if out is None else out[0]
         where = kwargs.pop("where", True) if target is not None and method == "__call__" else True
-        result = annotated(f"np.{name}", f, inputs, kwargs)
+        result = annotated(ufunc if method == "__call__" else f"np.{name}", f, inputs, kwargs)
         if where is not True:  # elsewhere the output keeps what it has
             result = FUNCTIONS[np.where](where, result, target)
         return result if target is None else _into(target, result, f"np.{name}(..., out=array)")
@@ -165,7 +165,7 @@ class Tracer:
             name = f"{module}.{getattr(func, '__name__', func)}".replace("numpy.", "np.")
             f = _loaded(FUNCTIONS, func, module) or _plain(func, name, (args, kwargs))
         out = kwargs.pop("out", None)
-        result = annotated(f"np.{func.__name__}", f, args, kwargs)
+        result = annotated(func, f, args, kwargs)
         return result if out is None else _into(out, result, f"np.{func.__name__}(..., out=array)")
 
     def _concrete(self, what: str) -> Any:
@@ -199,10 +199,10 @@ class Tracer:
     def __complex__(self) -> complex:
         return complex(self._exact("complex()"))
 
-    def item(self) -> Any:
+    def item(self, *index: Any) -> Any:
         """As NumPy's `item`; refused where it would drop a derivative."""
         value = self._exact(".item()")
-        return value if is_python_scalar(value) else value.item()
+        return value if is_python_scalar(value) else value.item(*index)
 
     def tolist(self) -> Any:
         """As NumPy's `tolist`; refused where it would drop a derivative."""
@@ -315,6 +315,8 @@ def unwrap(value: Any) -> Any:
 def concrete(value: Any, what: str) -> Any:
     """The plain value below the levels that have one (Dual over arrays)."""
     while isinstance(value, Traced):
+        if not value.level.alive:
+            raise LeakedTracerError(value)
         below = getattr(value, "primal", None)
         if below is None:
             raise NoValueError(what, value)

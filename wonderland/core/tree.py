@@ -154,8 +154,8 @@ class Structure:
         return hash((id(self.kind), self.children))
 
     def __repr__(self) -> str:
-        if self.kind is None:
-            return "array"
+        if self.kind is None or self.kind is _NONE:
+            return "array" if self.kind is None else "None"
         if self.kind is _DICT:
             inner = ", ".join(f"{k!r}: {c}" for k, c in zip(self.static[1], self.children, strict=True))
             return "{" + inner + "}"

@@ -7,5 +7,6 @@ function, and `check_operator` runs everything there is to check for one row.
 from wonderland.testing.check_grads import check_grads
 from wonderland.testing.op_checks import check_operator
 from wonderland.testing.op_table import TABLE, Row, add, function
+from wonderland.testing.random_programs import random_program
 
-__all__ = ["check_grads", "check_operator", "Row", "TABLE", "add", "function"]
+__all__ = ["check_grads", "check_operator", "Row", "TABLE", "add", "function", "random_program"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,7 @@ BEFORE = {
 HEADER = """\
 # Supported functions
 
-More than {hundreds} functions work on traced arrays: inside `wl.grad`, `wl.jvp`, `wl.vmap`, `wl.jit` and all the
+About {count} functions work on traced arrays: inside `wl.grad`, `wl.jvp`, `wl.vmap`, `wl.jit` and all the
 others, under NumPy's own names (`import numpy as np`) and in `wonderland.numpy`. So do the
 [methods and operators](#methods-attributes-operators) of arrays. What isn't here raises an error that says so; nothing
 is silently computed without its derivative. (Your NumPy may be too old to have the newest of them.)
@@ -77,7 +78,7 @@ is silently computed without its derivative. (Your NumPy may be too old to have 
 
 The page is made from the table that drives the tests: each function is compared with NumPy's, with central differences,
 forward with reverse, to second order, batched and compiled. Some options of a function may be compiled otherwise than
-its usual form, which is what the table shows: `jitted.inspect(...)` tells.
+its usual form, which is what the tables show: `jitted.inspect(...)` tells.
 """
 
 SYMBOLS = {
@@ -91,15 +92,19 @@ SYMBOLS = {
 def page() -> str:
     """The whole page."""
     groups = functions()
-    parts = [HEADER.format(hundreds=sum(map(len, groups.values())) // 100 * 100)]
+    parts = [HEADER.format(count=round(sum(map(len, groups.values())), -1))]
     for group, title in GROUPS.items():
         parts.append(f"## {title}\n")
         if group in BEFORE:
             parts.append(BEFORE[group].format(holders=_code(HOLDERS), takers=_code(TAKERS)) + "\n")
-        parts += ["| function | derivative | compiled |", "|---|---|---|"]
+        parts += ["| derivative | compiled | functions |", "|---|---|---|"]
+        kinds: dict[tuple[str, str], list[str]] = defaultdict(list)
         for name, row in sorted(groups[group].items(), key=lambda item: item[0].lower()):
             mark = " †" if group == "scipy.special" and not isinstance(row.original, np.ufunc) else ""
-            parts.append(f"| `{name}`{mark} | {_derivative(row)} | {_compiled(row)} |")
+            kinds[_derivative(row), _compiled(row)].append(f"`{name}`{mark}")
+        for derivative, compiled in product(("yes", "0", "-"), ("native", "NumPy", "no")):
+            if names := kinds[derivative, compiled]:
+                parts.append(f"| {derivative} | {compiled} | {', '.join(names)} |")
         parts.append("")
     return "\n".join([*parts, _methods(), ""])
 
@@ -175,7 +180,8 @@ def _methods() -> str:
 
 
 def _code(names: Iterable[str]) -> str:
-    return ", ".join("`" + name.replace("|", "\\|") + "`" for name in names)
+    # Between backticks a bar would end the cell of a table, or show with its backslash.
+    return ", ".join(f"<code>{n.replace('|', '&#124;')}</code>" if "|" in n else f"`{n}`" for n in names)
 
 
 if __name__ == "__main__":

@@ -282,12 +282,13 @@ def _seed(lin: Linearized, has_aux: bool) -> list:
         raise ArgumentError(
             f"grad needs a function with a single scalar result, this one returned {shape}. Reduce it (np.sum), or "
             "use wl.jacobian or wl.vjp; for a function that returns (value, aux), say has_aux=True."
+            + (" Is there a `return` in it?" if not types else "")
         )
     if types[0].dtype.kind != "f":
-        raise ArgumentError(
-            f"grad needs a real result, this one has dtype {types[0].dtype}. For a complex function take the real "
-            "or imaginary part, or use wl.vjp."
-        )
+        way_out = "For a complex function take the real or imaginary part, or use wl.vjp."
+        if types[0].dtype.kind != "c":
+            way_out = "Integers and bools have no derivative; where did the floating-point numbers go?"
+        raise ArgumentError(f"grad needs a real result, this one has dtype {types[0].dtype}. {way_out}")
     return [types[0].dtype.type(1), *[None] * (len(types) - 1)]
 
 

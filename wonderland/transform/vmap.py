@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, MutationError
 from wonderland.core.functions import Call
@@ -64,11 +66,7 @@ def _batch_size(axes: list, call: Call) -> int:
     for i, (axis, kind) in enumerate(zip(axes, call.types, strict=True)):
         if axis is None:
             continue
-        if not -kind.ndim <= axis < kind.ndim:
-            raise ArgumentError(
-                f"vmap: axis {axis} of argument leaf {i}, which has shape {kind.shape}, doesn't exist. "
-                "Use in_axes=None for arguments that aren't batched."
-            )
+        _check_axis(axis, kind.shape, f"argument leaf {i},", "in_axes")
         sizes.setdefault(kind.shape[axis], []).append(i)
     if not sizes:
         raise ArgumentError("vmap needs at least one argument to batch over: every in_axes entry is None")
@@ -84,7 +82,18 @@ def _place(size: int, result: tuple[Any, bool], axis: int | None) -> Any:
         if was_batched:
             raise ArgumentError("vmap: out_axes=None, but the result depends on the batch")
         return value
-    return move_axis(materialize(size, value, was_batched), 0, axis)
+    value = materialize(size, value, was_batched)
+    _check_axis(axis, shape_of(value), "a result, with the batch,", "out_axes")
+    return move_axis(value, 0, axis)
+
+
+def _check_axis(axis: Any, shape: tuple, what: str, option: str) -> None:
+    if not isinstance(axis, (int, np.integer)):
+        raise ArgumentError(f"vmap: {option} are integers and None (and trees of them), not {axis!r}")
+    if not -len(shape) <= axis < len(shape):
+        raise ArgumentError(
+            f"vmap: axis {axis} of {what} which has shape {shape}, doesn't exist. Use {option}=None for what isn't batched."
+        )
 
 
 def move_axis(value: Any, source: int, target: int) -> Any:
