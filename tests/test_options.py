@@ -1,5 +1,7 @@
 """Options of NumPy's functions that are easily dropped, and arguments of ours that are easily wrong."""
 
+from collections import defaultdict
+
 import numpy as np
 import pytest
 
@@ -154,3 +156,71 @@ def test_python_integers_out_of_bounds_mean_what_they_mean_in_numpy():
         np.testing.assert_array_equal(wl.jit(f)(x), f(x))
     with pytest.raises(OverflowError, match="300 out of bounds for uint8"):
         wl.jit(lambda x: x + 300)(x)
+
+
+class TestTreesAsTheyAre:
+    def test_dicts_keep_their_order_inside_and_outside(self):
+        d = {"b": np.ones(2), "a": np.zeros(1)}
+        f = lambda d: np.concatenate(list(d.values()))
+        for g in (wl.jit(f), lambda d: wl.jvp(f, (d,), (d,))[0], lambda d: wl.vjp(f, d)[0]):
+            np.testing.assert_array_equal(g(d), f(d))
+        gradient = wl.grad(lambda d: np.sum(f(d) ** 2))(d)
+        assert list(gradient) == ["b", "a"]
+        other = {"a": np.zeros(1), "b": np.ones(2)}  # the same tree
+        np.testing.assert_array_equal(wl.jvp(f, (d,), (other,))[1], f(d))
+
+    def test_default_dicts(self):
+        d = defaultdict(list, b=np.ones(2))
+        out = wl.grad(lambda d: np.sum(d["b"] ** 2))(d)
+        assert type(out) is defaultdict and out.default_factory is list
+        np.testing.assert_array_equal(out["b"], [2.0, 2.0])
+
+
+class TestArraysWithoutAxes:
+    @staticmethod
+    def alias(x):
+        a = x
+        b = a
+        b += 1.0
+        return a * 2.0
+
+    def test_an_array_is_written_a_number_replaced(self):
+        for transform in (lambda f: f, wl.jit, lambda f: lambda x: wl.vjp(f, x)[0]):
+            assert transform(self.alias)(np.array(3.0)) == 8.0
+            assert transform(self.alias)(3.0) == 6.0
+            assert transform(self.alias)(np.float64(3.0)) == 6.0
+
+    def test_lifted(self):
+        def f(x):
+            total = np.array(0.0)
+            same = total
+            for value in x:
+                same += value
+            return total * x[0]
+
+        np.testing.assert_allclose(wl.grad(wl.lift(f))(np.array([1.0, 2.0])), [4.0, 1.0])
+
+
+def test_the_order_of_memory_is_not_known():
+    with pytest.raises(TypeError, match="order='C' or 'F'"):
+        wl.jit(lambda a: a.ravel("K"))(np.ones((2, 2)))
+
+
+def test_several_outputs_of_a_ufunc():
+    def f(x):
+        q, r = np.zeros_like(x), np.zeros_like(x)
+        np.divmod(x, 0.3, out=(q, r))
+        return q + r
+
+    x = np.array([1.0, 2.0])
+    np.testing.assert_allclose(wl.jit(f)(x), f(x))
+    np.testing.assert_allclose(wl.grad(lambda x: np.sum(f(x)))(x), [1.0, 1.0])
+
+
+def test_nothing_to_delete():
+    np.testing.assert_array_equal(wl.jit(lambda x: np.delete(x, [], 0))(np.ones(3)), np.ones(3))
+
+
+def test_a_python_number_to_carry_takes_the_dtype_of_what_it_meets():
+    last, each = wl.scan(lambda c, x: (c + x, c), 0.0, np.ones(3, np.float32))
+    assert last.dtype == each.dtype == np.float32 and last == 3.0

@@ -238,3 +238,27 @@ except MemoryError:
     environment = {**os.environ, "WONDERLAND_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     assert (done.stdout.strip(), done.stderr) == ("True", "")
+
+
+def test_a_jitted_gradient_sees_later_changes_of_a_captured_array():
+    """SEMANTICS 5: by reference, in derivatives too."""
+    w = np.ones(3)
+    f = lambda x: np.sum(x * x * w)
+    transforms = [wl.jit(wl.grad(f)), wl.jit(lambda x: wl.vjp(f, x)[1](1.0)[0]), wl.jit(wl.vmap(wl.grad(f)))]
+    args = [np.ones(3), np.ones(3), np.ones((2, 3))]
+    for g, x in zip(transforms, args, strict=True):
+        w[:] = 1.0
+        np.testing.assert_array_equal(g(x), 2.0 * np.ones_like(x))
+        w[:] = 5.0
+        np.testing.assert_array_equal(g(x), 10.0 * np.ones_like(x))
+
+
+def test_but_sees_it_as_it_was_at_each_use():
+    def f(x):
+        w = np.ones(3)
+        a = x * w
+        w *= 5
+        return np.sum(a * w)
+
+    for g in (wl.grad(f), wl.jit(wl.grad(f))):
+        np.testing.assert_array_equal(g(np.ones(3)), 5.0 * np.ones(3))

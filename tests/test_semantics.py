@@ -1,5 +1,7 @@
 """Every example of the semantics page that the operators can express, eager and jitted."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -404,3 +406,31 @@ def test_nan_infinities_and_signed_zeros_are_kept(run):
 
 def test_derivatives_at_the_notes_example(run):
     assert run(wl.grad(lambda x: x + x**2))(3.0) == 7.0
+
+
+class TestBranchesNotTaken:
+    """SEMANTICS 4, to third order, by all nestings of forward and reverse: exactly zero, whatever happens there."""
+
+    FUNCTIONS = {
+        "x^2 log x": lambda x: np.where(x > 0, x * x * np.log(x), 0.0),
+        "log sqrt x": lambda x: np.where(x > 0, np.log(np.sqrt(x)), 0.0),
+        "log x sin log x": lambda x: np.where(x > 0, np.log(x) * np.sin(np.log(x)), 0.0),
+        "sqrt x": lambda x: np.where(x > 0, np.sqrt(x), 0.0),
+        "x^0.3 log x": lambda x: np.where(x > 0, x**0.3 * np.log(x), 0.0),
+        "x sin 1/x": lambda x: np.where(x != 0, x * np.sin(1 / x), 0.0),
+        "arctanh": lambda x: np.where(np.abs(x + 1) < 1, np.arctanh(x + 1), 0.0),
+        "(x log x)^3 / x": lambda x: np.where(x > 0, (x * np.log(x)) ** 3 / x, 0.0),
+    }
+    MODES = {"forward": lambda f: lambda x: wl.jvp(f, (x,), (np.ones_like(x)[()],))[1], "reverse": wl.grad}
+
+    @pytest.mark.parametrize("name", FUNCTIONS)
+    @pytest.mark.parametrize("order", [1, 2, 3])
+    def test_zero(self, name, order):
+        for modes in itertools.product(self.MODES.values(), repeat=order):
+            f = self.FUNCTIONS[name]
+            for mode in modes:
+                f = mode(f)
+            for x in (0.0, np.float64(0.0)):
+                assert f(x) == 0.0
+            if order < 3:
+                assert wl.jit(f)(0.0) == 0.0

@@ -66,8 +66,9 @@ def _fitting(
     children = (structure,) if x_structure is None else (structure, x_structure)
     arguments = tree.Structure(whole.kind, None, children)
     weak = [type_of(v).weak for v in carry]
-    for _ in range(3):
-        types = [strong(type_of(v)) for v in carry]
+    for attempt in range(4):
+        # At first as Python scalars, which take the dtype of what they meet.
+        types = [type_of(v) if attempt == 0 else strong(type_of(v)) for v in carry]
         body = Body(f, arguments, [*types, *slices], name)
         out_structure = body.structure if x_structure is None else body.structure.children[0]
         if out_structure != structure:

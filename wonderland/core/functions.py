@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError, MutationError, user_line
+from wonderland.core.errors import ArgumentError, LeakedTracerError, MutationError, user_line
 from wonderland.core.level import Traced, freeze, own, read_only
 from wonderland.core.primitive import registry
 from wonderland.core.tracer import Tracer, unwrap
@@ -60,6 +60,9 @@ class Call:
             Tracer(v) if all_tracers or m or isinstance(v, Traced) else v
             for v, m in zip(values, self.mutable, strict=True)
         ]
+        for handle, owner in zip(handles, self.owners, strict=True):
+            if type(owner) is np.ndarray and owner.ndim == 0 and type(handle) is Tracer:
+                handle._array = True  # an array without axes, not a number: `x += 1` writes to it
         arguments = self.structure.unflatten(handles)
         out = self.f(*arguments[0], **arguments[1])
         results, self.out_structure = tree.flatten(out)
@@ -75,6 +78,8 @@ class Call:
             self.check_written()
         flat = [unwrap(r) for r in results]
         for r in flat:
+            if isinstance(r, Traced) and not r.level.alive:
+                raise LeakedTracerError(r)
             try:
                 type_of(r)
             except TypeError:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.level import Level, Traced, bind, bind_update, constant_copy
+from wonderland.core.level import Level, Traced, bind, bind_update, constant_copy, running
 from wonderland.core.primitive import Primitive, registry
 from wonderland.core.types import ArrayType, type_of
 
@@ -227,6 +227,9 @@ class Tape(Record):
             return value
         if type(value) is not np.ndarray or not value.flags.writeable:
             return Literal(value)
+        for level in reversed(running()[: self.depth - 1]):
+            if isinstance(level, Record) and level.once:  # it keeps the array by reference: a jitted gradient
+                return Literal(level.atom(value))
         known = self.captured.get(id(value))
         if known is None or not _same_bytes(value, known[1]):
             copy = constant_copy(value)

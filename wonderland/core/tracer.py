@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import LeakedTracerError, LostDerivativeError, MutationError, NoValueError, annotated, user_line
+from wonderland.core.errors import (
+    LeakedTracerError,
+    LostDerivativeError,
+    MutationError,
+    NoValueError,
+    annotated,
+    user_line,
+)
 from wonderland.core.level import Traced, _state
 from wonderland.core.types import ArrayType, is_differentiable, is_python_scalar, shape_of, type_of
 
@@ -39,7 +46,7 @@ class View:
 class Tracer:
     """A handle on a traced value, possibly a view of another handle."""
 
-    __slots__ = ("__weakref__", "_base", "_born", "_seen", "_value", "_version", "_view")
+    __slots__ = ("__weakref__", "_array", "_base", "_born", "_seen", "_value", "_version", "_view")
     __array_priority__ = 1000
 
     def __init__(self, value: Any, base: Tracer | None = None, view: View | None = None):
@@ -150,7 +157,11 @@ class Tracer:
         key = ufunc if method == "__call__" else (ufunc, method)
         f = UFUNCS.get(key)
         if f is None:
-            f = _loaded(UFUNCS, key, "scipy.special") or _plain(getattr(ufunc, method), f"np.{name}", inputs)
+            home = "np" if hasattr(np, ufunc.__name__) else "scipy.special"
+            f = _loaded(UFUNCS, key, "scipy.special") or _plain(getattr(ufunc, method), f"{home}.{name}", inputs)
+        if out is not None and len(out) > 1:
+            found = annotated(ufunc, f, inputs, kwargs)
+            return tuple(r if o is None else _into(o, r, f"np.{name}(...)") for o, r in zip(out, found, strict=True))
         target = None if out is None else out[0]
         where = kwargs.pop("where", True) if target is not None and method == "__call__" else True
         result = annotated(ufunc if method == "__call__" else f"np.{name}", f, inputs, kwargs)
@@ -286,7 +297,7 @@ def _inplace(name: str) -> Callable:
                 f"non-broadcastable output operand with shape {self.shape} doesn't match the broadcast shape "
                 f"{result.shape}"
             )
-        if self.shape == () and self._base is None:
+        if self.shape == () and self._base is None and not getattr(self, "_array", False):
             return result  # a NumPy scalar is replaced, not written
         if not np.can_cast(result.dtype, self.dtype, "same_kind"):
             raise TypeError(f"cannot cast the result of {name}, {result.dtype}, into the array, {self.dtype}, in place")

@@ -7,6 +7,7 @@ function a clone of it and writes changed arrays back (see `core.functions`).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
@@ -79,15 +80,24 @@ def _sorted_keys(node: dict) -> list:
         return list(node)
 
 
+class _Keys(tuple):
+    """The keys of a dict, sorted: dicts with the same keys have the same structure, whatever their order."""
+
+    order: tuple  # in which the dict itself has them
+    factory: Any  # of a defaultdict
+
+
 def _flatten_dict(node: dict) -> tuple[list, Any]:
-    if not node:
-        return [], (type(node), ())
-    keys = _sorted_keys(node)
-    return [node[key] for key in keys], (type(node), tuple(keys))
+    keys = _Keys(_sorted_keys(node))
+    keys.order, keys.factory = tuple(node), getattr(node, "default_factory", None)
+    return [node[key] for key in keys], (type(node), keys)
 
 
 def _unflatten_dict(static: Any, children: Iterable) -> Any:
-    return static[0](zip(static[1], children, strict=True))
+    cls, keys = static
+    found = dict(zip(keys, children, strict=True))
+    items = [(key, found[key]) for key in keys.order]
+    return cls(keys.factory, items) if issubclass(cls, defaultdict) else cls(items)
 
 
 _TUPLE = NodeKind("tuple", lambda node: (node, None), lambda static, children: tuple(children))

@@ -27,12 +27,10 @@ globals().update({name: f for name, f in _namespace.items() if name in globals()
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("linalg", "fft"):
+    if name in ("linalg", "fft"):  # loaded on first use
         return _import_module(f"wonderland.numpy.{name}")
     if name in _namespace:
         return _namespace[name]
-    if name in ("linalg", "fft"):  # loaded on first use
-        return _import_module(f"wonderland.numpy.{name}")
     return getattr(_np, name)
 
 

@@ -115,7 +115,8 @@ def _numbers(item: Any, what: str) -> Any:
     """An argument of ints, slices or bools that decides the result's shape."""
     if isinstance(item, slice):
         return slice(*(None if e is None else integers(e, what)[0] for e in (item.start, item.stop, item.step)))
-    return concrete(unwrap(as_value(item)), what)
+    found = concrete(unwrap(as_value(item)), what)
+    return found if np.size(found) else np.zeros(0, int)
 
 
 @implements(np.delete)

@@ -34,7 +34,10 @@ def _held(made: Any) -> Any:
     """A new array of numbers, as one that can be written with traced values."""
     if type(made) is not np.ndarray or made.dtype.kind not in NUMERIC_KINDS:
         return made
-    return Tracer(freeze(made))  # nobody else has it: as an operand it needn't be copied
+    handle = Tracer(freeze(made))  # nobody else has it: as an operand it needn't be copied
+    if made.ndim == 0:
+        handle._array = True
+    return handle
 
 
 def array(object: Any, dtype: Any = None, *, copy: Any = True, ndmin: int = 0, **kwargs: Any) -> Any:

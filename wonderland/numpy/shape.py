@@ -212,10 +212,12 @@ def read_only_view(x: Tracer, get: Callable, layout: Callable[[list[int]], list[
     return view_of(x, get, refuse, layout)
 
 
-def check_order(order: Any) -> bool:
-    """Is it Fortran's order? The memory of a traced array isn't the user's: "A" and "K" are C's order."""
+def check_order(order: Any, rank: int = 0) -> bool:
+    """Is it Fortran's order? An order of elements that depends on memory ("A", "K") isn't known of a traced array."""
     if order is not None and str(order).upper() not in ("C", "F", "A", "K"):
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
+    if rank > 1 and str(order).upper() in ("A", "K"):
+        raise TypeError(f"how a traced array lies in memory isn't known: write order='C' or 'F' instead of {order!r}")
     return str(order).upper() == "F"
 
 
@@ -226,7 +228,7 @@ def reshape(a: Tracer, /, shape: Any = None, order: Any = "C", *, newshape: Any 
     shape = resolve_shape(newshape if shape is None else shape, a.size)
     if order is not None and str(order).upper() == "K":
         raise ValueError("order 'K' is not permitted for reshaping")
-    if check_order(order):  # the other way round, and back
+    if check_order(order, a.ndim):  # the other way round, and back
         return transpose(reshape(transpose(a), shape[::-1], copy=copy))
     if copy or _reshaped_strides(a.shape, strides_of(a), shape) is None:
         if copy is False:
@@ -244,7 +246,7 @@ METHODS["reshape"] = _reshape_method
 
 @on_handles(np.ravel, "ravel")
 def ravel(a: Tracer, order: Any = "C") -> Tracer:
-    a = transpose(a) if check_order(order) else a
+    a = transpose(a) if check_order(order, a.ndim) else a
     is_contiguous = all(n == 1 or s == t for n, s, t in zip(a.shape, strides_of(a), _contiguous(a.shape), strict=True))
     return flat_view(a) if is_contiguous else Tracer(reshape_value(a._get(), (a.size,)))
 

@@ -109,9 +109,12 @@ def elementwise(
 
 def scale(tangent: Any, derivative: Any) -> Any:
     """A tangent times a derivative; where the tangent is 0 the result is, even if the derivative is infinite."""
-    if type(derivative) is np.ndarray and _finite(derivative):
-        return mul(tangent, derivative)  # known, and nothing to mask: the cheaper product
-    return (mul if type(derivative) in PYTHON_SCALARS else masked_mul)(tangent, derivative)
+    kind = type(derivative)
+    if kind is np.ndarray:
+        known = _finite(derivative)
+    else:
+        known = kind in PYTHON_SCALARS and isfinite(derivative.real) and isfinite(derivative.imag)
+    return (mul if known else masked_mul)(tangent, derivative)  # the cheaper product where there is nothing to mask
 
 
 def _finite(x: Any) -> bool:
@@ -252,14 +255,19 @@ def _masked_mul(t: Any, d: Any) -> Any:
     out = np.multiply(t, d)
     if _finite(out):  # nothing to mask
         return out
-    return np.where(np.equal(t, 0), np.zeros((), out.dtype), out)[()]
+    return np.where(np.logical_or(np.equal(t, 0), np.equal(d, 0)), np.zeros((), out.dtype), out)[()]
 
 
-# The product through which derivatives are applied: 0 where t is 0, even if d is infinite or NaN. It is what keeps a
-# branch that `where` didn't take out of the gradient, whatever happened there.
+# The product through which derivatives are applied: 0 where a factor is 0, even if the other is infinite or NaN. It is
+# what keeps a branch that `where` didn't take out of the gradient, whatever happened there: its tangent or cotangent is
+# 0, and in derivatives of derivatives that can be either factor.
 masked_mul = elementwise(
     "masked_mul", _masked_mul,
-    emit=lambda e, t, d: e.select(e.compare("eq", t, e.constant(0, t)), e.constant(0, t), e.mul(t, d)),
+    emit=lambda e, t, d: e.select(
+        e.bit_or(e.compare("eq", t, e.constant(0, t)), e.compare("eq", d, e.constant(0, d))),
+        e.constant(0, t),
+        e.mul(t, d),
+    ),
     jvp=lambda primals, tangents: (masked_mul(*primals), like(_masked_tangent(primals, tangents), _product(*primals))),
     transpose=lambda ct, t, d: (
         (unbroadcast(masked_mul(ct, conjugate(d)), t), None)
@@ -359,7 +367,20 @@ minimum = elementwise(
     "minimum", np.minimum, emit=lambda e, x, y: e.minimum(x, y), jvp=_extremum_jvp(lambda x, y: minimum(x, y)),
     monotone=True, zero_preserving=True,
 )  # fmt: skip
-sign = elementwise("sign", np.sign, emit=lambda e, x: e.sign(x), jvp=lambda p, t: (sign(*p), None), monotone=True)
+
+
+def _sign_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+    (x,), (t,) = primals, tangents
+    out = sign(x)
+    if type_of(x).dtype.kind != "c":
+        return out, None
+    # z / |z| turns with z: (t - s Re(conj(s) t)) / |z|, and 0 at 0
+    size = abs(x)
+    along = mul(out, real(mul(conj(out), t)))
+    return out, mul(sub(t, along), where(eq(size, 0), 0.0, div(1.0, size)))
+
+
+sign = elementwise("sign", np.sign, emit=lambda e, x: e.sign(x), jvp=_sign_jvp, monotone=True)
 
 
 def _abs_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:

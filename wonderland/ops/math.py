@@ -187,7 +187,7 @@ arctanh = elementwise(
 def _complex(x: Any, y: Any) -> Any:
     # Not x + 1j * y, which makes NaN of an infinite y.
     out = np.empty(np.broadcast_shapes(np.shape(x), np.shape(y)), np.result_type(x, y, 0j))
-    out.real, out.imag = x, y
+    out.real, out.imag = np.real(x), np.real(y)
     return out[()]
 
 

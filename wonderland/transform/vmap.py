@@ -92,7 +92,8 @@ def _check_axis(axis: Any, shape: tuple, what: str, option: str) -> None:
         raise ArgumentError(f"vmap: {option} are integers and None (and trees of them), not {axis!r}")
     if not -len(shape) <= axis < len(shape):
         raise ArgumentError(
-            f"vmap: axis {axis} of {what} which has shape {shape}, doesn't exist. Use {option}=None for what isn't batched."
+            f"vmap: axis {axis} of {what} which has shape {shape}, doesn't exist. "
+            f"Use {option}=None for what isn't batched."
         )
 
 

@@ -40,6 +40,7 @@ add("pow", positive, positive, reference=np.power, dtypes="i", label="pow of int
 add("maximum", reals, reals, reference=np.maximum, dtypes="bif", excluded=_chooses)
 add("minimum", reals, reals, reference=np.minimum, dtypes="bif", excluded=_chooses)
 add("sign", reals, reference=np.sign, dtypes="if", excluded=_locally_constant)
+add("sign", reals, reference=np.sign, dtypes="c", label="sign of complex numbers")
 add("abs", reals, reference=np.abs)
 add("conj", reals, reference=np.conjugate, dtypes="ifc")
 add("real", reals, reference=np.real)
