@@ -224,3 +224,57 @@ def test_nothing_to_delete():
 def test_a_python_number_to_carry_takes_the_dtype_of_what_it_meets():
     last, each = wl.scan(lambda c, x: (c + x, c), 0.0, np.ones(3, np.float32))
     assert last.dtype == each.dtype == np.float32 and last == 3.0
+
+
+class TestArgumentsThatAreNoArrays:
+    """Where no derivative is asked of them, strings, functions and objects are handed through."""
+
+    def test_strings_functions_and_objects(self):
+        def f(x, how, scale=None):
+            return np.sum(getattr(np, how)(x)) if scale is None else scale(x)
+
+        np.testing.assert_allclose(wl.grad(f)(np.ones(2), "sin"), np.cos(np.ones(2)))
+        assert np.isclose(wl.grad(f)(1.0, "sin", scale=np.tanh), 1 - np.tanh(1.0) ** 2)
+        assert np.isclose(wl.jvp(f, (1.0, "sin"), (1.0, None))[1], np.cos(1.0))
+        np.testing.assert_allclose(wl.vmap(f, in_axes=(0, None))(np.ones(3), "sin"), np.sin(np.ones(3)))
+
+    def test_self(self):
+        class Spring:
+            k = 3.0
+
+            def energy(self, x):
+                return self.k * x**2
+
+        assert wl.grad(Spring.energy, 1)(Spring(), 2.0) == 12.0
+        assert wl.grad(Spring().energy)(2.0) == 12.0
+
+    def test_not_where_they_are_differentiated_batched_or_compiled(self):
+        for call in (
+            lambda: wl.grad(lambda p: p["w"])({"w": 1.0, "name": "a"}),
+            lambda: wl.vmap(lambda x, how: x)(np.ones(2), "sin"),
+            lambda: wl.jit(lambda x, how: x)(1.0, "sin"),
+        ):
+            with pytest.raises(TypeError, match="argument [01] of <lambda>.*got str"):
+                call()
+
+
+class TestNumbersHaveNoViews:
+    @pytest.mark.parametrize("make", [np.atleast_1d, lambda c: c.reshape(1), lambda c: c[None], lambda c: c[...]])
+    def test_what_is_made_of_a_number_is_new(self, make):
+        def f(x):
+            c = x.sum()
+            v = make(c)
+            v += 1.0
+            return c
+
+        x = np.array([3.0, 4.0])
+        assert f(x) == wl.jvp(f, (x,), (x,))[0] == wl.jit(f)(x) == 7.0
+
+    def test_copies_of_arrays_without_axes_are_arrays(self):
+        def f(x):
+            c = x.copy()
+            d = c
+            d += 1.0
+            return c
+
+        assert wl.jit(f)(np.array(2.0)) == 3.0 and wl.jit(f)(2.0 * np.ones(())[()]) == 2.0

@@ -120,7 +120,7 @@ class TestErrors:
     @pytest.mark.parametrize("f", [lambda t: np.sum(t["name"]), lambda t: "text", lambda t: object()])
     def test_leaves_must_be_numbers(self, f):
         with pytest.raises(TypeError, match="expected an array or a number"):
-            wl.jvp(f, ({"name": "abc"},), (None,))
+            wl.grad(f)({"name": "abc"})
 
     def test_object_arrays_are_refused(self):
         with pytest.raises(TypeError, match="dtype object"):

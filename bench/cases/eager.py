@@ -47,8 +47,8 @@ def rosenbrock_torch(x):
     return lambda: torch.autograd.grad(rosenbrock(x, torch.sum), x)[0]
 
 
-SIZES = (784, 128, 64, 10)
-BATCH = 64
+SIZES = (784, 512, 256, 10)
+BATCH = 128
 
 
 def mlp_inputs():

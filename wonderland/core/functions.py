@@ -25,18 +25,26 @@ from wonderland.core.types import ArrayType, type_of
 class Call:
     """One call of `f(*args, **kwargs)`: flatten, run on given values, write back."""
 
-    def __init__(self, f: Callable, args: tuple, kwargs: dict):
+    def __init__(self, f: Callable, args: tuple, kwargs: dict, differentiated: Sequence[int] | None = None):
+        """With `differentiated`, arguments at other positions may hold what isn't an array; the function gets it."""
         self.f = f
         leaves, self.structure = tree.flatten_call(args, kwargs)
-        self.owners = leaves  # what the caller passed: arrays and tracers, to be written back to
-        self.values = [read_only(unwrap(leaf)) for leaf in leaves]
         try:
-            self.types: list[ArrayType] = [type_of(v) for v in self.values]
+            self._take(leaves)
         except TypeError as error:
-            raise self._located(error) from None
+            held, kept = tree.hold(self.structure, iter(leaves), is_array)
+            if differentiated is None or any(tree.holds(held.children[0].children[i]) for i in differentiated):
+                raise self._located(error) from None
+            self.structure = held
+            self._take(kept)
         self.mutable = mutable_leaves(self.structure)
         self.out_structure: tree.Structure | None = None
         self.written: list[int] = []  # leaves of mutable arguments whose value the function replaced
+
+    def _take(self, leaves: list) -> None:
+        self.owners = leaves  # what the caller passed: arrays and tracers, to be written back to
+        self.values = [read_only(unwrap(leaf)) for leaf in leaves]
+        self.types: list[ArrayType] = [type_of(v) for v in self.values]
 
     def _located(self, error: TypeError) -> TypeError:
         """The error of a leaf that is no array, with the argument that it is in."""
@@ -157,6 +165,14 @@ def write_into(owner: Any, value: Any) -> None:
                 "transformation. Pass the object that holds it as an argument."
             )
         np.copyto(owner, value, casting="same_kind")
+
+
+def is_array(leaf: Any) -> bool:
+    """Is it an array, a number or a tracer?"""
+    try:
+        return isinstance(leaf, Tracer) or type_of(leaf) is not None
+    except TypeError:
+        return False
 
 
 def mutable_leaves(structure: tree.Structure, inside: bool = False) -> list[bool]:

@@ -95,6 +95,10 @@ class Tracer:
             raise
         self._version += 1
 
+    def _is_number(self) -> bool:
+        """Does it stand for a NumPy scalar, which nothing can be a view of?"""
+        return self._base is None and not getattr(self, "_array", False) and shape_of(self._value) == ()
+
     def _replace(self, new: Any) -> None:
         self._update(lambda box: new)
 
@@ -297,7 +301,7 @@ def _inplace(name: str) -> Callable:
                 f"non-broadcastable output operand with shape {self.shape} doesn't match the broadcast shape "
                 f"{result.shape}"
             )
-        if self.shape == () and self._base is None and not getattr(self, "_array", False):
+        if self._is_number():
             return result  # a NumPy scalar is replaced, not written
         if not np.can_cast(result.dtype, self.dtype, "same_kind"):
             raise TypeError(f"cannot cast the result of {name}, {result.dtype}, into the array, {self.dtype}, in place")

@@ -105,6 +105,7 @@ _LIST = NodeKind("list", lambda node: (node, None), lambda static, children: lis
 _DICT = NodeKind("dict", _flatten_dict, _unflatten_dict)
 _NONE = NodeKind("None", lambda node: ((), None), lambda static, children: None)
 _NAMED = NodeKind("namedtuple", lambda node: (node, type(node)), lambda static, children: static(*children))
+_HELD = NodeKind("held", lambda node: ((), node), lambda static, children: static)
 _kinds.update({tuple: _TUPLE, list: _LIST, dict: _DICT, type(None): _NONE})
 
 
@@ -217,6 +218,21 @@ def _flatten(tree: Any, leaves: list, parents: tuple) -> Structure:
         parents = (*parents, tree)
     children, static = kind.flatten(tree)
     return Structure(kind, static, tuple([_flatten(child, leaves, parents) for child in children]))
+
+
+def hold(structure: Structure, leaves: Iterable, is_array: Callable[[Any], bool]) -> tuple[Structure, list]:
+    """A structure that holds the leaves that are no arrays (strings, functions, objects), and the other leaves."""
+    if structure.kind is None:
+        leaf = next(leaves)  # type: ignore[call-overload]
+        return (LEAF, [leaf]) if is_array(leaf) else (Structure(_HELD, leaf, ()), [])
+    parts = [hold(child, leaves, is_array) for child in structure.children]
+    children = tuple([child for child, _ in parts])
+    return Structure(structure.kind, structure.static, children), [leaf for _, found in parts for leaf in found]
+
+
+def holds(structure: Structure) -> bool:
+    """Is there something in it that is no array?"""
+    return structure.kind is _HELD or any(holds(child) for child in structure.children)
 
 
 def leaves(tree: Any) -> list:

@@ -194,4 +194,4 @@ def _binary(name: str, f: Callable) -> Callable:
 
 def make_view(base: Tracer, get: Callable, put: Callable) -> Tracer:
     """A tracer that is a view of another."""
-    return Tracer(get(base._get()), base, View(get, put))
+    return Tracer(get(base._get())) if base._is_number() else Tracer(get(base._get()), base, View(get, put))

@@ -87,6 +87,8 @@ def _operator_pow(x: Any, y: Any) -> Any:
     # As NumPy's operator: a square root where the exponent is 0.5, which differs from the power at -0.0 and -inf.
     if type(y) is float and y == 0.5 and type_of(x).dtype.kind in "fc":
         return ops.sqrt(x)
+    if type(y) is int and y == 2 and type_of(x).dtype == bool:
+        return square(x)  # in int8, as NumPy's operator has it
     return ops.pow(x, y)
 
 
@@ -474,12 +476,20 @@ def astype(
     target = np.dtype(dtype)
     if not np.can_cast(self.dtype, target, casting):  # type: ignore[arg-type]
         raise TypeError(f"Cannot cast array data from {self.dtype!r} to {target!r} according to the rule {casting!r}")
-    return self if not copy and target == self.dtype else Tracer(convert(self._get(), dtype=target))
+    return self if not copy and target == self.dtype else _as_it_was(self, convert(self._get(), dtype=target))
+
+
+def _as_it_was(source: Tracer, value: Any) -> Tracer:
+    """A new handle; of an array without axes another one (not a number, which can't be written)."""
+    handle = Tracer(value)
+    if getattr(source, "_array", False):
+        handle._array = True
+    return handle
 
 
 METHODS["astype"] = astype
-METHODS["copy"] = METHODS["__copy__"] = lambda self: Tracer(self._get())
-METHODS["__deepcopy__"] = lambda self, memo: Tracer(self._get())
+METHODS["copy"] = METHODS["__copy__"] = lambda self, order="C": _as_it_was(self, self._get())
+METHODS["__deepcopy__"] = lambda self, memo: _as_it_was(self, self._get())
 
 
 @implements(np.copy)

@@ -137,7 +137,8 @@ class StridedView(View):
 
 def view_of(base: Tracer, get: Callable, put: Callable, layout: Callable[[list[int]], list[int]]) -> Tracer:
     """A tracer that is a view of another."""
-    return Tracer(get(base._get()), base, StridedView(get, put, layout))
+    value = get(base._get())
+    return Tracer(value) if base._is_number() else Tracer(value, base, StridedView(get, put, layout))
 
 
 def _contiguous(shape: tuple) -> list[int]:

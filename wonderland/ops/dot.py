@@ -67,35 +67,36 @@ def _evaluate(x: Any, y: Any, contract: Axes, batch: Axes) -> Any:
 
 
 @cache
-def _transposed_axes(rank_x: int, rank_y: int, contract: Axes, batch: Axes) -> tuple[Axes, Axes, tuple | None]:
-    """Contraction of the cotangent with y: what to sum over, what to pair up, and how to reorder what comes out."""
+def _transposed_axes(rank_x: int, rank_y: int, contract: Axes, batch: Axes, of_x: bool) -> tuple[Axes, Axes, Any]:
+    """The contraction that gives a cotangent: what to sum over, what to pair up, and how to reorder what comes out.
+
+    For x it is that of the cotangent with y; for y that of x with the cotangent, whose result has y's order of axes as
+    often as not, so that nothing is moved.
+    """
+    n_batch = len(batch[0])
     x_free, y_free = free_axes(rank_x, contract[0], batch[0]), free_axes(rank_y, contract[1], batch[1])
-    first = len(batch[0]) + len(x_free)
-    ct_y = tuple(range(first, first + len(y_free)))
-    # Axes of the result: batch, free axes of x, then the contracted axes in the order in which y has them.
-    by_y = sorted(zip(contract[1], contract[0], strict=True))
-    order = (*batch[0], *x_free, *(i for _, i in by_y))
-    back = inverse_permutation(order) if order != tuple(range(rank_x)) else None
-    return (ct_y, y_free), (tuple(range(len(batch[0]))), batch[1]), back
-
-
-def _transpose_x(ct: Any, x: Linear, y: Any, contract: Axes, batch: Axes) -> Any:
-    summed, paired, back = _transposed_axes(len(x.shape), len(shape_of(y)), contract, batch)
-    out = dot(ct, conjugate(y), contract=summed, batch=paired)
-    out = out if back is None else transpose(out, permutation=back)
-    return out if type_of(out).dtype == x.dtype else convert(out, dtype=x.dtype)
+    ct_batch = tuple(range(n_batch))
+    ct_x = tuple(range(n_batch, n_batch + len(x_free)))
+    ct_y = tuple(range(n_batch + len(x_free), n_batch + len(x_free) + len(y_free)))
+    if of_x:  # result: batch, free axes of x, then the contracted axes in the order in which y has them
+        summed, paired = (ct_y, y_free), (ct_batch, batch[1])
+        order = (*batch[0], *x_free, *(i for _, i in sorted(zip(contract[1], contract[0], strict=True))))
+    else:  # result: batch, the contracted axes in the order in which x has them, then the free axes of y
+        summed, paired = (x_free, ct_x), (batch[0], ct_batch)
+        order = (*batch[1], *(j for _, j in sorted(zip(contract[0], contract[1], strict=True))), *y_free)
+    back = inverse_permutation(order) if order != tuple(range(len(order))) else None
+    return summed, paired, back
 
 
 def _transpose_rule(ct: Any, x: Any, y: Any, contract: Axes, batch: Axes) -> tuple:
-    if isinstance(x, Linear):
-        return _transpose_x(ct, x, y, contract, batch), None
-    # Swap the roles: the result of dot(y, x) has the free axes in the other order.
-    n_batch = len(batch[0])
-    n_x = len(shape_of(x)) - n_batch - len(contract[0])
-    rank = len(shape_of(ct))
-    order = (*range(n_batch), *range(n_batch + n_x, rank), *range(n_batch, n_batch + n_x))
-    swapped = transpose(ct, permutation=order) if order != tuple(range(rank)) else ct
-    return None, _transpose_x(swapped, y, x, (contract[1], contract[0]), (batch[1], batch[0]))
+    of_x = isinstance(x, Linear)
+    summed, paired, back = _transposed_axes(len(shape_of(x)), len(shape_of(y)), contract, batch, of_x)
+    goal = x if of_x else y
+    factors = (ct, conjugate(y)) if of_x else (conjugate(x), ct)
+    out = dot(*factors, contract=summed, batch=paired)
+    out = out if back is None else transpose(out, permutation=back)
+    out = out if type_of(out).dtype == goal.dtype else convert(out, dtype=goal.dtype)
+    return (out, None) if of_x else (None, out)
 
 
 def _batch_rule(size: int, args: tuple, batched: tuple, contract: Axes, batch: Axes) -> Any:

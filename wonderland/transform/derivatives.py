@@ -42,7 +42,7 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
         raise ArgumentError("jvp takes a tuple of arguments and a tuple of tangents: jvp(f, (x,), (t,))")
     if len(primals) != len(tangents):
         raise ArgumentError(f"jvp got {len(primals)} primals and {len(tangents)} tangents")
-    call = Call(f, tuple(primals), {})
+    call = Call(f, tuple(primals), {}, [i for i, t in enumerate(tangents) if t is not None])
     flat_tangents = _flat_tangents(tangents, call)
     with quiet(), Dual() as level:
         outs = call.run([v if t is None else level.lift(v, t) for v, t in zip(call.values, flat_tangents, strict=True)])
@@ -222,7 +222,7 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
 
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         numbers = argument_numbers(argnums, len(args))
-        call = Call(f, args, kwargs)
+        call = Call(f, args, kwargs, numbers)
         select: list[bool] = []
         for i, structure in enumerate(call.structure.children[0].children):
             select += [i in numbers] * structure.leaf_count
