@@ -254,7 +254,7 @@ class TestArgumentsThatAreNoArrays:
             lambda: wl.vmap(lambda x, how: x)(np.ones(2), "sin"),
             lambda: wl.jit(lambda x, how: x)(1.0, "sin"),
         ):
-            with pytest.raises(TypeError, match="argument [01] of <lambda>.*got str"):
+            with pytest.raises(TypeError, match=r"argument [01] of <lambda>.*got str"):
                 call()
 
 

@@ -24,10 +24,8 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
     """
 
     def batched(*args: Any, **kwargs: Any) -> Any:
-        every = in_axes is not None and not isinstance(in_axes, (tuple, list))
-        call = Call(
-            f, args, kwargs, [i for i in range(len(args)) if every or (in_axes and in_axes[i : i + 1] != (None,))]
-        )
+        per_argument = list(in_axes) if isinstance(in_axes, (tuple, list)) else [in_axes] * len(args)
+        call = Call(f, args, kwargs, [i for i, axes in enumerate(per_argument[: len(args)]) if axes is not None])
         axes = _leaf_axes(in_axes, call, len(args))
         size = _batch_size(axes, call)
         with Batch(size) as level:
