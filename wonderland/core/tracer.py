@@ -53,6 +53,7 @@ class Tracer:
         self._value = value
         self._base = base
         self._version = 0
+        self._array = False  # is it an array without axes, where there could be a number?
         self._born = len(_state.levels)
         if base is not None:  # a view without a value reads it when it is asked for
             self._view = view
@@ -97,7 +98,7 @@ class Tracer:
 
     def _is_number(self) -> bool:
         """Does it stand for a NumPy scalar, which nothing can be a view of?"""
-        return self._base is None and not getattr(self, "_array", False) and shape_of(self._value) == ()
+        return self._base is None and shape_of(self._value) == () and not self._array
 
     def _replace(self, new: Any) -> None:
         self._update(lambda box: new)

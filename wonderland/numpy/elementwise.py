@@ -83,11 +83,14 @@ def power(x: Any, y: Any) -> Any:
     return ops.pow(x, y)
 
 
+_BOOL = np.dtype(bool)
+
+
 def _operator_pow(x: Any, y: Any) -> Any:
     # As NumPy's operator: a square root where the exponent is 0.5, which differs from the power at -0.0 and -inf.
     if type(y) is float and y == 0.5 and type_of(x).dtype.kind in "fc":
         return ops.sqrt(x)
-    if type(y) is int and y == 2 and type_of(x).dtype == bool:
+    if type(y) is int and y == 2 and getattr(x, "dtype", None) is _BOOL:
         return square(x)  # in int8, as NumPy's operator has it
     return ops.pow(x, y)
 
@@ -482,8 +485,7 @@ def astype(
 def _as_it_was(source: Tracer, value: Any) -> Tracer:
     """A new handle; of an array without axes another one (not a number, which can't be written)."""
     handle = Tracer(value)
-    if getattr(source, "_array", False):
-        handle._array = True
+    handle._array = source._array
     return handle
 
 

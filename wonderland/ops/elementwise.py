@@ -15,6 +15,7 @@ import numpy as np
 
 from wonderland.core.level import Traced
 from wonderland.core.primitive import Linear, Primitive
+from wonderland.core.program import Tape, Var
 from wonderland.core.types import (
     PYTHON_SCALARS,
     ArrayType,
@@ -78,7 +79,7 @@ def elementwise(
         for t, derivative in zip(tangents, derivatives, strict=True):
             if t is not None:
                 term = scale(t, derivative(out, *primals))
-                total = term if total is None else add(total, term)
+                total = term if total is None else combine(add, total, term)
         return out, like(total, out)
 
     def lower(builder: Any, *nodes: Any) -> Any:
@@ -114,7 +115,22 @@ def scale(tangent: Any, derivative: Any) -> Any:
         known = _finite(derivative)
     else:
         known = kind in PYTHON_SCALARS and isfinite(derivative.real) and isfinite(derivative.imag)
-    return (mul if known else masked_mul)(tangent, derivative)  # the cheaper product where there is nothing to mask
+    if not known:
+        return masked_mul(tangent, derivative)
+    # Nothing to mask: the cheaper product; on a tape without asking for its type, which is the tangent's.
+    if type(tangent) is Var and type(tangent.level) is Tape:
+        goal = tangent.type
+        if derivative.shape == goal.shape and derivative.dtype is goal.dtype if kind is np.ndarray else kind is float:
+            return tangent.level.equation(mul, (tangent, tangent.level.atom(derivative)), goal, {})
+    return mul(tangent, derivative)
+
+
+def combine(primitive: Primitive, s: Any, t: Any) -> Any:
+    """A sum or difference of tangents; on a tape, of those of one type, without asking for its type."""
+    if type(s) is Var and type(t) is Var and s.level is t.level and type(s.level) is Tape:
+        if s.type.shape == t.type.shape and s.type.dtype is t.type.dtype and not s.type.weak:
+            return s.level.equation(primitive, (s, t), s.type, {})
+    return primitive(s, t)
 
 
 def _finite(x: Any) -> bool:
@@ -201,12 +217,12 @@ def _product_transpose(ct: Any, x: Any, y: Any) -> tuple:
 
 def _sum_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     (s, t), out = tangents, add(*primals)
-    return out, like(s if t is None else t if s is None else add(s, t), out)
+    return out, like(s if t is None else t if s is None else combine(add, s, t), out)
 
 
 def _difference_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     (s, t), out = tangents, sub(*primals)
-    return out, like(s if t is None else neg(t) if s is None else sub(s, t), out)
+    return out, like(s if t is None else neg(t) if s is None else combine(sub, s, t), out)
 
 
 def _where_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:

@@ -34,6 +34,10 @@ class DualValue(Traced):
     def shape(self) -> tuple:
         return shape_of(self.primal)
 
+    @property
+    def dtype(self) -> Any:
+        return self.primal.dtype if hasattr(self.primal, "dtype") else type_of(self.primal).dtype
+
     def __repr__(self) -> str:
         return f"Dual({self.primal!r}, tangent={self.tangent!r})"
 

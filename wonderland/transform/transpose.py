@@ -79,6 +79,16 @@ def _transpose_equation(equation: Equation, values: dict[Var, Any], cts: dict[Va
         (contribution,) = primitive.transpose(given.pop(), Linear(inputs[0].type), **equation.params)
         _accumulate(cts, inputs[0], contribution)  # type: ignore[arg-type]
         return
+    if len(inputs) == 2 and not primitive.whole:  # as most have: no loops for these
+        a, b = inputs
+        x = a.value if type(a) is Literal else values[a] if a in values else Linear(a.type)
+        y = b.value if type(b) is Literal else values[b] if b in values else Linear(b.type)
+        for_x, for_y = primitive.transpose(given.pop(), x, y, **equation.params)
+        if type(x) is Linear:
+            _accumulate(cts, a, for_x)  # type: ignore[arg-type]
+        if type(y) is Linear:
+            _accumulate(cts, b, for_y)  # type: ignore[arg-type]
+        return
     args = [a.value if type(a) is Literal else values[a] if a in values else Linear(a.type) for a in inputs]
     contributions = primitive.transpose(given if primitive.whole else given.pop(), *args, **equation.params)
     for a, arg, contribution in zip(inputs, args, contributions, strict=True):
