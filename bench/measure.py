@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 Call = Callable[[], Any]
-TURN = 30e-3  # seconds of work in one turn, at least: long beside the waking up after a rest, which interpreted code feels
+TURN = 30e-3  # seconds of work in one turn, at least: long beside waking up after a rest, which interpreters feel
 REST = 150e-3  # seconds between turns: OpenBLAS's workers were seen to spin for about 110 ms
 
 

@@ -71,7 +71,8 @@ class Call:
         for handle, owner in zip(handles, self.owners, strict=True):
             if type(owner) is np.ndarray and owner.ndim == 0 and type(handle) is Tracer:
                 handle._array = True  # an array without axes, not a number: `x += 1` writes to it
-        arguments = self.structure.unflatten(handles)
+        plain = self.structure is tree.plain_call(len(handles))  # arrays and numbers alone: nothing to put together
+        arguments = (handles, {}) if plain else self.structure.unflatten(handles)
         out = self.f(*arguments[0], **arguments[1])
         results, self.out_structure = tree.flatten(out)
         self.written = []

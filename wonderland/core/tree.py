@@ -193,11 +193,12 @@ def flatten_call(args: tuple, kwargs: dict) -> tuple[list, Structure]:
     """`flatten((args, kwargs))`, quick where the arguments are plain arrays and numbers."""
     if kwargs or not _LEAVES.issuperset(map(type, args)):
         return flatten((args, kwargs))
-    return list(args), _plain_call(len(args))
+    return list(args), plain_call(len(args))
 
 
 @cache
-def _plain_call(count: int) -> Structure:
+def plain_call(count: int) -> Structure:
+    """The structure of a call with arrays and numbers alone."""
     return flatten(((0,) * count, {}))[1]
 
 

@@ -220,7 +220,9 @@ class KeyView(StridedView):
     __slots__ = ("key",)
 
     def __init__(self, key: Key):
-        super().__init__(key.read, key.write, key.strides)
+        direct = key.is_static and not key.is_whole  # by far the most: no detours
+        read = (lambda x: slice_primitive(x, index=key.static)) if direct else key.read
+        super().__init__(read, key.write, key.strides)
         self.key = key
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.level import Traced
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Tape, Var
 from wonderland.core.types import (
@@ -170,7 +169,7 @@ def like(value: Any, model: Any) -> Any:
     """A tangent brought to the shape and dtype of its primal."""
     if value is None:
         return None
-    actual = value.type if isinstance(value, Traced) else type_of(value)
+    actual = value.type if type(value) is Var else type_of(value)
     target = model if type(model) is np.ndarray else type_of(model)
     if actual.shape == target.shape and actual.dtype is target.dtype:
         return value
@@ -183,7 +182,8 @@ def like(value: Any, model: Any) -> Any:
 
 def unbroadcast(ct: Any, target: Linear) -> Any:
     """The transpose of broadcasting and promotion: sum over the repeated axes, convert back."""
-    goal, actual = target.type, ct if type(ct) is np.ndarray else type_of(ct)
+    goal = target.type
+    actual = ct if type(ct) is np.ndarray else type_of(ct)
     if actual.shape == goal.shape and actual.dtype is goal.dtype:
         return ct
     if actual.shape != goal.shape:

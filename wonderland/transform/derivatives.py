@@ -232,7 +232,8 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
         seed = _seed(lin, has_aux)
         value = lin.take_value()
         cotangents = lin.pull(seed, consume=True)
-        trees = call.structure.unflatten(handles(cotangents))[0]
+        plain = call.structure is tree.plain_call(len(cotangents))
+        trees = handles(cotangents) if plain else call.structure.unflatten(handles(cotangents))[0]
         single = isinstance(argnums, (int, np.integer))
         return value, trees[numbers[0]] if single else tuple(trees[i] for i in numbers)
 
