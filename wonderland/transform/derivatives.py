@@ -94,13 +94,13 @@ def _matched(value: Any, kind: ArrayType, what: str) -> Any:
 
 
 class Linearized:
-    """A call run once, and its derivative as a linear Program of the differentiated leaves."""
+    """A call run once, and its derivative as a linear Program of the differentiated leaves; to be used `quiet()`ly."""
 
     def __init__(self, call: Call, select: Sequence[bool], prune: bool = True):
         self.call = call
         self.select = []  # which leaves are differentiated
         tape = Tape()
-        with quiet(), tape:
+        with tape:
             lifted, variables = [], []
             with Dual(tape) as level:
                 for value, kind, selected in zip(call.values, call.types, select, strict=True):
@@ -124,14 +124,12 @@ class Linearized:
 
     def push(self, tangents: Sequence[Any]) -> list:
         """Tangents of the outputs, for tangents of the selected leaves."""
-        with quiet():
-            outs = scatter_flags(run(self.program, tangents), self.has_tangent)
-            return [dense(t, v) for t, v in zip(outs, self.out_types(), strict=True)]
+        outs = scatter_flags(run(self.program, tangents), self.has_tangent)
+        return [dense(t, v) for t, v in zip(outs, self.out_types(), strict=True)]
 
     def pull(self, cotangents: Sequence[Any], consume: bool = False) -> list:
         """Cotangents of all leaves (zeros where there is no dependence), for cotangents of the outputs."""
-        with quiet():
-            cts = pull_back(self.program, pick(cotangents, self.has_tangent), consume)
+        cts = pull_back(self.program, pick(cotangents, self.has_tangent), consume)
         found = scatter_flags(cts, self.select)
         return [zeros_like_type(t) if ct is None else ct for ct, t in zip(found, self.call.types, strict=True)]
 
@@ -153,14 +151,16 @@ def linearize(f: Callable, *primals: Any) -> tuple[Any, Callable]:
     The function runs once; `push(*tangents)` then costs only its linear part.
     """
     call = Call(f, _copied(primals), {})
-    lin = Linearized(call, [True] * len(call.values))
+    with quiet():
+        lin = Linearized(call, [True] * len(call.values))
     value = lin.take_value()
 
     def push(*tangents: Any) -> Any:
         if len(tangents) != len(primals):
             raise ArgumentError(f"expected {len(primals)} tangents, got {len(tangents)}")
         given = [dense(t, Linear(k)) for t, k in zip(_flat_tangents(tangents, call), call.types, strict=True)]
-        return call.result(lin.push(pick(given, lin.select)))
+        with quiet():
+            return call.result(lin.push(pick(given, lin.select)))
 
     return value, push
 
@@ -172,7 +172,8 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> Any:
     called many times. With `has_aux`, f returns `(out, aux)`, and the result is `(out, pull, aux)`.
     """
     call = Call(f, _copied(primals), {})
-    lin = Linearized(call, [True] * len(call.values))
+    with quiet():
+        lin = Linearized(call, [True] * len(call.values))
     types, value = lin.out_types(), lin.take_value()
     structure = call.out_structure
     assert structure is not None
@@ -185,7 +186,8 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> Any:
             raise ArgumentError(f"the cotangent has structure {found}, the output {structure}")
         cts = [_matched(unwrap(leaf), t.type, "the cotangent") for leaf, t in zip(leaves, types, strict=False)]
         cts += [None] * (len(types) - len(cts))
-        return call.structure.unflatten(handles(lin.pull(cts)))[0]
+        with quiet():
+            return call.structure.unflatten(handles(lin.pull(cts)))[0]
 
     return (value[0], pull, value[1]) if has_aux else (value, pull)
 
@@ -228,10 +230,11 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
             select += [i in numbers] * structure.leaf_count
         select += [False] * (len(call.types) - len(select))
         _check_differentiable(call, select, numbers)
-        lin = Linearized(call, select, prune=False)  # it is transposed once: what isn't needed is passed over
-        seed = _seed(lin, has_aux)
-        value = lin.take_value()
-        cotangents = lin.pull(seed, consume=True)
+        with quiet():
+            lin = Linearized(call, select, prune=False)  # it is transposed once: what isn't needed is passed over
+            seed = _seed(lin, has_aux)
+            value = lin.take_value()
+            cotangents = lin.pull(seed, consume=True)
         plain = call.structure is tree.plain_call(len(cotangents))
         trees = handles(cotangents) if plain else call.structure.unflatten(handles(cotangents))[0]
         single = isinstance(argnums, (int, np.integer))

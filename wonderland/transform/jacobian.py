@@ -14,7 +14,7 @@ from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import add, conjugate, mul
 from wonderland.ops.shape import reshape
-from wonderland.transform.derivatives import Linearized, argument_numbers, named
+from wonderland.transform.derivatives import Linearized, argument_numbers, named, quiet
 from wonderland.transform.vmap import vmap
 
 
@@ -45,11 +45,13 @@ def jacobian(f: Callable, argnums: int | Sequence[int] = 0, mode: str = "auto") 
         types = [type_of(unwrap(leaf)) for leaf in leaves]
         if not all(t.dtype.kind in "fc" for t in types):
             raise ArgumentError("jacobian needs floating-point arguments: use 2.0 instead of 2, or .astype(float)")
-        lin = Linearized(Call(g, chosen, {}), [True] * len(leaves))
+        with quiet():
+            lin = Linearized(Call(g, chosen, {}), [True] * len(leaves))
         out_leaves, out_structure = tree.flatten(lin.take_value())
         out_types = [type_of(unwrap(leaf)) for leaf in out_leaves]
         n, m = (sum(t.size for t in group) for group in (types, out_types))
-        blocks = (_forward if mode == "forward" or (mode == "auto" and n < m) else _reverse)(lin, types, out_types)
+        with quiet():
+            blocks = (_forward if mode == "forward" or (mode == "auto" and n < m) else _reverse)(lin, types, out_types)
         trees = []
         for row in blocks:
             per_argument = structure.unflatten(handles(row))
