@@ -48,7 +48,7 @@ WITH_DERIVATIVE = [row for row in ROWS if "derivatives" not in row.excluded and 
 
 @pytest.mark.parametrize("row", WITH_DERIVATIVE, ids=str)
 def test_derivatives(row):
-    for sample in samples(row, ["float32", "float64", "complex128"], ("contiguous",)):
+    for sample in samples(row, ["float32", "float64", "complex64", "complex128"], ("contiguous",)):
         check_forward(sample)
         check_reverse(sample)
     for sample in (largest(row, "float64"), largest(row, "complex128")):

@@ -7,6 +7,7 @@ What `np.sum(tracer)` or `tracer.reshape` mean is in tables that `wonderland.num
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -207,7 +208,7 @@ class Tracer:
         return int(self._concrete("int()"))
 
     def __index__(self) -> int:
-        return self._concrete("an index of Python's, or a range").__index__()
+        return operator.index(self._concrete("an index of Python's, or a range"))
 
     def __float__(self) -> float:
         return float(self._exact("float()"))

@@ -47,7 +47,7 @@ class Sample:
     @property
     def tolerance(self) -> float:
         """What two right computations may differ by, relative to the largest number in the result."""
-        return 3e-5 if self.dtype == "float32" or not _is_wide(self) else 1e-11
+        return 3e-5 if self.dtype in ("float32", "complex64") or not _is_wide(self) else 1e-11
 
     @property
     def function(self) -> Callable:
@@ -177,7 +177,7 @@ def check_forward(s: Sample) -> None:
     chosen = s.differentiated(args)
     if _excluded(s, "derivatives", "forward mode") or not chosen:
         return
-    wide = s.args("complex128" if s.dtype == "complex128" else "float64")
+    wide = s.args("complex128" if s.dtype.startswith("complex") else "float64")
     wide = _widened(args, wide)
     f, point = _fix(s.function, args, chosen)
     g, wide_point = _fix(s.function, wide, chosen)
@@ -441,7 +441,8 @@ def check_compiled(s: Sample) -> None:
 
 
 def _wider(dtype: str) -> str:
-    return {"float32": "float64", "float64": "longdouble", "complex128": "clongdouble"}.get(dtype, dtype)
+    wider = {"float32": "float64", "float64": "longdouble", "complex64": "complex128", "complex128": "clongdouble"}
+    return wider.get(dtype, dtype)
 
 
 def _compare_compiled(f: Callable, args: tuple, wide: tuple, what: str, eps: float) -> None:

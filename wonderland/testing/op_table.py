@@ -24,7 +24,7 @@ from wonderland.core.primitive import registry
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.testing.samples import Case, Operand, broadcast_cases
 
-DTYPES = {"b": ("bool",), "i": ("int32", "int64"), "f": ("float32", "float64"), "c": ("complex128",)}
+DTYPES = {"b": ("bool",), "i": ("int32", "int64"), "f": ("float32", "float64"), "c": ("complex64", "complex128")}
 
 
 @dataclass(frozen=True)
