@@ -397,3 +397,10 @@ class TestCumulative:
     def test_ediff1d_refuses_what_it_cannot_hold(self):
         with pytest.raises(TypeError, match="same_kind"):
             traced(lambda x: np.ediff1d(x, to_end=np.array([0.5])), np.arange(3))
+
+
+def test_a_number_is_cumulated_along_an_axis_it_does_not_have():
+    for f in (np.cumsum, np.cumprod):
+        out = wl.jit(lambda x, f=f: f(x, axis=0))(2.0)
+        np.testing.assert_array_equal(out, f(np.float64(2.0), axis=0))
+        assert out.shape == (1,)

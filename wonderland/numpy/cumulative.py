@@ -27,7 +27,7 @@ def between(a: Any, axis: int, start: int, stop: int) -> Any:
 
 def _along(primitive: Callable, a: Any, axis: Any) -> Any:
     """A cumulative operation along an axis, or over the flattened array."""
-    if axis is None:
+    if axis is None or (shape_of(a) == () and axis in (0, -1)):  # NumPy takes a number for one of one element
         a, axis = reshape_value(a, (type_of(a).size,)), 0
     axis = normalize_axis(axis, len(shape_of(a)))
     return primitive(a, axis=axis, reverse=False)
