@@ -14,6 +14,8 @@ from scipy.integrate import solve_ivp
 
 import wonderland as wl
 from wonderland.core import tree
+from wonderland.core.primitive import registry
+from wonderland.ops.elementwise import elementwise
 
 # The references, for complex arguments too ---------------------------------------------------------------------------
 
@@ -417,3 +419,16 @@ class TestFoundByRandomPrograms:
             wl.vmap(np.sin, out_axes=3)(np.ones(3))
         with pytest.raises(wl.ArgumentError, match="in_axes are integers"):
             wl.vmap(np.sin, in_axes="a")(np.ones(3))
+
+    def test_an_operator_that_returns_its_operand_leaves_it_writable(self):
+        names = set(registry)
+        try:
+            same = wl.as_function(elementwise("same", lambda x: x, (lambda out, x: 1.0,)))
+            v = np.ones(3)
+            out = same(v)
+            np.testing.assert_array_equal(wl.grad(lambda x: np.sum(same(x) * same(v)))(v), v)
+        finally:
+            for name in set(registry) - names:
+                del registry[name]
+        out += 1.0
+        assert v.flags.writeable and v.tolist() == [1.0, 1.0, 1.0]

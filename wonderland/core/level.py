@@ -108,6 +108,8 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
         return level.process(primitive, args, params)
     out = primitive.evaluate(*args, **params)
     if type(out) is np.ndarray:
+        if args and (out is args[0] or out is args[-1]):  # an operand stays as it is
+            out = out.view()
         out.setflags(False)  # type: ignore[call-arg]  (the keyword's name takes twice the time)
         return out
     return _finished(primitive, args, out)
@@ -119,10 +121,10 @@ def evaluate(primitive: Primitive, args: tuple, params: dict) -> Any:
 
 
 def _finished(primitive: Primitive, args: tuple, out: Any) -> Any:
-    if type(out) is np.ndarray:
-        return freeze(out)
-    if primitive.multiple:
-        return tuple(freeze(o.view() if any(o is a for a in args) else o) for o in out)  # an operand stays as it is
+    if type(out) is np.ndarray or primitive.multiple:
+        outs = out if primitive.multiple else (out,)
+        frozen = tuple(freeze(o.view() if any(o is a for a in args) else o) for o in outs)  # an operand stays as it is
+        return frozen if primitive.multiple else frozen[0]
     if primitive.elementwise and type(args[0]) in PYTHON_SCALARS and all(type(a) in PYTHON_SCALARS for a in args):
         return out.item()  # Python scalars stay weak
     return out

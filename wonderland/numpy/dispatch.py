@@ -143,17 +143,11 @@ def as_function(primitive: Primitive) -> Callable:
     return function
 
 
-def view_function(original: Any, method: str | None = None) -> Any:
-    """Register a function of a tracer that returns a view."""
+def on_handles(original: Any, method: str | None = None) -> Callable:
+    """Register a function that takes tracers as they are, not their values: it returns views of them, or writes."""
 
-    def register(f: Any) -> Any:
-        def function(a: Any, *args: Any, **kwargs: Any) -> Any:
-            return f(a, *args, **kwargs) if isinstance(a, Tracer) else original(a, *args, **kwargs)
-
-        function.__name__ = original.__name__
-        function.__doc__ = f"NumPy's `{original.__name__}`, on traced arrays too."
-        FUNCTIONS[original] = function
-        space_of(original)[original.__name__] = function
+    def register(f: Callable) -> Callable:
+        FUNCTIONS[original] = space_of(original)[original.__name__] = _drop_in(original, f)
         if method:
             METHODS[method] = f
         return f

@@ -11,7 +11,7 @@ import numpy as np
 
 from wonderland.core.tracer import METHODS, Tracer, concrete
 from wonderland.core.types import PYTHON_SCALARS, broadcast_shapes, shape_of, type_of
-from wonderland.numpy.dispatch import implements, make_view, operator, set_operator, view_function
+from wonderland.numpy.dispatch import implements, make_view, on_handles, operator, set_operator
 from wonderland.ops import elementwise as ops
 from wonderland.ops import integer, math, special
 from wonderland.ops.reduce import sum
@@ -266,7 +266,7 @@ def _array(x: Any) -> Any:
     return np.asarray(x) if isinstance(x, (list, tuple)) else x
 
 
-@view_function(np.nan_to_num)
+@on_handles(np.nan_to_num)
 def nan_to_num(x: Tracer, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tracer:
     value = x._get()
     dtype = type_of(value).dtype
@@ -414,7 +414,7 @@ def array_equiv(a1: Any, a2: Any) -> Any:
 # Complex numbers -----------------------------------------------------------------------------------------------------
 
 
-@view_function(np.real)
+@on_handles(np.real)
 def real(val: Tracer) -> Tracer:
     """The real part: a view, as NumPy's (writing to `x.real` writes to x)."""
     if val.dtype.kind != "c":
@@ -422,7 +422,7 @@ def real(val: Tracer) -> Tracer:
     return make_view(val, ops.real, lambda box, new: math.complex(new, ops.imag(box[0])))
 
 
-@view_function(np.imag)
+@on_handles(np.imag)
 def imag(val: Tracer) -> Tracer:
     """The imaginary part: a view, as NumPy's; of real numbers it is zeros, and no view."""
     if val.dtype.kind != "c":
@@ -501,6 +501,6 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
 
 if hasattr(np, "astype"):  # since NumPy 2.1
 
-    @view_function(np.astype)
+    @on_handles(np.astype)
     def _astype(x: Tracer, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tracer:
         return astype(x, dtype, copy=copy)

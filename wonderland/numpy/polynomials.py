@@ -15,7 +15,7 @@ from wonderland.core.tracer import Tracer
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.composed import composed
 from wonderland.numpy.construct import asarray
-from wonderland.numpy.dispatch import implements, make_view, view_function
+from wonderland.numpy.dispatch import implements, make_view, on_handles
 from wonderland.numpy.join import concatenate
 from wonderland.numpy.products import as_value, take_index
 from wonderland.numpy.shape import normalize_axis, reshape_value, transpose_value
@@ -52,7 +52,7 @@ def _window_axis(x: Any, axis: int, size: int) -> Any:
     return transpose_value(out, (*order, rank - 1))
 
 
-@view_function(np.lib.stride_tricks.sliding_window_view)
+@on_handles(np.lib.stride_tricks.sliding_window_view)
 def sliding_window_view(
     x: Tracer, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
 ) -> Tracer:

@@ -12,28 +12,8 @@ import numpy as np
 from wonderland.core.level import Traced
 from wonderland.core.tracer import FUNCTIONS, METHODS, PROPERTIES, Tracer, View, concrete, unwrap
 from wonderland.core.types import broadcast_shapes, shape_of
-from wonderland.numpy.dispatch import has_tracer, namespace, space_of
+from wonderland.numpy.dispatch import namespace, on_handles
 from wonderland.ops import shape as ops
-
-
-def on_handles(original: Any, method: str | None = None) -> Callable:
-    """Register a function that takes tracers as they are, not their values: it returns views of them, or writes."""
-
-    def register(f: Callable) -> Callable:
-        def function(*args: Any, **kwargs: Any) -> Any:
-            traced = has_tracer(args) or (kwargs and has_tracer(tuple(kwargs.values())))
-            return f(*args, **kwargs) if traced else original(*args, **kwargs)
-
-        function.__name__ = original.__name__
-        function.__doc__ = f"NumPy's `{original.__name__}`, on traced arrays too."
-        FUNCTIONS[original] = function
-        space_of(original)[original.__name__] = function
-        if method:
-            METHODS[method] = f
-        return f
-
-    return register
-
 
 # Axes and shapes -----------------------------------------------------------------------------------------------------
 
