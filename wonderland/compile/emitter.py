@@ -288,6 +288,8 @@ class Emitter:
         """NumPy's `astype`."""
         if x.dtype == dtype:
             return x
+        if dtype.name not in KINDS:
+            raise Unsupported(f"a conversion to {dtype}")
         if dtype.kind == "b":
             return self.compare("ne", x, self.constant(0, x))
         if x.dtype.kind == "f":

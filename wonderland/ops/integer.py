@@ -83,7 +83,7 @@ nextafter = elementwise(
 spacing = steps("spacing", np.spacing, emit=code.spacing)
 exponent = steps(
     "exponent", lambda x: np.frexp(x)[1], emit=code.exponent,
-    compute=lambda types, out: (np.frexp(np.ones((), types[0].dtype))[0].dtype,),
+    compute=lambda types, out: (np.result_type(np.frexp(np.ones((), types[0].dtype))[0], np.float32),),
 )  # fmt: skip
 
 

@@ -59,6 +59,8 @@ log10 = elementwise(
 
 
 def _sigmoid(x: Any) -> Any:
+    if np.asarray(x).dtype.kind in "bu":  # which have no negative
+        x = np.asarray(x).astype(np.exp(np.zeros((), np.asarray(x).dtype)).dtype)[()]
     decay = np.exp(-np.abs(x))  # never overflows, and keeps the digits of the lower tail
     return np.where(np.less(x, 0), decay, np.ones((), decay.dtype))[()] / (1 + decay)
 

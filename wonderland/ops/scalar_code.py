@@ -127,11 +127,10 @@ def exponent(e: Any, x: Any) -> Any:
     size = e.abs(x)
     small = e.compare("lt", size, e.constant(info.tiny, x))
     scale = info.nmant + 2
-    # A sum of two integers: the multiplication must not be contracted with anything.
     scaled = e.let(f"fmul {size.typed}, {e.constant(2.0**scale, x).text}", x.dtype)
     bits = e.bitcast(e.select(small, scaled, size), kind)
     biased = e.let(f"lshr {bits.typed}, {info.nmant}", kind)
-    offset = e.select(small, e.constant(info.minexp - 2 - scale, kind), e.constant(info.minexp - 2, kind))
+    offset = e.select(small, e.constant(info.minexp - scale, kind), e.constant(info.minexp, kind))
     n = e.convert(e.add(biased, offset), np.dtype(np.int32))
     usual = e.bit_and(e.compare("gt", size, e.constant(0.0, x)), e.compare("lt", size, e.constant(np.inf, x)))
     return e.select(usual, n, e.constant(0, n))
@@ -255,3 +254,101 @@ def sinc(order: int) -> Callable:
         return e.select(small, total if order % 4 in (0, 3) else e.neg(total), out)
 
     return emit
+
+
+# The zeta function ---------------------------------------------------------------------------------------------------
+
+_BERNOULLI = ((1, 6), (-1, 30), (1, 42), (-1, 30), (5, 66), (-691, 2730), (7, 6), (-3617, 510), (43867, 798),
+              (-174611, 330), (854513, 138), (-236364091, 2730))  # fmt: skip
+_ZETA = "wl_zeta"
+
+
+def _zeta_text(number: Callable) -> str:
+    """The sum of (q + k)^-s over k >= 0 by Euler and Maclaurin, until a term no longer counts.
+
+    The first ones are added up to a = q + k > 9 (nine of them at least); the rest is a^-s times a / (s - 1) + 1/2 and
+    the sum over j of B_2j / (2j)! s (s + 1) ... (s + 2j - 2) / a^(2j - 1).
+    """
+    lines = f"""\
+define internal double @{_ZETA}(double %s, double %q) nounwind {{
+entry:
+  %power = fneg double %s
+  %first = call double @wl_pow_f64(double %q, double %power)
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %step ]
+  %a = phi double [ %q, %entry ], [ %a.next, %step ]
+  %b = phi double [ %first, %entry ], [ %b.next, %step ]
+  %total = phi double [ %first, %entry ], [ %total.next, %step ]
+  %few = icmp ult i64 %i, 9
+  %low = fcmp ole double %a, {number(9.0)}
+  %more = or i1 %few, %low
+  br i1 %more, label %step, label %rest
+step:
+  %i.next = add i64 %i, 1
+  %a.next = fadd double %a, {number(1.0)}
+  %b.next = call double @wl_pow_f64(double %a.next, double %power)
+  %total.next = fadd double %total, %b.next
+  %ratio = fdiv double %b.next, %total.next
+  %share = call double @llvm.fabs.f64(double %ratio)
+  %tiny = fcmp olt double %share, {number(2.0**-53)}
+  br i1 %tiny, label %early, label %loop
+early:
+  ret double %total.next
+rest:
+  %s1 = fsub double %s, {number(1.0)}
+  %ab = fmul double %a, %b
+  %integral = fdiv double %ab, %s1
+  %half = fmul double %b, {number(0.5)}
+  %with = fadd double %total, %integral
+  %t0 = fsub double %with, %half
+  br label %n0
+""".splitlines()
+    factor, power, total = number(1.0), "%b", "%t0"
+    for j, (above, below) in enumerate(_BERNOULLI):
+        scale = math.factorial(2 * j + 2) * below / above
+        lines += [
+            f"n{j}:",
+            f"  %u{j} = fadd double %s, {number(2.0 * j)}",
+            f"  %f{j} = fmul double {factor}, %u{j}",
+            f"  %p{j} = fdiv double {power}, %a",
+            f"  %product{j} = fmul double %f{j}, %p{j}",
+            f"  %term{j} = fdiv double %product{j}, {number(scale)}",
+            f"  %t{j + 1} = fadd double {total}, %term{j}",
+            f"  %ratio{j} = fdiv double %term{j}, %t{j + 1}",
+            f"  %share{j} = call double @llvm.fabs.f64(double %ratio{j})",
+            f"  %tiny{j} = fcmp olt double %share{j}, {number(2.0**-53)}",
+            f"  br i1 %tiny{j}, label %end{j}, label %more{j}",
+            f"end{j}:",
+            f"  ret double %t{j + 1}",
+            f"more{j}:",
+            f"  %v{j} = fadd double %s, {number(2.0 * j + 1.0)}",
+            f"  %g{j} = fmul double %f{j}, %v{j}",
+            f"  %d{j} = fdiv double %p{j}, %a",
+            f"  br label %n{j + 1}",
+        ]
+        factor, power, total = f"%g{j}", f"%d{j}", f"%t{j + 1}"
+    return "\n".join([*lines, f"n{len(_BERNOULLI)}:", f"  ret double {total}", "}"])
+
+
+def zeta(e: Any, s: Any, q: Any) -> Any:
+    """Hurwitz's zeta function, in double; beyond q = 10^8 by the first terms of its expansion."""
+    dtype = s.dtype
+    double = np.dtype(np.float64)
+    s, q = e.convert(s, double), e.convert(q, double)
+    zero, one = (e.constant(c, double) for c in (0.0, 1.0))
+    pole = e.bit_and(e.compare("le", q, zero), e.compare("eq", q, e.intrinsic("floor", q)))
+    undefined = e.bit_and(e.compare("le", q, zero), e.compare("ne", s, e.intrinsic("floor", s)))
+    large = e.compare("gt", q, e.constant(1e8, double))
+    plain = e.bit_and(e.compare("le", q, e.constant(1e8, double)), e.invert(pole))
+    e.needed.add(("pow", "f64"))
+    e.intrinsic("fabs", zero)
+    number = lambda c: e.constant(c, double).text
+    value = e.routine(_ZETA, _zeta_text(number), (s, e.select(plain, q, one)), 3000)
+    far = e.mul(e.add(e.div(one, e.sub(s, one)), e.div(e.constant(0.5, double), q)), e.call("pow", q, e.sub(one, s)))
+    value = e.select(large, far, value)
+    value = e.select(undefined, e.constant(np.nan, double), value)
+    value = e.select(pole, e.constant(np.inf, double), value)
+    nothing = e.bit_or(e.compare("lt", s, one), e.compare("ne", q, q))
+    value = e.select(nothing, e.constant(np.nan, double), value)
+    return e.convert(e.select(e.compare("eq", s, one), e.constant(np.inf, double), value), dtype)

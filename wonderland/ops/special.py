@@ -182,7 +182,9 @@ def _trigamma(out: Any, x: Any) -> Any:
     return zeta(2.0, x)
 
 
-zeta = elementwise("zeta", _scipy("zeta"), (_refuse("zeta", "x"), lambda out, s, q: neg(mul(s, zeta(add(s, 1.0), q)))))
+zeta = elementwise(
+    "zeta", _scipy("zeta"), (_refuse("zeta", "x"), lambda out, s, q: neg(mul(s, zeta(add(s, 1.0), q)))), emit=code.zeta
+)
 digamma = elementwise("digamma", _scipy("digamma"), (_trigamma,), emit=_foreign("psi"))
 gammaln = elementwise("gammaln", _scipy("gammaln"), (lambda out, x: digamma(x),), emit=_foreign("gammaln"))
 loggamma = elementwise("loggamma", _scipy("loggamma"), (lambda out, x: digamma(x),), emit=_foreign("loggamma"))
