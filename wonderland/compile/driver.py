@@ -19,8 +19,8 @@ MOST_STEPS = 200  # in one function
 ARGUMENTS = "ptr noalias %slots, ptr %arena, ptr noalias readonly %table"
 PASSED = "ptr %slots, ptr %arena, ptr %table"
 
-# The error numbers; from the third on they are the sites of failing indices.
-OUT_OF_MEMORY, CALL_FAILED, FIRST_SITE = 1, 2, 3
+# The error numbers; from the fourth on they are the sites of failing indices.
+OUT_OF_MEMORY, CALL_FAILED, FIRST_SITE = 1, 2, 4
 
 HELPERS = f"""
 define internal void @wl_fail(ptr %err, i64 %site, i64 %index) cold noinline {{

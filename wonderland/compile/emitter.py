@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile import vecmath
+from wonderland.compile import foreign, vecmath
 
 KINDS = {
     "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "i8", "uint16": "i16",
@@ -21,9 +21,23 @@ KINDS = {
 }  # fmt: skip
 SUFFIX = {"float": "f32", "double": "f64"}
 BOOL, INT32, INT64 = np.dtype(bool), np.dtype(np.int32), np.dtype(np.int64)
+FLOAT64 = np.dtype(np.float64)
 FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 SIGNED_COMPARE = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 CALL_COST, DIVIDE_COST = 12, 4  # of a transcendental function and of a division or root, in additions
+FOREIGN_COST = 1000  # of a function of SciPy
+
+NEGATIVE_POWER = 3  # the error number of an integer to a negative power
+# A check that fails leaves its number in the error word and goes on.
+REQUIRE = """\
+define internal void @wl_require(i1 %fine, ptr %err, i64 %number) alwaysinline {
+  br i1 %fine, label %done, label %bad
+bad:
+  call void @wl_fail(ptr %err, i64 %number, i64 0)
+  br label %done
+done:
+  ret void
+}"""
 
 
 class Unsupported(Exception):
@@ -71,12 +85,16 @@ def constant_text(value: Any, dtype: np.dtype) -> str:
 
 
 class Emitter:
-    """Appends instructions to `lines`; `needed` collects the vector functions, `declared` the declarations."""
+    """Appends instructions to `lines`.
+
+    `needed` collects the vector functions, `declared` the declarations and definitions of other ones.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.needed: set[tuple[str, str]] = set()
         self.declared: set[str] = set()
+        self.checks = False  # does something write into the error word?
         self.cost = 0
         self.count = 0
 
@@ -214,9 +232,19 @@ class Emitter:
         return self._bits("xor", x, self.constant(True if x.dtype.kind == "b" else -1, x))
 
     def power(self, x: Scalar, y: Scalar) -> Scalar:
-        if x.dtype.kind != "f":
-            raise Unsupported("integer powers, which raise for negative exponents")
-        return self.call("pow", x, y)
+        if x.dtype.kind == "f":
+            return self.call("pow", x, y)
+        if x.dtype.kind == "b":
+            raise Unsupported("powers of bools")
+        zero, one = self.constant(0, x), self.constant(1, x)
+        if x.dtype.kind == "i":
+            self.require(self.compare("ge", y, zero), NEGATIVE_POWER)
+        result = one
+        for bit in range(8 * x.dtype.itemsize - (x.dtype.kind == "i")):  # a known exponent leaves only its own steps
+            chosen = self.compare("ne", self.bit_and(y, self.constant(1 << bit, x)), zero)
+            result = self.mul(result, self.select(chosen, x, one))
+            x = self.mul(x, x)
+        return result
 
     def call(self, name: str, *args: Scalar) -> Scalar:
         """A function of the vector library."""
@@ -230,10 +258,38 @@ class Emitter:
         arguments = ", ".join(a.typed for a in args)
         return self.let(f"call {kind} @wl_{name}_{SUFFIX[kind]}({arguments})", args[0].dtype)
 
+    def foreign(self, name: str, *args: Scalar) -> Scalar:
+        """A function of SciPy, which computes in double."""
+        if not foreign.address(name, len(args)):
+            raise Unsupported(f"this SciPy has no {name!r} for compiled code")
+        self.cost += FOREIGN_COST
+        self.declared.add(foreign.declaration(name, len(args)))
+        wide = "".join(f"{self.convert(a, FLOAT64).typed}, " for a in args)
+        return self.convert(self.let(f"call double @{foreign.PREFIX}{name}({wide}i32 0)", FLOAT64), args[0].dtype)
+
+    def routine(self, name: str, text: str, args: tuple[Scalar, ...], cost: int) -> Scalar:
+        """A function with loops, defined by its text, that returns the type of its arguments."""
+        self.declared.add(text)
+        self.cost += cost
+        kind = args[0].kind
+        return self.let(f"call {kind} @{name}({', '.join(a.typed for a in args)})", args[0].dtype)
+
+    def require(self, fine: Scalar, number: int) -> None:
+        """Where `fine` is false, the call raises what belongs to this error number."""
+        self.checks = True
+        self.declared.add(REQUIRE)
+        self.lines.append(f"  call void @wl_require({fine.typed}, ptr %err, i64 {number})")
+
+    def bitcast(self, x: Scalar, dtype: np.dtype) -> Scalar:
+        """The same bits as another type of the same size."""
+        return self.let(f"bitcast {x.typed} to {KINDS[dtype.name]}", dtype)
+
     def convert(self, x: Scalar, dtype: np.dtype) -> Scalar:
         """NumPy's `astype`."""
         if x.dtype == dtype:
             return x
+        if dtype.name not in KINDS:
+            raise Unsupported(f"a conversion to {dtype}")
         if dtype.kind == "b":
             return self.compare("ne", x, self.constant(0, x))
         if x.dtype.kind == "f":

@@ -340,6 +340,10 @@ class Builder:
         """A node with contiguous memory of its own."""
         return self.copy(node) if isinstance(node, (Number, View)) else node
 
+    def program(self, program: Program, operands: Sequence[Node]) -> list[Node]:
+        """What a Program computes, as nodes of this region."""
+        return lower(program, operands, self.region).outputs
+
     def inside(self, program: Program, operands: Sequence[Node]) -> Region:
         """The region of an inner Program."""
         return lower(program, operands, Region())

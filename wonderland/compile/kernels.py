@@ -527,6 +527,7 @@ class Nest(Loops):
 
     def _finish(self, entry: Scope) -> Kernel:
         k = self.kernel
+        k.checks = k.checks or self.e.checks
         pointers = {}
         for i, (buffer, _) in enumerate(k.params):
             pointers.setdefault(buffer, []).append(i)

@@ -18,8 +18,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from wonderland.compile import gemm, llvm, passes, pool
+from wonderland.compile import foreign, gemm, llvm, passes, pool
 from wonderland.compile.driver import CALL_FAILED, FIRST_SITE, OUT_OF_MEMORY, Driver
+from wonderland.compile.emitter import NEGATIVE_POWER
 from wonderland.compile.entry import MISS, Entry, Input, Output, layout
 from wonderland.compile.graph import lower
 from wonderland.compile.nodes import Leaf, Node, Number, Region, base_of, contiguous_strides, layout_of
@@ -51,6 +52,8 @@ class Sites:
             raise _failures.__dict__.pop("exception")
         if site == OUT_OF_MEMORY:
             raise MemoryError(NO_MEMORY)
+        if site == NEGATIVE_POWER:
+            raise ValueError("Integers to negative integer powers are not allowed.")
         axis, extent = list(self.found)[site - FIRST_SITE]
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {extent}")
 
@@ -223,6 +226,7 @@ def _library(driver: Driver) -> llvm.Library:
         imports = {f"wl_gemm_{dtype}": gemm.address(dtype) for dtype in driver.gemms}
         if "call void @wl_parallel" in driver.ir:
             imports["wl_parallel"] = pool.address()
+        imports |= foreign.imports(driver.ir)
         known = _libraries[driver.ir] = llvm.compile_library(driver.ir, ["run"], imports, quick=True)
         while len(_libraries) > MOST_LIBRARIES:
             _libraries.popitem(last=False)
