@@ -9,11 +9,13 @@ nothing has undefined behaviour: conversions from float to integer give what Num
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from wonderland.compile import vecmath
+from wonderland.compile.routine import Routine
 
 KINDS = {
     "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "i8", "uint16": "i16",
@@ -71,11 +73,13 @@ def constant_text(value: Any, dtype: np.dtype) -> str:
 
 
 class Emitter:
-    """Appends instructions to `lines`; `needed` collects the vector functions, `declared` the declarations."""
+    """Appends instructions to `lines`; `needed` collects the vector functions, `routines` others, `declared` the declarations."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.needed: set[tuple[str, str]] = set()
+        self.routines: dict[str, Routine] = {}
+        self.report: Callable[[Scalar, type, str], None] | None = None  # how a kernel reports what went wrong
         self.declared: set[str] = set()
         self.cost = 0
         self.count = 0
@@ -229,6 +233,18 @@ class Emitter:
         self.needed.add((name, SUFFIX[kind]))
         arguments = ", ".join(a.typed for a in args)
         return self.let(f"call {kind} @wl_{name}_{SUFFIX[kind]}({arguments})", args[0].dtype)
+
+    def routine(self, routine: Routine, dtype: np.dtype, *args: Scalar) -> Scalar:
+        """A function that brings its own text."""
+        self.cost += routine.cost
+        self.routines[routine.name] = routine
+        return self.let(f"call {KINDS[dtype.name]} @{routine.name}({', '.join(a.typed for a in args)})", dtype)
+
+    def require(self, fine: Scalar, kind: type[Exception], message: str) -> None:
+        """Without this condition the run raises an exception in the end; the code goes on with what it has."""
+        self.cost += 1
+        if self.report is not None:
+            self.report(fine, kind, message)
 
     def convert(self, x: Scalar, dtype: np.dtype) -> Scalar:
         """NumPy's `astype`."""

@@ -19,6 +19,7 @@ from wonderland.compile.nodes import (
     Call,
     Contract,
     Gather,
+    Index,
     Leaf,
     Loop,
     Map,
@@ -76,14 +77,18 @@ class Builder:
 
     # -- elementwise ------------------------------------------------------------------------------
 
-    def map(self, emit: Callable, nodes: Sequence[Node], out_dtype: np.dtype) -> Node:
-        """An elementwise function over the broadcast shape."""
+    def map(self, emit: Callable, nodes: Sequence[Node], out_dtype: np.dtype, checks: bool = False) -> Node:
+        """An elementwise function over the broadcast shape; with `checks` its code may `require` something."""
         shape = np.broadcast_shapes(*(n.shape for n in nodes))
         cost = probe(emit, tuple(n.dtype for n in nodes), out_dtype)
         out = ArrayType(shape, out_dtype)
         if 0 in shape:
             return Number(out, 0)
-        return self.keep(Map(out, emit, [self.broadcast(n, shape) for n in nodes], cost))
+        return self.keep(Map(out, emit, [self.broadcast(n, shape) for n in nodes], cost, checks))
+
+    def index(self, shape: Sequence[int], strides: Sequence[int]) -> Node:
+        """For `map`: each element's indices times `strides`, summed up; it has the shape of the result."""
+        return Index(tuple(shape), tuple(strides))
 
     def convert(self, node: Node, dtype: np.dtype) -> Node:
         """`astype`."""

@@ -83,6 +83,50 @@ def _bits_infer(key: ArrayType, shape: tuple, width: int) -> ArrayType:
     return ArrayType((*key.shape[:-1], *shape), np.uint32 if width <= 32 else np.uint64)
 
 
+class _Words:
+    """The scalar code of bits at (block, lane); one object for each kind, so that costs are looked up."""
+
+    made: dict[tuple, _Words] = {}
+
+    def __init__(self, width: int, purpose: int, few: bool):
+        self.arguments = width, purpose, few
+        self.dtype = np.dtype(np.uint32 if width <= 32 else np.uint64)
+        self.made[self.arguments] = self
+
+    def __call__(self, e: Any, *args: Any) -> Any:
+        from wonderland.ops.random_code import bits_routine
+
+        return e.routine(bits_routine(*self.arguments), self.dtype, *args)
+
+
+def _words(builder: Any, key: Any, place: Any, shape: tuple, width: int, purpose: int, few: bool) -> Any:
+    """Words over `shape`, whose last axis is that of the words of a block.
+
+    What is the same for all words of a block (all but a selection) is computed in the loop around that over the words;
+    LLVM then unrolls the inner loop, and vectorises the outer one.
+    """
+    lead = len(shape) - len(key.shape)
+    parts = (
+        builder.reshape(builder.slice(key, (*(slice(0, n, 1) for n in key.shape[:-1]), i)), (*key.shape[:-1], *(1,) * (lead + 1)))
+        for i in range(2)
+    )
+    keys = [builder.broadcast(part, shape) for part in parts]
+    lane = builder.index(shape, (*(0,) * (len(shape) - 1), 1))
+    words = _Words.made.get((width, purpose, few)) or _Words(width, purpose, few)
+    return builder.map(words, [*keys, place, lane], words.dtype)
+
+
+def _bits_lower(builder: Any, key: Any, shape: tuple, width: int) -> Any:
+    lead, count, lanes = key.shape[:-1], math.prod(shape), 4 if width <= 32 else 2
+    per_key = -(-count // lanes)
+    full = (*lead, per_key, lanes)
+    place = builder.index(full, (*(0,) * len(lead), 1, 0))
+    words = _words(builder, key, place, full, width, BITS, per_key < 1 << 32)
+    flat = builder.reshape(words, (*lead, per_key * lanes))
+    part = builder.slice(flat, (*(slice(0, n, 1) for n in lead), slice(0, count, 1)))
+    return builder.reshape(part, (*lead, *shape))
+
+
 # `width` random bits for each element of `shape`, as uint32, or uint64 if they are more than 32. Of keys with leading
 # axes each has its own bits: (..., 2) keys give (..., *shape).
 random_bits = Primitive(
@@ -91,6 +135,7 @@ random_bits = Primitive(
     _bits_infer,
     batch=lambda size, args, batched, shape, width: random_bits(args[0], shape=shape, width=width),
     pattern=lambda types, params: [None],
+    lower=_bits_lower,
     impossible={"jvp": "keys are integers"},
 )
 
@@ -127,6 +172,13 @@ def _spread(x: Any, axis: int, count: int) -> Any:
     return reshape(x, shape=(*shape[:axis], *(1,) * count, *shape[axis:])) if count else x
 
 
+def _fold_lower(builder: Any, key: Any, data: Any, purpose: int) -> Any:
+    shape = (*np.broadcast_shapes(key.shape[:-1], data.shape), 2)
+    key = builder.broadcast(key, shape)
+    place = builder.reshape(builder.convert(data, np.dtype(np.uint64)), (*data.shape, 1))
+    return _words(builder, key, builder.broadcast(place, shape), shape, 32, purpose, False)
+
+
 # The child of a key that an integer names: keys (..., 2) and integers broadcast to (..., 2).
 random_fold = Primitive(
     "random_fold",
@@ -134,5 +186,6 @@ random_fold = Primitive(
     _fold_infer,
     batch=_fold_batch,
     pattern=lambda types, params: [None, None],
+    lower=_fold_lower,
     impossible={"jvp": "keys are integers"},
 )
