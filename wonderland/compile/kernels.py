@@ -127,6 +127,8 @@ class Nest(Loops):
         cluster = self.cluster
         stored = set(self.stores.values())
         ordered = any(isinstance(n, Scatter) and n.indices for n in cluster.roles)
+        # A short last axis whose index is a value: a loop to unroll, around which the rest of the work is done.
+        ordered |= any(a.param < 0 and any(a.strides[-1:]) and cluster.space[-1] <= 4 for a in self.accesses.values())
         weights = {a: 1.5 if a in stored else 1.0 for a in self.accesses.values()}
         order = arrange(cluster.space, cluster.reduced or (), weights, ordered)
         self.extents, positions = order.extents, order.positions

@@ -14,8 +14,10 @@ Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (20
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -83,20 +85,20 @@ def _bits_infer(key: ArrayType, shape: tuple, width: int) -> ArrayType:
     return ArrayType((*key.shape[:-1], *shape), np.uint32 if width <= 32 else np.uint64)
 
 
-class _Words:
-    """The scalar code of bits at (block, lane); one object for each kind, so that costs are looked up."""
+@functools.cache
+def _words_code(width: int, purpose: int, few: bool) -> Callable:
+    """The scalar code of the bits of a key at (block, lane)."""
+    from wonderland.ops.random_code import bits_routine
 
-    made: dict[tuple, _Words] = {}
+    dtype = np.dtype(np.uint32 if width <= 32 else np.uint64)
+    return lambda e, *args: e.routine(bits_routine(width, purpose, few), dtype, *args)
 
-    def __init__(self, width: int, purpose: int, few: bool):
-        self.arguments = width, purpose, few
-        self.dtype = np.dtype(np.uint32 if width <= 32 else np.uint64)
-        self.made[self.arguments] = self
 
-    def __call__(self, e: Any, *args: Any) -> Any:
-        from wonderland.ops.random_code import bits_routine
-
-        return e.routine(bits_routine(*self.arguments), self.dtype, *args)
+def key_words(builder: Any, key: Any, shape: tuple, trailing: int) -> list:
+    """The two words of keys over a shape that has so many axes behind those of the keys."""
+    lead = key.shape[:-1]
+    words = (builder.slice(key, (*(slice(0, n, 1) for n in lead), word)) for word in range(2))
+    return [builder.broadcast(builder.reshape(w, (*lead, *(1,) * trailing)), shape) for w in words]
 
 
 def _words(builder: Any, key: Any, place: Any, shape: tuple, width: int, purpose: int, few: bool) -> Any:
@@ -105,15 +107,10 @@ def _words(builder: Any, key: Any, place: Any, shape: tuple, width: int, purpose
     What is the same for all words of a block (all but a selection) is computed in the loop around that over the words;
     LLVM then unrolls the inner loop, and vectorises the outer one.
     """
-    lead = len(shape) - len(key.shape)
-    parts = (
-        builder.reshape(builder.slice(key, (*(slice(0, n, 1) for n in key.shape[:-1]), i)), (*key.shape[:-1], *(1,) * (lead + 1)))
-        for i in range(2)
-    )
-    keys = [builder.broadcast(part, shape) for part in parts]
+    keys = key_words(builder, key, shape, len(shape) - len(key.shape) + 1)
     lane = builder.index(shape, (*(0,) * (len(shape) - 1), 1))
-    words = _Words.made.get((width, purpose, few)) or _Words(width, purpose, few)
-    return builder.map(words, [*keys, place, lane], words.dtype)
+    dtype = np.dtype(np.uint32 if width <= 32 else np.uint64)
+    return builder.map(_words_code(width, purpose, few), [*keys, place, lane], dtype)
 
 
 def _bits_lower(builder: Any, key: Any, shape: tuple, width: int) -> Any:

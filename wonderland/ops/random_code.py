@@ -1,18 +1,15 @@
-"""Random numbers in compiled code: Philox and the laws of `random_sample`, one element at a time.
-
-The same numbers as in `ops/random.py` and `ops/random_laws.py`: bits to the bit; samples by rejection up to the rounding
-of logarithms, on which an attempt's acceptance depends.
-"""
+"""Philox in compiled code, one element at a time: the words of `ops/random.py`, to the bit."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from wonderland.compile.routine import Routine, body_of
+from wonderland.compile.routine import Routine
 from wonderland.compile.vecmath_emit import Value, where
 
 MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 WEYL = 0x9E3779B9, 0xBB67AE85
+LOW = 0xFFFFFFFF
 BITS_COST = 150
 
 
@@ -22,15 +19,18 @@ def wide(x: Value) -> Value:
 
 
 def words(counter: tuple, key: tuple) -> tuple:
-    """Ten rounds of Philox4x32 on four and two words."""
-    c0, c1, c2, c3 = counter
-    k0, k1 = key
+    """Ten rounds of Philox4x32 on four and two words.
+
+    They are the low halves of 64 bits all the way: vector units multiply them as they are.
+    """
+    c0, c1, c2, c3 = map(wide, counter)
+    k0, k1 = map(wide, key)
     for _ in range(10):
-        p0, p1 = wide(c0) * MULTIPLIERS[0], wide(c2) * MULTIPLIERS[1]
-        c0, c1 = (p1 >> 32).convert("i32") ^ c1 ^ k0, p1.convert("i32")
-        c2, c3 = (p0 >> 32).convert("i32") ^ c3 ^ k1, p0.convert("i32")
+        p0, p1 = (c0 & LOW) * MULTIPLIERS[0], (c2 & LOW) * MULTIPLIERS[1]
+        c0, c1 = (p1 >> 32) ^ c1 ^ k0, p1
+        c2, c3 = (p0 >> 32) ^ c3 ^ k1, p0
         k0, k1 = k0 + WEYL[0], k1 + WEYL[1]
-    return c0, c1, c2, c3
+    return tuple(c.convert("i32") for c in (c0, c1, c2, c3))
 
 
 def counter(place: Value, attempt: Value | int, purpose: int) -> tuple:
