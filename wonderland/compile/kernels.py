@@ -19,7 +19,18 @@ import numpy as np
 from wonderland.compile.emitter import CALL_COST, Emitter, Scalar, constant_text, lowest, memory_kind
 from wonderland.compile.fuse import Cluster, Schedule, operands_of, squeezed_strides
 from wonderland.compile.loops import I64, Access, Kernel, Loops, Scope, arrange, launcher, varies
-from wonderland.compile.nodes import Gather, Index, Map, Node, Number, Reduce, Scatter, base_of, contiguous_strides, layout_of
+from wonderland.compile.nodes import (
+    Gather,
+    Index,
+    Map,
+    Node,
+    Number,
+    Reduce,
+    Scatter,
+    base_of,
+    contiguous_strides,
+    layout_of,
+)
 
 COLUMN_BLOCK = 512  # columns summed at a time
 SUM_BLOCK = 512  # elements summed in one go, for the sake of rounding errors

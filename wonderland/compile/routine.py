@@ -72,9 +72,7 @@ def repeat(start: Sequence[Value], step: Callable[..., tuple[Sequence[Value], Va
     values = [body.emit(x.kind, "") for x in start]  # written when the step is
     following, more = step(*values)
     for i, (x, now, after) in enumerate(zip(start, values, following, strict=True)):
-        body.lines[at + i] = (
-            f"  {now.text} = phi {x.kind} [ {x.text}, %{before} ], [ {after.text}, %{body.label} ]"
-        )
+        body.lines[at + i] = f"  {now.text} = phi {x.kind} [ {x.text}, %{before} ], [ {after.text}, %{body.label} ]"
     body.lines.append(f"  br i1 {more.text}, label %{head}, label %{exit}")
     body.start(exit)
     return list(following)

@@ -27,6 +27,7 @@ class Element:
         self.key, self.place = (k0, k1), place
 
     def bits(self, attempt: Value | int, purpose: int = DRAW) -> tuple[Value, Value]:
+        """Two numbers of 64 bits."""
         found = words(counter(self.place, attempt, purpose), self.key)
         return pair(found[0], found[1]), pair(found[2], found[3])
 
@@ -49,22 +50,27 @@ def unsigned(x: Value, operation: str, y: Value) -> Value:
 
 
 def signed_tail(bits: Value) -> Value:
+    """Uniform in (-1/2, 1/2), fine around 0."""
     return (number(bits, True) + 0.5) * 2.0**-64
 
 
 def unit(bits: Value) -> Value:
+    """Uniform in (0, 1]."""
     return (number(bits, False) + 0.5) * 2.0**-64
 
 
 def log(x: Value) -> Value:
+    """The natural logarithm."""
     return function("log", x)
 
 
 def log1p(x: Value) -> Value:
+    """log(1 + x)."""
     return function("log1p", x)
 
 
 def larger(x: Value, y: Value | float) -> Value:
+    """The larger of two numbers."""
     return where(x > y, x, y)
 
 
@@ -107,6 +113,7 @@ def upper_quantile(p: Value) -> Value:
 
 
 def loggamma(element: Element, a: Value) -> Value:
+    """Marsaglia and Tsang."""
     valid = (a > 0.0) & (a.like(math.inf) > a)
     small = valid & (a < 1.0)
     safe = where(valid, where(small, a + 1.0, a), 1.0)
@@ -151,6 +158,7 @@ def log_stirling(k: Value) -> Value:
 
 
 def deviance(k: Value, mean: Value) -> Value:
+    """k log(k / mean) + mean - k."""
     x = (mean - k) / larger(k, 1.0)
     return where(k.equals(0.0), mean, k * (x - log1p(larger(x, -1 + 1e-16))))
 
@@ -172,6 +180,8 @@ def by_inversion(element: Element, start: Value, ratio: Callable) -> Value:
 def transformed_rejection(
     element: Element, a: Value, b: Value, center: Value, sure: Value, alpha: Value, log_p: Callable, most: Value | float
 ) -> Value:
+    """Hörmann's, of a count between 0 and `most`."""
+
     def step(attempt: Value, _: Value) -> tuple:
         first, second = element.bits(attempt)
         tail, v = signed_tail(first), unit(second)
@@ -191,6 +201,7 @@ def transformed_rejection(
 
 
 def poisson(element: Element, mean: Value) -> Value:
+    """By inversion, or by transformed rejection from a mean of 10 on."""
     mean = where((mean >= 0.0) & (mean.like(2.0**62) >= mean), mean, 0.0)
 
     def large() -> Value:
@@ -205,6 +216,7 @@ def poisson(element: Element, mean: Value) -> Value:
 
 
 def binomial(element: Element, n: Value, p: Value) -> Value:
+    """Like `poisson`; of a probability above 1/2 the failures."""
     n = where((n >= 0.0) & (n.like(2.0**53) >= n), n, 0.0)
     p = where((p >= 0.0) & (p.like(1.0) >= p), p, 0.0)
     mirrored = p > 0.5
@@ -234,6 +246,7 @@ def binomial(element: Element, n: Value, p: Value) -> Value:
 
 
 def integers(element: Element, low: Value, last: Value) -> Value:
+    """Uniform from `low` to `last`: what is beyond the last whole multiple of the count is rejected."""
     count = last - low + 1  # 0 stands for 2**64
     every = count.equals(0)
     divisor = where(every, 1, count)
