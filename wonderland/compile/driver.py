@@ -14,13 +14,14 @@ import numpy as np
 from wonderland.compile import vecmath
 from wonderland.compile.nodes import Number
 from wonderland.compile.plan import Buffer, Copy, Plan, RunBranch, RunCall, RunGemm, RunKernel, RunLoop
+from wonderland.compile.routine import Routine
 
 MOST_STEPS = 200  # in one function
 ARGUMENTS = "ptr noalias %slots, ptr %arena, ptr noalias readonly %table"
 PASSED = "ptr %slots, ptr %arena, ptr %table"
 
-# The error numbers; from the fourth on they are the sites of failing indices.
-OUT_OF_MEMORY, CALL_FAILED, FIRST_SITE = 1, 2, 4
+# The error numbers; from the third on they are sites: failing indices and conditions.
+OUT_OF_MEMORY, CALL_FAILED, FIRST_SITE = 1, 2, 3
 
 HELPERS = f"""
 define internal void @wl_fail(ptr %err, i64 %site, i64 %index) cold noinline {{
@@ -160,6 +161,7 @@ class Driver:
         self.kernels: dict[str, str] = {}
         self.texts: list[str] = []
         self.needed: set[tuple[str, str]] = set()
+        self.routines: dict[str, Routine] = {}
         self.declared: set[str] = set(DECLARATIONS)
         self.gemms: set[str] = set()
         self.batched: set[str] = set()
@@ -257,6 +259,10 @@ class Driver:
             self.texts.append(kernel.text.replace("@NAME", f"@{name}"))
             self.needed |= kernel.needed
             self.declared |= kernel.declared
+            self.routines |= kernel.routines
+            for routine in kernel.routines.values():
+                self.needed |= routine.needed
+                self.declared |= routine.declared
         arguments = [f"ptr {self.pointer(f, buffer, offset)}" for buffer, offset in kernel.params]
         at = len(self.table)
         self.table += kernel.table
@@ -461,6 +467,7 @@ class Driver:
         parts = ["\n".join(sorted(_once(declared))), HELPERS]
         if self.needed:
             parts.append(vecmath.module_text(self.needed))
+        parts += [self.routines[name].text for name in sorted(self.routines)]
         parts += [batch_task(dtype) for dtype in sorted(self.batched)]
         return "\n\n".join([*parts, *self.texts, *self.functions, run, "!0 = !{}\n"])
 

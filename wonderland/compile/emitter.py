@@ -9,11 +9,13 @@ nothing has undefined behaviour: conversions from float to integer give what Num
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from wonderland.compile import foreign, vecmath
+from wonderland.compile.routine import Routine, find
 
 KINDS = {
     "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "i8", "uint16": "i16",
@@ -26,18 +28,7 @@ FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt"
 SIGNED_COMPARE = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 CALL_COST, DIVIDE_COST = 12, 4  # of a transcendental function and of a division or root, in additions
 FOREIGN_COST = 1000  # of a function of SciPy
-
-NEGATIVE_POWER = 3  # the error number of an integer to a negative power
-# A check that fails leaves its number in the error word and goes on.
-REQUIRE = """\
-define internal void @wl_require(i1 %fine, ptr %err, i64 %number) alwaysinline {
-  br i1 %fine, label %done, label %bad
-bad:
-  call void @wl_fail(ptr %err, i64 %number, i64 0)
-  br label %done
-done:
-  ret void
-}"""
+NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
 
 
 class Unsupported(Exception):
@@ -87,14 +78,16 @@ def constant_text(value: Any, dtype: np.dtype) -> str:
 class Emitter:
     """Appends instructions to `lines`.
 
-    `needed` collects the vector functions, `declared` the declarations and definitions of other ones.
+    `needed` collects the vector functions, `routines` those that bring their text, `declared` the declarations.
     """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.needed: set[tuple[str, str]] = set()
+        self.routines: dict[str, Routine] = {}
+        self.report: Callable[[Scalar, type, str], None] | None = None  # how a kernel reports what went wrong
         self.declared: set[str] = set()
-        self.checks = False  # does something write into the error word?
+        self.checks = False  # does something `require` a condition?
         self.cost = 0
         self.count = 0
 
@@ -238,7 +231,7 @@ class Emitter:
             raise Unsupported("powers of bools")
         zero, one = self.constant(0, x), self.constant(1, x)
         if x.dtype.kind == "i":
-            self.require(self.compare("ge", y, zero), NEGATIVE_POWER)
+            self.require(self.compare("ge", y, zero), ValueError, NEGATIVE_POWER)
         result = one
         for bit in range(8 * x.dtype.itemsize - (x.dtype.kind == "i")):  # a known exponent leaves only its own steps
             chosen = self.compare("ne", self.bit_and(y, self.constant(1 << bit, x)), zero)
@@ -267,18 +260,19 @@ class Emitter:
         wide = "".join(f"{self.convert(a, FLOAT64).typed}, " for a in args)
         return self.convert(self.let(f"call double @{foreign.PREFIX}{name}({wide}i32 0)", FLOAT64), args[0].dtype)
 
-    def routine(self, name: str, text: str, args: tuple[Scalar, ...], cost: int) -> Scalar:
-        """A function with loops, defined by its text, that returns the type of its arguments."""
-        self.declared.add(text)
-        self.cost += cost
-        kind = args[0].kind
-        return self.let(f"call {kind} @{name}({', '.join(a.typed for a in args)})", args[0].dtype)
+    def routine(self, name: str, of: tuple, dtype: np.dtype, *args: Scalar) -> Scalar:
+        """A function with control flow, from the library of `routine`, made for the values `of`."""
+        routine = find(name, of)
+        self.cost += routine.cost
+        self.routines[routine.name] = routine
+        return self.let(f"call {KINDS[dtype.name]} @{routine.name}({', '.join(a.typed for a in args)})", dtype)
 
-    def require(self, fine: Scalar, number: int) -> None:
-        """Where `fine` is false, the call raises what belongs to this error number."""
+    def require(self, fine: Scalar, kind: type[Exception], message: str) -> None:
+        """Without this condition the run raises an exception in the end; the code goes on with what it has."""
         self.checks = True
-        self.declared.add(REQUIRE)
-        self.lines.append(f"  call void @wl_require({fine.typed}, ptr %err, i64 {number})")
+        self.cost += 1
+        if self.report is not None:
+            self.report(fine, kind, message)
 
     def bitcast(self, x: Scalar, dtype: np.dtype) -> Scalar:
         """The same bits as another type of the same size."""
@@ -343,16 +337,16 @@ def lowest(dtype: np.dtype) -> Any:
     return False if dtype.kind == "b" else np.iinfo(dtype).min
 
 
-_costs: dict[tuple, int] = {}
+_costs: dict[tuple, tuple[int, bool]] = {}
 
 
-def probe(emit: Any, dtypes: tuple[np.dtype, ...], out: np.dtype) -> int:
-    """The cost of a scalar function on these dtypes; raises `Unsupported` if there is no code for it."""
+def probe(emit: Any, dtypes: tuple[np.dtype, ...], out: np.dtype) -> tuple[int, bool]:
+    """What a scalar function on these dtypes costs, and whether it can fail; `Unsupported` if there is no code."""
     key = (emit, dtypes)
     if key not in _costs:
         e = Emitter()
         result = emit(e, *(Scalar(f"%x{i}", d) for i, d in enumerate(dtypes)))
         if result.dtype != out:
             raise Unsupported(f"the scalar code gives {result.dtype}, not {out}")
-        _costs[key] = e.cost
+        _costs[key] = e.cost, e.checks
     return _costs[key]

@@ -19,6 +19,7 @@ from wonderland.compile.nodes import (
     Call,
     Contract,
     Gather,
+    Index,
     Leaf,
     Loop,
     Map,
@@ -79,11 +80,15 @@ class Builder:
     def map(self, emit: Callable, nodes: Sequence[Node], out_dtype: np.dtype) -> Node:
         """An elementwise function over the broadcast shape."""
         shape = np.broadcast_shapes(*(n.shape for n in nodes))
-        cost = probe(emit, tuple(n.dtype for n in nodes), out_dtype)
+        cost, checks = probe(emit, tuple(n.dtype for n in nodes), out_dtype)
         out = ArrayType(shape, out_dtype)
         if 0 in shape:
             return Number(out, 0)
-        return self.keep(Map(out, emit, [self.broadcast(n, shape) for n in nodes], cost))
+        return self.keep(Map(out, emit, [self.broadcast(n, shape) for n in nodes], cost, checks))
+
+    def index(self, shape: Sequence[int], strides: Sequence[int]) -> Node:
+        """For `map`: each element's indices times `strides`, summed up; it has the shape of the result."""
+        return Index(tuple(shape), tuple(strides))
 
     def convert(self, node: Node, dtype: np.dtype) -> Node:
         """`astype`."""
@@ -102,7 +107,7 @@ class Builder:
             return self.call("copy", lambda x: np.array(x), (node,), (ArrayType(node.shape, node.dtype),), False)[0]
         if node.type.size == 0:
             return self.keep(Map(ArrayType(node.shape, node.dtype), _identity, [], 0))
-        cost = probe(_identity, (node.dtype,), node.dtype)
+        cost, _ = probe(_identity, (node.dtype,), node.dtype)
         return self.keep(Map(ArrayType(node.shape, node.dtype), _identity, [node], cost))
 
     # -- views ------------------------------------------------------------------------------------

@@ -19,7 +19,18 @@ import numpy as np
 from wonderland.compile.emitter import CALL_COST, Emitter, Scalar, constant_text, lowest, memory_kind
 from wonderland.compile.fuse import Cluster, Schedule, operands_of, squeezed_strides
 from wonderland.compile.loops import I64, Access, Kernel, Loops, Scope, arrange, launcher, varies
-from wonderland.compile.nodes import Gather, Map, Node, Number, Reduce, Scatter, base_of, contiguous_strides, layout_of
+from wonderland.compile.nodes import (
+    Gather,
+    Index,
+    Map,
+    Node,
+    Number,
+    Reduce,
+    Scatter,
+    base_of,
+    contiguous_strides,
+    layout_of,
+)
 
 COLUMN_BLOCK = 512  # columns summed at a time
 SUM_BLOCK = 512  # elements summed in one go, for the sake of rounding errors
@@ -35,6 +46,7 @@ class Nest(Loops):
         self.cluster, self.schedule, self.memory, self.sites = cluster, schedule, memory, sites
         self.split = split
         super().__init__()
+        self.e.report = self._require
         self.written: set[Any] = set()
         self.params: dict[tuple, int] = {}
         self.accesses: dict[tuple, Access] = {}
@@ -91,6 +103,10 @@ class Nest(Loops):
         def visit(node: Node, row: bool) -> None:
             for operand in self._operands(node):
                 base = base_of(operand)
+                if isinstance(operand, Index):
+                    strides = self._expand(squeezed_strides(operand), row)
+                    access = Access(-1, operand.dtype, strides)  # of no memory: it takes part in the order of loops
+                    self.reads[operand, row] = self.accesses.setdefault((-1, strides, operand.dtype), access)
                 if isinstance(operand, Number) or base in cluster.roles:
                     continue
                 if self._inlined(base):
@@ -122,6 +138,8 @@ class Nest(Loops):
         cluster = self.cluster
         stored = set(self.stores.values())
         ordered = any(isinstance(n, Scatter) and n.indices for n in cluster.roles)
+        # A short last axis whose index is a value: a loop to unroll, around which the rest of the work is done.
+        ordered |= any(a.param < 0 and any(a.strides[-1:]) and cluster.space[-1] <= 4 for a in self.accesses.values())
         weights = {a: 1.5 if a in stored else 1.0 for a in self.accesses.values()}
         order = arrange(cluster.space, cluster.reduced or (), weights, ordered)
         self.extents, positions = order.extents, order.positions
@@ -154,7 +172,7 @@ class Nest(Loops):
 
     def _operand_dependence(self, operand: Node, row: bool) -> frozenset[int]:
         base = base_of(operand)
-        if isinstance(operand, Number):
+        if isinstance(operand, Number) and not isinstance(operand, Index):
             return frozenset()
         if base in self.cluster.roles or self._inlined(base):
             return self.dependence(base)
@@ -162,6 +180,9 @@ class Nest(Loops):
 
     def operand(self, operand: Node, row: bool, scope: Scope) -> Scalar:
         base = base_of(operand)
+        if isinstance(operand, Index):
+            access = self.reads[operand, row]
+            return self.place(access, self.home(varies(access), scope))
         if isinstance(operand, Number):
             return Scalar(constant_text(operand.value, operand.dtype), operand.dtype)
         if base in self.cluster.roles or self._inlined(base):
@@ -230,23 +251,30 @@ class Nest(Loops):
             size = Scalar(self.cell(("size", node, number), extent), I64)
             wrapped = e.select(e.compare("lt", given, e.constant(0, I64)), e.add(given, size), given)
             fine = e.let(f"icmp ult {wrapped.typed}, {size.text}", np.dtype(bool))
-            bad, on = self.fresh("bad"), self.fresh("on")
-            site = self.kernel.table
-            at = len(site)
-            site.append(self.sites.index(axis, extent))
-            home.lines += [
-                f"  br i1 {fine.text}, label %{on}, label %{bad}", f"{bad}:",
-                f"  %{bad}.at = getelementptr inbounds i64, ptr %t, i64 {at}",
-                f"  %{bad}.site = load i64, ptr %{bad}.at, align 8",
-                f"  call void @wl_fail(ptr %err, i64 %{bad}.site, i64 {given.text})", f"  br label %{on}", f"{on}:",
-            ]  # fmt: skip
-            home.label = on
+            self._fail_unless(fine, self.sites.index(axis, extent), given.text, home)
             safe = e.select(fine, wrapped, e.constant(0, I64))
             moved = e.mul(safe, Scalar(self.cell(("place", node, number), stride), I64))
             total = moved if total is None else e.add(total, moved)
         assert total is not None
         home.memo[key] = total
         return total
+
+    def _require(self, fine: Scalar, kind: type, message: str) -> None:
+        self.kernel.checks = True
+        self._fail_unless(fine, self.sites.requirement(kind, message), "0", self.current)
+
+    def _fail_unless(self, fine: Scalar, site: int, index: str, scope: Scope) -> None:
+        """Set the error word if a condition doesn't hold, and go on."""
+        bad, on = self.fresh("bad"), self.fresh("on")
+        at = len(self.kernel.table)
+        self.kernel.table.append(site)
+        scope.lines += [
+            f"  br i1 {fine.text}, label %{on}, label %{bad}", f"{bad}:",
+            f"  %{bad}.at = getelementptr inbounds i64, ptr %t, i64 {at}",
+            f"  %{bad}.site = load i64, ptr %{bad}.at, align 8",
+            f"  call void @wl_fail(ptr %err, i64 %{bad}.site, i64 {index})", f"  br label %{on}", f"{on}:",
+        ]  # fmt: skip
+        scope.label = on
 
     def _indexed_pointer(self, node: Gather | Scatter, scope: Scope) -> str:
         displacement = self._displacement(node, scope)
@@ -527,7 +555,6 @@ class Nest(Loops):
 
     def _finish(self, entry: Scope) -> Kernel:
         k = self.kernel
-        k.checks = k.checks or self.e.checks
         pointers = {}
         for i, (buffer, _) in enumerate(k.params):
             pointers.setdefault(buffer, []).append(i)

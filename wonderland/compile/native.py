@@ -20,7 +20,6 @@ import numpy as np
 
 from wonderland.compile import foreign, gemm, llvm, passes, pool
 from wonderland.compile.driver import CALL_FAILED, FIRST_SITE, OUT_OF_MEMORY, Driver
-from wonderland.compile.emitter import NEGATIVE_POWER
 from wonderland.compile.entry import MISS, Entry, Input, Output, layout
 from wonderland.compile.graph import lower
 from wonderland.compile.nodes import Leaf, Node, Number, Region, base_of, contiguous_strides, layout_of
@@ -41,10 +40,13 @@ class Sites:
     """Numbers for the places where compiled code can fail, and what they raise."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[int, int], int] = {}
+        self.found: dict[tuple, int] = {}
 
     def index(self, axis: int, extent: int) -> int:
         return self.found.setdefault((axis, extent), FIRST_SITE + len(self.found))
+
+    def requirement(self, kind: type[Exception], message: str) -> int:
+        return self.found.setdefault((kind, message), FIRST_SITE + len(self.found))
 
     def fail(self, code: int) -> NoReturn:
         site, index = code & 0xFFFF, code >> 16
@@ -52,9 +54,9 @@ class Sites:
             raise _failures.__dict__.pop("exception")
         if site == OUT_OF_MEMORY:
             raise MemoryError(NO_MEMORY)
-        if site == NEGATIVE_POWER:
-            raise ValueError("Integers to negative integer powers are not allowed.")
         axis, extent = list(self.found)[site - FIRST_SITE]
+        if isinstance(axis, type):
+            raise axis(extent)
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {extent}")
 
 

@@ -69,6 +69,16 @@ class Number(Node):
         self.value = value
 
 
+class Index(Number):
+    """No memory either: the element at a place of the loops is the sum of indices times `strides`, an int64."""
+
+    __slots__ = ("strides",)
+
+    def __init__(self, shape: Shape, strides: Shape):
+        super().__init__(ArrayType(shape, np.int64), 0)
+        self.strides = normal(shape, strides)
+
+
 class View(Node):
     """A strided layout on the memory of `base`, which is neither a view nor a number. Strides count elements."""
 
@@ -84,13 +94,14 @@ class View(Node):
 class Map(Node):
     """An elementwise function; every operand has the shape of the result (views broadcast)."""
 
-    __slots__ = ("cost", "emit", "operands")
+    __slots__ = ("checks", "cost", "emit", "operands")
 
-    def __init__(self, type: ArrayType, emit: Callable, operands: Sequence[Node], cost: int):
+    def __init__(self, type: ArrayType, emit: Callable, operands: Sequence[Node], cost: int, checks: bool = False):
         super().__init__(type)
         self.emit = emit
         self.operands = tuple(operands)
         self.cost = cost
+        self.checks = checks  # its code may call `require`, and so fail
 
 
 class Reduce(Node):
@@ -225,6 +236,8 @@ def layout_of(node: Node) -> tuple[int, Shape]:
     """Offset and strides of a node in its base's memory."""
     if isinstance(node, View):
         return node.offset, node.strides
+    if isinstance(node, Index):
+        return 0, node.strides
     return 0, normal(node.shape, contiguous_strides(node.shape))
 
 

@@ -23,6 +23,7 @@ from wonderland.compile.nodes import (
     Gather,
     Leaf,
     Loop,
+    Map,
     Node,
     Number,
     Opaque,
@@ -366,7 +367,7 @@ class RegionPlan:
 
     def _can_fail(self, unit: Unit) -> bool:
         if isinstance(unit, Cluster):
-            return any(isinstance(n, (Gather, Scatter)) and n.indices for n in unit.roles)
+            return any(map(node_can_fail, unit.roles))
         assert isinstance(unit, Step)
         return isinstance(unit.node, Opaque) and node_can_fail(unit.node)
 
@@ -441,7 +442,7 @@ class RegionPlan:
 
     def _kernel(self, nest: Nest) -> None:
         kernel = nest.generate()
-        kernel.needed, kernel.declared = nest.e.needed, nest.e.declared
+        kernel.needed, kernel.declared, kernel.routines = nest.e.needed, nest.e.declared, nest.e.routines
         self.plan.kernels.append(kernel)
         self.steps.append(RunKernel(kernel))
         self.plan.work += nest.work
@@ -557,6 +558,8 @@ def node_can_fail(node: Node) -> bool:
         return True
     if isinstance(node, (Gather, Scatter)):
         return bool(node.indices)
+    if isinstance(node, Map):
+        return node.checks
     regions: list[Region] = []
     if isinstance(node, Branch):
         regions = node.regions

@@ -162,23 +162,8 @@ def bitwise_count(e: Any, x: Any) -> Any:
 
 
 def gcd(e: Any, x: Any, y: Any) -> Any:
-    """Euclid's algorithm, on sizes taken as unsigned numbers."""
-    kind = x.kind
-    text = f"""\
-define internal {kind} @wl_gcd_{kind}({kind} %a, {kind} %b) nounwind memory(none) {{
-  br label %loop
-loop:
-  %x = phi {kind} [ %a, %0 ], [ %y, %step ]
-  %y = phi {kind} [ %b, %0 ], [ %rest, %step ]
-  %end = icmp eq {kind} %y, 0
-  br i1 %end, label %done, label %step
-step:
-  %rest = urem {kind} %x, %y
-  br label %loop
-done:
-  ret {kind} %x
-}}"""
-    return e.routine(f"wl_gcd_{kind}", text, (e.abs(x), e.abs(y)), 1000)
+    """Of the sizes, taken as unsigned numbers."""
+    return e.routine("gcd", (x.kind,), x.dtype, e.abs(x), e.abs(y))
 
 
 def lcm(e: Any, x: Any, y: Any) -> Any:
@@ -218,9 +203,7 @@ def rel_entr(e: Any, x: Any, y: Any) -> Any:
     zero, infinity = e.constant(0.0, x), e.constant(np.inf, x)
     ratio = e.div(x, y)
     near = e.bit_and(e.compare("gt", ratio, e.constant(0.5, x)), e.compare("lt", ratio, e.constant(2.0, x)))
-    fits = e.bit_and(
-        e.compare("gt", ratio, e.constant(np.finfo(x.dtype).tiny, x)), e.compare("lt", ratio, infinity)
-    )
+    fits = e.bit_and(e.compare("gt", ratio, e.constant(np.finfo(x.dtype).tiny, x)), e.compare("lt", ratio, infinity))
     far = e.select(fits, e.call("log", ratio), e.sub(e.call("log", x), e.call("log", y)))
     logarithm = e.select(near, e.call("log1p", e.div(e.sub(x, y), y)), far)
     positive = e.bit_and(e.compare("gt", x, zero), e.compare("gt", y, zero))
@@ -258,78 +241,6 @@ def sinc(order: int) -> Callable:
 
 # The zeta function ---------------------------------------------------------------------------------------------------
 
-_BERNOULLI = ((1, 6), (-1, 30), (1, 42), (-1, 30), (5, 66), (-691, 2730), (7, 6), (-3617, 510), (43867, 798),
-              (-174611, 330), (854513, 138), (-236364091, 2730))  # fmt: skip
-_ZETA = "wl_zeta"
-
-
-def _zeta_text(number: Callable) -> str:
-    """The sum of (q + k)^-s over k >= 0 by Euler and Maclaurin, until a term no longer counts.
-
-    The first ones are added up to a = q + k > 9 (nine of them at least); the rest is a^-s times a / (s - 1) + 1/2 and
-    the sum over j of B_2j / (2j)! s (s + 1) ... (s + 2j - 2) / a^(2j - 1).
-    """
-    lines = f"""\
-define internal double @{_ZETA}(double %s, double %q) nounwind {{
-entry:
-  %power = fneg double %s
-  %first = call double @wl_pow_f64(double %q, double %power)
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %step ]
-  %a = phi double [ %q, %entry ], [ %a.next, %step ]
-  %b = phi double [ %first, %entry ], [ %b.next, %step ]
-  %total = phi double [ %first, %entry ], [ %total.next, %step ]
-  %few = icmp ult i64 %i, 9
-  %low = fcmp ole double %a, {number(9.0)}
-  %more = or i1 %few, %low
-  br i1 %more, label %step, label %rest
-step:
-  %i.next = add i64 %i, 1
-  %a.next = fadd double %a, {number(1.0)}
-  %b.next = call double @wl_pow_f64(double %a.next, double %power)
-  %total.next = fadd double %total, %b.next
-  %ratio = fdiv double %b.next, %total.next
-  %share = call double @llvm.fabs.f64(double %ratio)
-  %tiny = fcmp olt double %share, {number(2.0**-53)}
-  br i1 %tiny, label %early, label %loop
-early:
-  ret double %total.next
-rest:
-  %s1 = fsub double %s, {number(1.0)}
-  %ab = fmul double %a, %b
-  %integral = fdiv double %ab, %s1
-  %half = fmul double %b, {number(0.5)}
-  %with = fadd double %total, %integral
-  %t0 = fsub double %with, %half
-  br label %n0
-""".splitlines()
-    factor, power, total = number(1.0), "%b", "%t0"
-    for j, (above, below) in enumerate(_BERNOULLI):
-        scale = math.factorial(2 * j + 2) * below / above
-        lines += [
-            f"n{j}:",
-            f"  %u{j} = fadd double %s, {number(2.0 * j)}",
-            f"  %f{j} = fmul double {factor}, %u{j}",
-            f"  %p{j} = fdiv double {power}, %a",
-            f"  %product{j} = fmul double %f{j}, %p{j}",
-            f"  %term{j} = fdiv double %product{j}, {number(scale)}",
-            f"  %t{j + 1} = fadd double {total}, %term{j}",
-            f"  %ratio{j} = fdiv double %term{j}, %t{j + 1}",
-            f"  %share{j} = call double @llvm.fabs.f64(double %ratio{j})",
-            f"  %tiny{j} = fcmp olt double %share{j}, {number(2.0**-53)}",
-            f"  br i1 %tiny{j}, label %end{j}, label %more{j}",
-            f"end{j}:",
-            f"  ret double %t{j + 1}",
-            f"more{j}:",
-            f"  %v{j} = fadd double %s, {number(2.0 * j + 1.0)}",
-            f"  %g{j} = fmul double %f{j}, %v{j}",
-            f"  %d{j} = fdiv double %p{j}, %a",
-            f"  br label %n{j + 1}",
-        ]
-        factor, power, total = f"%g{j}", f"%d{j}", f"%t{j + 1}"
-    return "\n".join([*lines, f"n{len(_BERNOULLI)}:", f"  ret double {total}", "}"])
-
 
 def zeta(e: Any, s: Any, q: Any) -> Any:
     """Hurwitz's zeta function, in double; beyond q = 10^8 by the first terms of its expansion."""
@@ -341,10 +252,7 @@ def zeta(e: Any, s: Any, q: Any) -> Any:
     undefined = e.bit_and(e.compare("le", q, zero), e.compare("ne", s, e.intrinsic("floor", s)))
     large = e.compare("gt", q, e.constant(1e8, double))
     plain = e.bit_and(e.compare("le", q, e.constant(1e8, double)), e.invert(pole))
-    e.needed.add(("pow", "f64"))
-    e.intrinsic("fabs", zero)
-    number = lambda c: e.constant(c, double).text
-    value = e.routine(_ZETA, _zeta_text(number), (s, e.select(plain, q, one)), 3000)
+    value = e.routine("zeta", (), double, s, e.select(plain, q, one))
     far = e.mul(e.add(e.div(one, e.sub(s, one)), e.div(e.constant(0.5, double), q)), e.call("pow", q, e.sub(one, s)))
     value = e.select(large, far, value)
     value = e.select(undefined, e.constant(np.nan, double), value)
