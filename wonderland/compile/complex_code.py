@@ -30,6 +30,7 @@ def _by_parts(name: str) -> Callable:
 
 
 def mul(e: Any, x: Complex, y: Complex) -> Complex:
+    """(x.re y.re - x.im y.im, x.re y.im + x.im y.re)"""
     re = e.sub(e.mul(x.re, y.re), e.mul(x.im, y.im).rounded())
     im = e.add(e.mul(x.re, y.im), e.mul(x.im, y.re).rounded())
     return Complex(re, im)
@@ -41,10 +42,11 @@ def div(e: Any, x: Complex, y: Complex) -> Complex:
     big, small = e.select(upright, y.im, y.re), e.select(upright, y.re, y.im)
     first, second = e.select(upright, x.im, x.re), e.select(upright, x.re, x.im)
     ratio = e.div(small, big)
-    scale = e.div(e.constant(1, big), e.add(big, e.mul(small, ratio)))
-    re = e.mul(e.add(first, e.mul(second, ratio)), scale)
-    im = e.mul(e.sub(second, e.mul(first, ratio)), scale)
-    im = e.select(upright, e.neg(im), im)
+    # No product is contracted: z / z is 1.
+    scale = e.div(e.constant(1, big), e.add(big, e.mul(small, ratio).rounded()))
+    re = e.mul(e.add(first, e.mul(second, ratio).rounded()), scale)
+    turned = e.mul(first, ratio).rounded()
+    im = e.mul(e.sub(e.select(upright, turned, second), e.select(upright, second, turned)), scale)
     zero = e.bit_and(_is(e, y.re, 0), _is(e, y.im, 0))
     size = e.abs(y.re)
     return Complex(e.select(zero, e.div(x.re, size), re), e.select(zero, e.div(x.im, size), im))
@@ -73,11 +75,16 @@ def _extreme(op: str) -> Callable:
 
 
 def select(e: Any, condition: Scalar, x: Complex, y: Complex) -> Complex:
+    """Both parts of one operand."""
     return Complex(e.select(condition, x.re, y.re), e.select(condition, x.im, y.im))
 
 
 def sign(e: Any, x: Complex) -> Complex:
     """x / |x|: 0 at 0; for one infinite part its direction, for two NaN."""
+    limit = e.constant(np.finfo(x.re.dtype).max / 4, x.re)
+    large = e.bit_or(e.compare("gt", e.abs(x.re), limit), e.compare("gt", e.abs(x.im), limit))
+    factor = e.select(large, e.constant(0.25, x.re), e.constant(1, x.re))  # |x| overflows before its parts do
+    x = Complex(e.mul(x.re, factor), e.mul(x.im, factor))
     size = e.hypot(x.re, x.im)
     zero, one, infinite = e.constant(0, size), e.constant(1, size), _is(e, size, np.inf)
     divisor = e.select(_is(e, size, 0), one, size)
@@ -87,6 +94,7 @@ def sign(e: Any, x: Complex) -> Complex:
         both = e.bit_and(_is(e, e.abs(value), np.inf), _is(e, e.abs(other), np.inf))
         missing = e.bit_or(both, e.compare("ne", size, size))
         chosen = e.select(infinite, whole, e.div(value, divisor))
+        chosen = e.select(_is(e, size, 0), zero, chosen)  # without the sign of a part
         return e.select(missing, e.constant(np.nan, size), chosen)
 
     return Complex(part(x.re, x.im), part(x.im, x.re))
@@ -103,11 +111,13 @@ def convert(e: Any, x: Complex, dtype: np.dtype) -> Scalar:
 
 
 def store(e: Any, x: Complex, pointer: str) -> None:
+    """The parts, one after the other."""
     for part, place in zip(x.parts, e.part_pointers(pointer, x.re.dtype), strict=True):
         e.store(part, place)
 
 
 def call(e: Any, name: str, *args: Complex) -> Scalar:
+    """A function of `complex_math`."""
     if name not in complex_math.FUNCTIONS:
         raise Unsupported(f"{name} of complex numbers")
     return complex_math.FUNCTIONS[name](e, *args)
@@ -134,7 +144,9 @@ def power(e: Any, x: Complex, y: Complex) -> Scalar:
     known = _exponent(y)
     if known is not None:
         out = _whole_power(e, x, abs(known)) if known else one
-        return div(e, one, out) if known < 0 else out
+        if known >= 0:
+            return out
+        return e.select(e.compare("eq", x, e.constant(0, x)), e.constant(complex(np.nan, np.nan), x), e.div(one, out))
     size = e.abs(y.re)
     whole = e.bit_and(_is(e, y.im, 0), e.compare("eq", size, e.intrinsic("floor", size)))
     whole = e.bit_and(whole, e.compare("le", size, e.constant(LARGEST_EXPONENT, size)))
@@ -168,12 +180,11 @@ def _whole_power(e: Any, x: Scalar, n: int) -> Scalar:
         x = e.mul(x, x)
 
 
-def intrinsic(e: Any, name: str, *args: Scalar) -> Scalar:
+def intrinsic(e: Any, name: str, *args: Complex) -> Scalar:
+    """Rounding is done to both parts."""
     if name != "rint":
         raise Unsupported(f"{name} of complex numbers")
-    (x,) = args
-    assert isinstance(x, Complex)
-    return Complex(e.intrinsic(name, x.re), e.intrinsic(name, x.im))
+    return Complex(e.intrinsic(name, args[0].re), e.intrinsic(name, args[0].im))
 
 
 OPERATIONS: dict[str, Callable] = {

@@ -1,9 +1,8 @@
 """Elementary functions of complex numbers as scalar code, composed of the real ones of `vecmath`.
 
 Each part of a result is right to a few ulp, not only the pair: nothing cancels, and nothing overflows before the result
-does. Branch cuts, signed zeros and infinities follow C99's annex G (where it leaves a sign open, ours may differ from
-the C library's). The inverse functions are Kahan's ("Branch cuts for complex elementary functions", 1987), which lose
-infinite arguments and those within a factor 4 of overflow.
+does. Branch cuts, signed zeros and infinities are as in C99's annex G, but for signs that it leaves open, and for a
+zero beside a NaN in the inverse functions, which are Kahan's ("Branch cuts for complex elementary functions", 1987).
 """
 
 from __future__ import annotations
@@ -83,6 +82,11 @@ class Real:
     def finite(self) -> Test:
         return abs(self) < np.inf
 
+    @property
+    def missing(self) -> Test:
+        """Is it NaN?"""
+        return self.compare("ne", self)
+
     def call(self, name: str, *others: Real) -> Real:
         return Real(self.e, self.e.call(name, self.scalar, *(o.scalar for o in others)))
 
@@ -143,10 +147,11 @@ def _function(body: Callable[[Real, Real], tuple[Real, Real]]) -> Callable[[Any,
 
 
 def _larger(x: Real, y: Real) -> tuple[Real, Real]:
-    """The sizes of two numbers, the larger one first. A NaN isn't larger."""
+    """The sizes of two numbers, the larger one first; NaN is larger than all."""
     x, y = abs(x), abs(y)
     swapped = x < y
-    return swapped.choose(y, x), swapped.choose(x, y)
+    total = x + y
+    return total.missing.choose(total, swapped.choose(y, x)), swapped.choose(x, y)
 
 
 def _sum(x: Real, y: Real) -> tuple[Real, Real]:
@@ -175,11 +180,11 @@ def _expm1(x: Real, y: Real) -> tuple[Real, Real]:
     half = (0.5 * y).call("sin")
     re, im = _exponential(x, y)
     near = x.call("expm1") * y.call("cos") - (2.0 * half * half).rounded()
-    return (abs(x) < 1.0).choose(near, re - 1.0), im
+    return (x < 50.0).choose(near, re), im  # from where on the 1 isn't seen
 
 
 def _log_size(x: Real, y: Real, shift: float) -> Real:
-    """log |x + shift + i y| for shift 0 or 1. Near |.| = 1 it is log1p(x^2 + y^2 - 1) / 2, with the error of the sum."""
+    """log |x + shift + i y| for shift 0 or 1. Near 0 it is log1p(|.|^2 - 1) / 2, with the sum's rounding errors."""
     a = x + shift if shift else x
     big, small = _larger(a, y)
     if shift:  # 2 x + x^2 + y^2
@@ -235,9 +240,8 @@ def _root(x: Real, y: Real) -> tuple[Real, Real]:
     left = x < 0.0
     re, im = left.choose(other, t) * back, left.choose(t, other) * back
     # An infinite part: of y, both are; of x, one is.
-    none = y.compare("ne", y)
-    re = x.infinite.choose(left.choose(none.choose(y, 0.0), x), re)
-    im = x.infinite.choose(none.choose(left.choose(np.inf, y), left.choose(x.number(np.inf), 0.0)), im)
+    re = x.infinite.choose(left.choose(y.missing.choose(y, 0.0), x), re)
+    im = x.infinite.choose(y.missing.choose(left.choose(np.inf, y), left.choose(x.number(np.inf), 0.0)), im)
     both = y.infinite
     return both.choose(np.inf, re), both.choose(np.inf, im).signed(y)
 
@@ -265,7 +269,8 @@ def _cosh(x: Real, y: Real) -> tuple[Real, Real]:
     re = (x.infinite & ~y.finite).choose(np.inf, cosh * cos * rest)
     im = (sinh * sin * rest) * x.number(1.0).signed(x)
     # A zero stays one, whatever the other part is.
-    return re, (x.equals(0.0) | y.equals(0.0)).choose(x.number(0.0).signed(x) * x.number(1.0).signed(y), im)
+    im = x.equals(0.0).choose(y.finite.choose(x * sin, x), im)
+    return re, y.equals(0.0).choose(y * x.number(1.0).signed(x), im)
 
 
 def _sinh(x: Real, y: Real) -> tuple[Real, Real]:
@@ -291,8 +296,7 @@ def _tanh(x: Real, y: Real) -> tuple[Real, Real]:
     tail = 4.0 * y.call("sin") * y.call("cos") * decay * decay
     tail = (x.infinite & ~y.finite).choose(0.0, tail)
     im = far.choose(tail, t / below)
-    re = x.compare("ne", x).choose(x, re)
-    return re, y.equals(0.0).choose(y, x.compare("ne", x).choose(x, im))
+    return x.missing.choose(x, re), y.equals(0.0).choose(y, x.missing.choose(x, im))
 
 
 def _turned(body: Callable) -> Callable[[Real, Real], tuple[Real, Real]]:
@@ -308,37 +312,50 @@ def _turned(body: Callable) -> Callable[[Real, Real], tuple[Real, Real]]:
 # Inverse functions (Kahan) -------------------------------------------------------------------------------------------
 
 
+def _corner(x: Real) -> Real:
+    """1 for an infinite number, 0 for others, with its sign: the directions in which a number can be infinite."""
+    return x.missing.choose(x, x.infinite.choose(1.0, x.number(0.0)).signed(x))
+
+
 def _arcsin(x: Real, y: Real) -> tuple[Real, Real]:
-    """With sqrt(1 - z) = a - i b, sqrt(1 + z) = c + i d: all four have one sign of y, and no sum cancels."""
+    """With sqrt(1 - z) = a + i b, sqrt(1 + z) = c + i d: b has not the sign of d, and no sum cancels."""
     a, b = _root(1.0 - x, -y)
     c, d = _root(1.0 + x, y)
-    re = x.call("arctan2", a * c - (b * d).rounded())
-    return re, (a * d - (b * c).rounded()).call("arcsinh")
+    infinite = x.infinite | y.infinite
+    far = infinite.choose(abs(_corner(y)), a * c - (b * d).rounded())
+    im = infinite.choose(x.number(np.inf).signed(y), a * d + (-b * c).rounded())
+    return infinite.choose(_corner(x), x).call("arctan2", far), im.call("arcsinh")
 
 
 def _arccos(x: Real, y: Real) -> tuple[Real, Real]:
     a, b = _root(1.0 - x, -y)
     c, d = _root(1.0 + x, y)
-    return 2.0 * a.call("arctan2", c), (c * b - (d * a).rounded()).call("arcsinh")
+    infinite = x.infinite | y.infinite
+    angle = infinite.choose(abs(_corner(y)), a).call("arctan2", infinite.choose(_corner(x), c))
+    im = infinite.choose(x.number(np.inf).signed(-y), c * b - (d * a).rounded())
+    return infinite.choose(angle, 2.0 * angle), im.call("arcsinh")
 
 
 def _arccosh(x: Real, y: Real) -> tuple[Real, Real]:
     a, b = _root(x - 1.0, y)
     c, d = _root(x + 1.0, y)
-    return (a * c + (b * d).rounded()).call("arcsinh"), 2.0 * b.call("arctan2", c)
+    infinite = x.infinite | y.infinite
+    angle = infinite.choose(_corner(y), b).call("arctan2", infinite.choose(_corner(x), c))
+    re = infinite.choose(np.inf, a * c + (b * d).rounded())
+    return re.call("arcsinh"), infinite.choose(angle, 2.0 * angle)
 
 
 def _arctanh(x: Real, y: Real) -> tuple[Real, Real]:
-    """(log1p(4 x / ((1 - x)^2 + y^2)) / 4, arctan2(2 y, (1 - x) (1 + x) - y^2) / 2), for x >= 0."""
+    """(log1p(4 x / ((1 - x)^2 + y^2)) / 4, arctan2(y, ((1 - x) (1 + x) - y^2) / 2) / 2), for x >= 0."""
     side = abs(x)
     big, small = _larger(1.0 - side, y)
     ratio = (big.equals(0.0) | big.infinite).choose(0.0, small / big)
     # log1p((4 x / big) / (big (1 + ratio^2))): no square of a part that could overflow
     re = 0.25 * (((4.0 * side) / big) / (big * (1.0 + ratio * ratio))).call("log1p")
-    im = 0.5 * (2.0 * y).call("arctan2", (1.0 - side) * (1.0 + side) - (y * y).rounded())
+    im = 0.5 * y.call("arctan2", 0.5 * ((1.0 - side) * (1.0 + side) - (y * y).rounded()))
     infinite = x.infinite | y.infinite
     re = infinite.choose(0.0, re)
-    im = infinite.choose(x.number(math.pi / 2).signed(y), im)
+    im = infinite.choose(y.missing.choose(y, x.number(math.pi / 2).signed(y)), im)
     return re.signed(x), im
 
 

@@ -21,11 +21,9 @@ from wonderland.compile.scalars import (
     Scalar,
     Unsupported,
     assembled,
-    constant_text as constant_text,
-    is_native as is_native,
+    literal,
     memory_kind,
     named,
-    number,
     real_dtype,
 )
 
@@ -89,7 +87,7 @@ class Emitter:
 
     def constant(self, value: Any, like: Scalar | np.dtype) -> Scalar:
         """A number of the dtype of a scalar."""
-        return number(value, like.dtype if isinstance(like, Scalar) else like)
+        return literal(value, like.dtype if isinstance(like, Scalar) else like)
 
     def _arithmetic(self, x: Scalar, y: Scalar, of_float: str, of_int: str, of_bool: str) -> Scalar:
         if x.dtype.kind == "f":

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile.emitter import Unsupported, is_native, probe
+from wonderland.compile.emitter import probe
 from wonderland.compile.nodes import (
     Branch,
     Call,
@@ -36,6 +36,7 @@ from wonderland.compile.nodes import (
     layout_of,
     normal,
 )
+from wonderland.compile.scalars import Unsupported, is_native
 from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.types import ArrayType, promote
 
@@ -103,7 +104,7 @@ class Builder:
             if written and int(node.value) != int(np.asarray(node.value).astype(dtype)):
                 raise Unsupported("a Python integer out of the dtype's bounds: NumPy compares with it, or refuses")
             value = np.asarray(node.value)
-            value = value.real if value.dtype.kind == "c" and dtype.kind in "iuf" else value
+            value = np.real(value) if dtype.kind in "iuf" else value
             return Number(ArrayType(node.shape, dtype), value.astype(dtype)[()])
         return self.map(_Conversion.made.get(dtype) or _Conversion(dtype), [node], dtype)
 

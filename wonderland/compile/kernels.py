@@ -20,7 +20,7 @@ from wonderland.compile.emitter import CALL_COST, Emitter, Scalar, lowest, memor
 from wonderland.compile.fuse import Cluster, Schedule, operands_of, squeezed_strides
 from wonderland.compile.loops import I64, Access, Kernel, Loops, Scope, arrange, launcher, varies
 from wonderland.compile.nodes import Gather, Map, Node, Number, Reduce, Scatter, base_of, contiguous_strides, layout_of
-from wonderland.compile.scalars import assembled, number
+from wonderland.compile.scalars import assembled, literal
 
 COLUMN_BLOCK = 512  # columns summed at a time
 SUM_BLOCK = 512  # elements summed in one go, for the sake of rounding errors
@@ -164,7 +164,7 @@ class Nest(Loops):
     def operand(self, operand: Node, row: bool, scope: Scope) -> Scalar:
         base = base_of(operand)
         if isinstance(operand, Number):
-            return number(operand.value, operand.dtype)
+            return literal(operand.value, operand.dtype)
         if base in self.cluster.roles or self._inlined(base):
             return self.member(base, scope)
         access = self.reads[operand, row]
@@ -464,7 +464,8 @@ class Nest(Loops):
                 start = _neutral(node).parts
                 so_far = tuple(Scalar(f"%{self.fresh('a')}", part.dtype) for part in start)
                 total = sums[node] = _combine(self.at(scope), node.op, assembled(so_far), value)
-                carried += [(a.text, a.kind, s.text, t.text) for a, s, t in zip(so_far, start, total.parts, strict=True)]
+                parts = zip(so_far, start, total.parts, strict=True)
+                carried += [(now.text, now.kind, first.text, following.text) for now, first, following in parts]
             self.close(scope, carried)
         row.memo.update(sums)
 
@@ -548,7 +549,7 @@ class Nest(Loops):
 
 def _neutral(node: Node) -> Scalar:
     assert isinstance(node, Reduce)
-    return number(0 if node.op == "add" else lowest(node.dtype), node.dtype)
+    return literal(0 if node.op == "add" else lowest(node.dtype), node.dtype)
 
 
 def _combine(e: Emitter, op: str, x: Scalar, y: Scalar) -> Scalar:

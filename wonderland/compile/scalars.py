@@ -106,11 +106,11 @@ def named(name: str, dtype: np.dtype) -> Scalar:
     return Scalar(name, dtype)
 
 
-def number(value: Any, dtype: np.dtype) -> Scalar:
+def literal(value: Any, dtype: np.dtype) -> Scalar:
     """A constant."""
     if dtype.kind == "c":
         value = np.asarray(value).astype(dtype)
-        return Complex(*(number(part, real_dtype(dtype)) for part in (value.real, value.imag)))
+        return Complex(*(literal(part, real_dtype(dtype)) for part in (value.real, value.imag)))
     return Scalar(constant_text(value, dtype), dtype)
 
 
