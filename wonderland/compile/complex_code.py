@@ -139,7 +139,7 @@ def _value(x: Scalar) -> float | None:
 
 
 def power(e: Any, x: Complex, y: Complex) -> Scalar:
-    """By multiplication for small whole exponents, else exp(y log x); 0 to a positive power is 0, x^0 is 1."""
+    """By multiplication for small whole exponents, else exp(y log x); 0^y is 0 for y.re > 0, x^0 is 1."""
     one = e.constant(1, x)
     known = _exponent(y)
     if known is not None:
@@ -152,7 +152,7 @@ def power(e: Any, x: Complex, y: Complex) -> Scalar:
     whole = e.bit_and(whole, e.compare("le", size, e.constant(LARGEST_EXPONENT, size)))
     general = complex_math.exp(e, mul(e, y, complex_math.log(e, x)))
     nothing = compare(e, "eq", x, e.constant(0, x))
-    positive = e.bit_and(_is(e, y.im, 0), e.compare("gt", y.re, e.constant(0, size)))
+    positive = e.compare("gt", y.re, e.constant(0, size))
     missing = e.constant(complex(np.nan, np.nan), x)
     general = select(e, nothing, select(e, positive, e.constant(0, x), missing), general)
     product, square = one, x
