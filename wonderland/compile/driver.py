@@ -279,9 +279,9 @@ class Driver:
 
     def gemm(self, f: Function, step: RunGemm) -> None:
         node = step.node
-        dtype = "f32" if node.dtype.itemsize == 4 else "f64"
+        size = node.real_dtype.itemsize
+        dtype = "f32" if size == 4 else "f64"
         self.gemms.add(dtype)
-        size = node.dtype.itemsize
         x = self.pointer(f, step.x, node.x_strides[0] * size)
         y = self.pointer(f, step.y, node.y_strides[0] * size)
         out, scratch = self.pointer(f, step.out), self.pointer(f, step.scratch)
@@ -318,7 +318,7 @@ class Driver:
 
     def shared_gemm(self, f: Function, step: RunGemm, dtype: str, pointers: list[str], sizes: list[str]) -> None:
         """A batch of products in pieces on the pool."""
-        size = step.node.dtype.itemsize
+        size = step.node.real_dtype.itemsize
         outer, inner = [(1, 0, 0, 0), *step.batch][-2:]
         grain = -(-step.total // step.pieces)
         pieces = self.number(f, -(-step.total // grain))

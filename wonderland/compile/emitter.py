@@ -8,19 +8,26 @@ nothing has undefined behaviour: conversions from float to integer give what Num
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
-from wonderland.compile import foreign, vecmath
+from wonderland.compile import complex_code, foreign, vecmath
 from wonderland.compile.routine import Routine, find
+from wonderland.compile.scalars import (
+    KINDS,
+    Complex,
+    Scalar,
+    Unsupported,
+    assembled,
+    literal,
+    memory_kind,
+    named,
+    real_dtype,
+)
 
-KINDS = {
-    "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "i8", "uint16": "i16",
-    "uint32": "i32", "uint64": "i64", "float32": "float", "float64": "double",
-}  # fmt: skip
 SUFFIX = {"float": "f32", "double": "f64"}
 BOOL, INT32, INT64 = np.dtype(bool), np.dtype(np.int32), np.dtype(np.int64)
 FLOAT64 = np.dtype(np.float64)
@@ -31,48 +38,18 @@ FOREIGN_COST = 1000  # of a function of SciPy
 NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
 
 
-class Unsupported(Exception):
-    """Something the compiler has no code for: the equation falls back to NumPy."""
+def _complex_too(method: Callable) -> Any:
+    """An operation that, on complex operands, is what `complex_code` says."""
+    name = method.__name__
 
+    @wraps(method)
+    def operation(self: Emitter, *args: Any, **options: Any) -> Any:
+        for a in args:
+            if type(a) is Complex:
+                return complex_code.OPERATIONS[name](self, *args, **options)
+        return method(self, *args, **options)
 
-def is_native(dtype: np.dtype) -> bool:
-    """Does compiled code compute with this dtype?"""
-    return dtype.name in KINDS and dtype.isnative
-
-
-def memory_kind(dtype: np.dtype) -> str:
-    """The IR type of an element in memory."""
-    kind = KINDS[dtype.name]
-    return "i8" if kind == "i1" else kind
-
-
-class Scalar:
-    """One SSA value (or constant) with its NumPy dtype."""
-
-    __slots__ = ("dtype", "factors", "text")
-
-    def __init__(self, text: str, dtype: np.dtype, factors: tuple[Scalar, Scalar] | None = None):
-        self.text = text
-        self.dtype = dtype
-        self.factors = factors  # of a product that a sum may take over
-
-    @property
-    def kind(self) -> str:
-        return KINDS[self.dtype.name]
-
-    @property
-    def typed(self) -> str:
-        return f"{self.kind} {self.text}"
-
-
-def constant_text(value: Any, dtype: np.dtype) -> str:
-    """A number as LLVM spells it: the bits of a double for both float types."""
-    if dtype.kind == "f":
-        number = float(np.asarray(value).astype(dtype))
-        return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
-    if dtype.kind == "b":
-        return "true" if value else "false"
-    return str(int(np.asarray(value).astype(dtype)))
+    return operation
 
 
 class Emitter:
@@ -108,6 +85,7 @@ class Emitter:
         self.cost += 1
         return Scalar(name, dtype)
 
+    @_complex_too
     def intrinsic(self, name: str, *args: Scalar, extra: str = "") -> Scalar:
         """An LLVM intrinsic whose operands and result have one type."""
         kind = args[0].kind
@@ -119,8 +97,7 @@ class Emitter:
 
     def constant(self, value: Any, like: Scalar | np.dtype) -> Scalar:
         """A number of the dtype of a scalar."""
-        dtype = like.dtype if isinstance(like, Scalar) else like
-        return Scalar(constant_text(value, dtype), dtype)
+        return literal(value, like.dtype if isinstance(like, Scalar) else like)
 
     def _arithmetic(self, x: Scalar, y: Scalar, of_float: str, of_int: str, of_bool: str) -> Scalar:
         if x.dtype.kind == "f":
@@ -131,6 +108,7 @@ class Emitter:
             return self.let(f"{of_bool} {x.typed}, {y.text}", x.dtype)
         return self.let(f"{of_int} {x.typed}, {y.text}", x.dtype)
 
+    @_complex_too
     def add(self, x: Scalar, y: Scalar) -> Scalar:
         if x.factors:
             return self.intrinsic("fmuladd", *x.factors, y)
@@ -138,6 +116,7 @@ class Emitter:
             return self.intrinsic("fmuladd", *y.factors, x)
         return self._arithmetic(x, y, "fadd", "add", "or")
 
+    @_complex_too
     def sub(self, x: Scalar, y: Scalar) -> Scalar:
         if x.factors:
             return self.intrinsic("fmuladd", *x.factors, self.neg(y))
@@ -145,6 +124,7 @@ class Emitter:
             return self.intrinsic("fmuladd", self.neg(y.factors[0]), y.factors[1], x)
         return self._arithmetic(x, y, "fsub", "sub", "")
 
+    @_complex_too
     def mul(self, x: Scalar, y: Scalar) -> Scalar:
         if x.dtype.kind == "f":  # `contract` lets the sum of a reduction, whose order is free, take it over
             product = self.let(f"fmul contract {x.typed}, {y.text}", x.dtype)
@@ -152,26 +132,56 @@ class Emitter:
             return product
         return self._arithmetic(x, y, "", "mul", "and")
 
+    @_complex_too
     def div(self, x: Scalar, y: Scalar) -> Scalar:
         if x.dtype.kind != "f":
             raise Unsupported("division of integers")
         self.cost += DIVIDE_COST
         return self.let(f"fdiv {x.typed}, {y.text}", x.dtype)
 
+    @_complex_too
     def neg(self, x: Scalar) -> Scalar:
         if x.dtype.kind == "b":
             raise Unsupported("the negative of a bool")
         return self.let(f"fneg {x.typed}" if x.dtype.kind == "f" else f"sub {x.kind} 0, {x.text}", x.dtype)
 
+    @_complex_too
     def abs(self, x: Scalar) -> Scalar:
         if x.dtype.kind == "f":
             return self.intrinsic("fabs", x)
         return self.intrinsic("abs", x, extra="i1 false") if x.dtype.kind == "i" else x
 
+    @_complex_too
+    def conj(self, x: Scalar) -> Scalar:
+        return x
+
+    @_complex_too
+    def real(self, x: Scalar) -> Scalar:
+        return x
+
+    @_complex_too
+    def imag(self, x: Scalar) -> Scalar:
+        return self.constant(0, x)
+
+    def complex(self, re: Scalar, im: Scalar) -> Scalar:
+        return Complex(re, im)
+
+    def hypot(self, x: Scalar, y: Scalar) -> Scalar:
+        """big sqrt(1 + (small / big)^2): no square overflows; infinite if either is, even beside a NaN."""
+        x, y = self.abs(x), self.abs(y)
+        zero, one, infinity = (self.constant(c, x) for c in (0.0, 1.0, np.inf))
+        big, small = self.maximum(x, y), self.minimum(x, y)
+        ratio = self.div(small, self.select(self.compare("eq", big, zero), one, big))
+        length = self.mul(big, self.sqrt(self.add(one, self.mul(ratio, ratio))))
+        infinite = self.bit_or(self.compare("eq", x, infinity), self.compare("eq", y, infinity))
+        return self.select(infinite, infinity, length)
+
+    @_complex_too
     def sqrt(self, x: Scalar) -> Scalar:
         self.cost += DIVIDE_COST
         return self.intrinsic("sqrt", x)
 
+    @_complex_too
     def sign(self, x: Scalar) -> Scalar:
         one, zero = self.constant(1, x), self.constant(0, x)
         if x.dtype.kind in "bu":
@@ -190,12 +200,15 @@ class Emitter:
         chosen = self.let(f"or i1 {wins.text}, {self.compare('ne', x, x).text}", BOOL)
         return self.select(chosen, x, y)
 
+    @_complex_too
     def maximum(self, x: Scalar, y: Scalar) -> Scalar:
         return self._extreme(x, y, "gt", "max", "or")
 
+    @_complex_too
     def minimum(self, x: Scalar, y: Scalar) -> Scalar:
         return self._extreme(x, y, "lt", "min", "and")
 
+    @_complex_too
     def compare(self, op: str, x: Scalar, y: Scalar) -> Scalar:
         if x.dtype.kind == "f":
             return self.let(f"fcmp {FLOAT_COMPARE[op]} {x.typed}, {y.text}", BOOL)
@@ -204,6 +217,7 @@ class Emitter:
             predicate = predicate.replace("s", "u", 1) if predicate[0] == "s" else predicate
         return self.let(f"icmp {predicate} {x.typed}, {y.text}", BOOL)
 
+    @_complex_too
     def select(self, condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
         return self.let(f"select {condition.typed}, {x.typed}, {y.typed}", x.dtype)
 
@@ -224,6 +238,7 @@ class Emitter:
     def invert(self, x: Scalar) -> Scalar:
         return self._bits("xor", x, self.constant(True if x.dtype.kind == "b" else -1, x))
 
+    @_complex_too
     def power(self, x: Scalar, y: Scalar) -> Scalar:
         if x.dtype.kind == "f":
             return self.call("pow", x, y)
@@ -239,6 +254,7 @@ class Emitter:
             x = self.mul(x, x)
         return result
 
+    @_complex_too
     def call(self, name: str, *args: Scalar) -> Scalar:
         """A function of the vector library."""
         kind = args[0].kind
@@ -253,8 +269,8 @@ class Emitter:
 
     def foreign(self, name: str, *args: Scalar) -> Scalar:
         """A function of SciPy, which computes in double."""
-        if not foreign.address(name, len(args)):
-            raise Unsupported(f"this SciPy has no {name!r} for compiled code")
+        if any(type(a) is Complex for a in args) or not foreign.address(name, len(args)):
+            raise Unsupported(f"SciPy has no {name!r} of {args[0].dtype} for compiled code")
         self.cost += FOREIGN_COST
         self.declared.add(foreign.declaration(name, len(args)))
         wide = "".join(f"{self.convert(a, FLOAT64).typed}, " for a in args)
@@ -278,10 +294,14 @@ class Emitter:
         """The same bits as another type of the same size."""
         return self.let(f"bitcast {x.typed} to {KINDS[dtype.name]}", dtype)
 
+    @_complex_too
     def convert(self, x: Scalar, dtype: np.dtype) -> Scalar:
         """NumPy's `astype`."""
         if x.dtype == dtype:
             return x
+        if dtype.kind == "c":
+            part = real_dtype(dtype)
+            return Complex(self.convert(x, part), self.constant(0, part))
         if dtype.name not in KINDS:
             raise Unsupported(f"a conversion to {dtype}")
         if dtype.kind == "b":
@@ -317,11 +337,15 @@ class Emitter:
 
     def load(self, pointer: str, dtype: np.dtype) -> Scalar:
         """An element from memory."""
+        if dtype.kind == "c":
+            part = real_dtype(dtype)
+            return assembled(tuple(self.load(p, part) for p in self.part_pointers(pointer, part)))
         value = self.let(f"load {memory_kind(dtype)}, ptr {pointer}, align {dtype.itemsize}", dtype)
         if dtype.kind == "b":
             return self.let(f"icmp ne i8 {value.text}, 0", dtype)
         return value
 
+    @_complex_too
     def store(self, value: Scalar, pointer: str) -> None:
         """An element into memory."""
         if value.dtype.kind == "b":
@@ -329,11 +353,17 @@ class Emitter:
         self.lines.append(f"  store {value.typed}, ptr {pointer}, align {value.dtype.itemsize}")
         self.cost += 1
 
+    def part_pointers(self, pointer: str, part: np.dtype) -> tuple[str, str]:
+        """The addresses of a complex number's parts."""
+        return pointer, self.let(f"getelementptr inbounds {KINDS[part.name]}, ptr {pointer}, i64 1", INT64).text
+
 
 def lowest(dtype: np.dtype) -> Any:
     """The neutral element of a maximum."""
     if dtype.kind == "f":
         return -np.inf
+    if dtype.kind == "c":
+        return complex(-np.inf, -np.inf)
     return False if dtype.kind == "b" else np.iinfo(dtype).min
 
 
@@ -345,7 +375,7 @@ def probe(emit: Any, dtypes: tuple[np.dtype, ...], out: np.dtype) -> tuple[int, 
     key = (emit, dtypes)
     if key not in _costs:
         e = Emitter()
-        result = emit(e, *(Scalar(f"%x{i}", d) for i, d in enumerate(dtypes)))
+        result = emit(e, *(named(f"%x{i}", d) for i, d in enumerate(dtypes)))
         if result.dtype != out:
             raise Unsupported(f"the scalar code gives {result.dtype}, not {out}")
         _costs[key] = e.cost, e.checks

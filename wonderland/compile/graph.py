@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile.emitter import Unsupported, is_native, probe
+from wonderland.compile.emitter import probe
 from wonderland.compile.nodes import (
     Branch,
     Call,
@@ -37,6 +37,7 @@ from wonderland.compile.nodes import (
     layout_of,
     normal,
 )
+from wonderland.compile.scalars import Unsupported, is_native
 from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.types import ArrayType, promote
 
@@ -49,6 +50,15 @@ def _identity(e: Any, x: Any) -> Any:
 
 def _multiply(e: Any, x: Any, y: Any) -> Any:
     return e.mul(x, y)
+
+
+_TURNS = np.array([[False], [True]])  # of the two rows that a row of a complex matrix becomes
+_TURNS.flags.writeable = False
+
+
+def _turned_if(e: Any, turn: Any, z: Any) -> Any:
+    """i z if turn, else z."""
+    return e.select(turn, e.complex(e.neg(e.imag(z)), e.real(z)), z)
 
 
 class _Conversion:
@@ -98,7 +108,9 @@ class Builder:
             written = node.type.weak and node.dtype.kind == "i" and dtype.kind in "iu"
             if written and int(node.value) != int(np.asarray(node.value).astype(dtype)):
                 raise Unsupported("a Python integer out of the dtype's bounds: NumPy compares with it, or refuses")
-            return Number(ArrayType(node.shape, dtype), np.asarray(node.value).astype(dtype)[()])
+            value = np.asarray(node.value)
+            value = np.real(value) if dtype.kind in "iuf" else value
+            return Number(ArrayType(node.shape, dtype), value.astype(dtype)[()])
         return self.map(_Conversion.made.get(dtype) or _Conversion(dtype), [node], dtype)
 
     def copy(self, node: Node) -> Node:
@@ -205,6 +217,8 @@ class Builder:
         m, n = math.prod(rows), math.prod(columns)
         if dtype.kind == "f" and not _is_small(m, n, k):
             return self._gemm(x, y, outer, (m, n, k), ArrayType(shape, dtype))
+        if dtype.kind == "c" and min(m, n) > 1 and not _is_small(m, n, k):
+            return self._complex_gemm(x, y, outer, (m, n, k), ArrayType(shape, dtype))
         b, r, c = len(outer), len(rows), len(columns)
         by_rows = self._inner_is_contracted(y, b, c)
         x_shape = (*outer, *rows, *([1] * c), *inner)
@@ -236,6 +250,23 @@ class Builder:
         y = self.reshape(y, (*outer, n, k))
         layouts = [(offset, *strides) for offset, strides in (layout_of(x), layout_of(y))]
         return self.keep(Contract(type, base_of(x), base_of(y), (tuple(outer), m, n, k), layouts[0], layouts[1]))
+
+    def _complex_gemm(self, x: Node, y: Node, outer: list, sizes: tuple, type: ArrayType) -> Node:
+        """One product of real matrices: the pairs of x are a row of twice the length, y has a row i y below each row.
+
+        (a + i b) y = a y + b (i y), and the pairs of the rows of y are twice the columns, as they are in the result.
+        """
+        m, n, k = sizes
+        x, y = self.reshape(self.solid(x), (*outer, m, k)), self.reshape(self.solid(y), (*outer, n, k))
+        if k > 1 and layout_of(x)[1][-1] != 1:
+            x = self.copy(x)
+        order = (*range(len(outer)), len(outer) + 1, len(outer))
+        rows = self.reshape(self.transpose(y, order), (*outer, k, 1, n))
+        y = self.map(_turned_if, [constant(_TURNS), rows], type.dtype)
+        offset, strides = layout_of(x)
+        x_strides = (*(2 * s for s in (offset, *strides[:-1])), 1)
+        y_strides = (0, *(2 * s for s in contiguous_strides(y.shape)[:-3]), 1, 2 * n)
+        return self.keep(Contract(type, base_of(x), y, (tuple(outer), m, 2 * n, 2 * k), x_strides, y_strides))
 
     def solid(self, x: Node) -> Node:
         """A number spread over a shape becomes memory; others as they are."""

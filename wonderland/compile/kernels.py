@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile.emitter import CALL_COST, Emitter, Scalar, constant_text, lowest, memory_kind
+from wonderland.compile.emitter import CALL_COST, Emitter, Scalar, lowest, memory_kind
 from wonderland.compile.fuse import Cluster, Schedule, operands_of, squeezed_strides
 from wonderland.compile.loops import I64, Access, Kernel, Loops, Scope, arrange, launcher, varies
 from wonderland.compile.nodes import (
@@ -31,6 +31,7 @@ from wonderland.compile.nodes import (
     contiguous_strides,
     layout_of,
 )
+from wonderland.compile.scalars import assembled, literal
 
 COLUMN_BLOCK = 512  # columns summed at a time
 SUM_BLOCK = 512  # elements summed in one go, for the sake of rounding errors
@@ -184,7 +185,7 @@ class Nest(Loops):
             access = self.reads[operand, row]
             return self.place(access, self.home(varies(access), scope))
         if isinstance(operand, Number):
-            return Scalar(constant_text(operand.value, operand.dtype), operand.dtype)
+            return literal(operand.value, operand.dtype)
         if base in self.cluster.roles or self._inlined(base):
             return self.member(base, scope)
         access = self.reads[operand, row]
@@ -218,8 +219,8 @@ class Nest(Loops):
             row = self.cluster.roles.get(node) == "row"
             scalars = [self.operand(o, row, home) for o in node.operands]
             value = node.emit(self.at(home), *scalars)
-            if value.factors and node in self.schedule.stored:
-                value = Scalar(value.text, value.dtype)  # some read it from memory, rounded: so do all
+            if node in self.schedule.stored:
+                value = value.rounded()  # some read it from memory, rounded: so do all
         home.memo[node] = value
         return value
 
@@ -459,8 +460,7 @@ class Nest(Loops):
             init = self._inner(row)
             for node in reductions:
                 e = self.at(init)
-                start = _neutral(node)
-                e.store(Scalar(start, node.dtype), self._stack_pointer(node, init))
+                e.store(_neutral(node), self._stack_pointer(node, init))
             self.close(init)
         scopes = [row]
         for dim in range(self.outer, self.outer + self.sums):
@@ -489,10 +489,11 @@ class Nest(Loops):
             carried = []
             for node, value in sums.items():
                 assert isinstance(node, Reduce)
-                name = f"%{self.fresh('a')}"
-                total = _combine(self.at(scope), node.op, Scalar(name, node.dtype), value)
-                carried.append((name, value.kind, _neutral(node), total.text))
-                sums[node] = total
+                start = _neutral(node).parts
+                so_far = tuple(Scalar(f"%{self.fresh('a')}", part.dtype) for part in start)
+                total = sums[node] = _combine(self.at(scope), node.op, assembled(so_far), value)
+                parts = zip(so_far, start, total.parts, strict=True)
+                carried += [(now.text, now.kind, first.text, following.text) for now, first, following in parts]
             self.close(scope, carried)
         row.memo.update(sums)
 
@@ -574,15 +575,17 @@ class Nest(Loops):
         return k
 
 
-def _neutral(node: Node) -> str:
+def _neutral(node: Node) -> Scalar:
     assert isinstance(node, Reduce)
-    return constant_text(0 if node.op == "add" else lowest(node.dtype), node.dtype)
+    return literal(0 if node.op == "add" else lowest(node.dtype), node.dtype)
 
 
 def _combine(e: Emitter, op: str, x: Scalar, y: Scalar) -> Scalar:
     """One step of a reduction: the only place where the order of operations is free."""
     if op == "max":
         return e.intrinsic("maximum", x, y) if x.dtype.kind == "f" else e.maximum(x, y)
+    if x.dtype.kind == "c" and op == "add":
+        return assembled(tuple(_combine(e, op, a, b) for a, b in zip(x.parts, y.parts, strict=True)))
     if x.dtype.kind == "f":
         return e.let(f"fadd reassoc contract {x.typed}, {y.text}", x.dtype)
     return e.add(x, y)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.compile.scalars import real_dtype
 from wonderland.core.types import ArrayType
 
 Shape = tuple[int, ...]
@@ -151,7 +152,10 @@ class Scatter(Node):
 
 
 class Contract(Node):
-    """A matrix product by GEMM for each batch entry: extents (batch..., m, n, k), strides of x and y along them."""
+    """A matrix product by GEMM for each batch entry: extents (batch..., m, n, k), strides of x and y along them.
+
+    If its dtype is complex, extents and strides count the real numbers of which x, y and the result consist.
+    """
 
     __slots__ = ("batch", "k", "m", "n", "x", "x_strides", "y", "y_strides")
 
@@ -160,6 +164,10 @@ class Contract(Node):
         self.x, self.y = x, y
         self.batch, self.m, self.n, self.k = sizes
         self.x_strides, self.y_strides = x_strides, y_strides  # ((offset, batch strides..., two matrix strides))
+
+    @property
+    def real_dtype(self) -> np.dtype:
+        return real_dtype(self.dtype)
 
 
 class Opaque(Node):

@@ -97,7 +97,7 @@ class RunGemm:
         one = node.m * node.n * node.k
         shared = len(self.batch) <= 2 and one < SHARED_ALONE and SHARED_TOGETHER <= one * self.total
         self.pieces = min(self.total, MOST_PRODUCTS) if shared else 1
-        scratch = gemm.scratch_bytes(node.m, node.n, node.k, "f32" if node.dtype.itemsize == 4 else "f64")
+        scratch = gemm.scratch_bytes(node.m, node.n, node.k, "f32" if node.real_dtype.itemsize == 4 else "f64")
         self.scratch_bytes = round_up(scratch, ALIGNMENT)
 
 

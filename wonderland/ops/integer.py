@@ -23,7 +23,7 @@ def steps(name: str, evaluate: Callable, **rest: Any) -> Primitive:
 
 
 def _rounded(name: str) -> Callable:
-    return lambda e, x: e.intrinsic(name, x) if x.dtype.kind == "f" else x
+    return lambda e, x: e.intrinsic(name, x) if x.dtype.kind in "fc" else x
 
 
 floor = steps("floor", np.floor, emit=_rounded("floor"), monotone=True, zero_preserving=True)
