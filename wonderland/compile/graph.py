@@ -96,6 +96,11 @@ class Builder:
             return Number(ArrayType(node.shape, dtype), np.asarray(node.value).astype(dtype)[()])
         return self.map(_Conversion.made.get(dtype) or _Conversion(dtype), [node], dtype)
 
+    def constant(self, array: np.ndarray) -> Node:
+        """A new array that nobody will change."""
+        array.flags.writeable = False
+        return constant(array)
+
     def copy(self, node: Node) -> Node:
         """The same values in memory of their own."""
         if not is_native(node.dtype) or None in node.shape:
@@ -169,11 +174,11 @@ class Builder:
     # -- reductions and products ------------------------------------------------------------------
 
     def reduce(self, x: Node, axes: Sequence[int], op: str) -> Node:
-        """Sum ("add") or maximum ("max") over axes."""
+        """Sum ("add"), product ("mul") or maximum ("max") over axes."""
         axes = tuple(axes)
         kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
         if x.type.size == 0:
-            return Number(ArrayType(kept, x.dtype), np.zeros((), x.dtype)[()])
+            return Number(ArrayType(kept, x.dtype), x.dtype.type(op == "mul"))
         axes = tuple(a for a in axes if x.shape[a] != 1)
         if not axes:
             return self.reshape(x, kept)

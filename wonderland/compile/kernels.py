@@ -501,6 +501,8 @@ class Nest(Loops):
             e = self.at(body)
             if node.mode == "add":
                 value = e.add(e.load(pointer, node.dtype), value)
+            elif node.mode == "max":
+                value = e.maximum(e.load(pointer, node.dtype), value)
             e.store(value, pointer)
             return
         if node in self.stores:
@@ -548,7 +550,8 @@ class Nest(Loops):
 
 def _neutral(node: Node) -> str:
     assert isinstance(node, Reduce)
-    return constant_text(0 if node.op == "add" else lowest(node.dtype), node.dtype)
+    starts = {"add": 0, "mul": 1, "max": lowest(node.dtype)}
+    return constant_text(starts[node.op], node.dtype)
 
 
 def _combine(e: Emitter, op: str, x: Scalar, y: Scalar) -> Scalar:
@@ -556,8 +559,9 @@ def _combine(e: Emitter, op: str, x: Scalar, y: Scalar) -> Scalar:
     if op == "max":
         return e.intrinsic("maximum", x, y) if x.dtype.kind == "f" else e.maximum(x, y)
     if x.dtype.kind == "f":
-        return e.let(f"fadd reassoc contract {x.typed}, {y.text}", x.dtype)
-    return e.add(x, y)
+        operation = "fadd reassoc contract" if op == "add" else "fmul reassoc"
+        return e.let(f"{operation} {x.typed}, {y.text}", x.dtype)
+    return e.add(x, y) if op == "add" else e.mul(x, y)
 
 
 def describe(nest: Nest) -> str:

@@ -94,7 +94,7 @@ class Map(Node):
 
 
 class Reduce(Node):
-    """A sum or maximum over axes of the operand."""
+    """A sum ("add"), product ("mul") or maximum ("max") over axes of the operand."""
 
     __slots__ = ("axes", "op", "operand")
 
@@ -123,7 +123,7 @@ class Gather(Node):
 
 
 class Scatter(Node):
-    """`target` with `update` set or added at places given like a `Gather`'s, over the shape of the update."""
+    """`target` with `update` set or added, or where it is larger, at places given like a `Gather`'s, over the shape of the update."""
 
     __slots__ = ("indices", "layout", "mode", "places", "target", "update")
 
