@@ -18,6 +18,7 @@ from wonderland.compile.nodes import (
     Branch,
     Call,
     Contract,
+    Cumulative,
     Gather,
     Leaf,
     Loop,
@@ -185,6 +186,15 @@ class Builder:
         if isinstance(x, Number) and op == "max":
             return Number(ArrayType(kept, x.dtype), x.value)
         return self.keep(Reduce(ArrayType(kept, x.dtype), x, axes, op))
+
+    def cumulate(self, emit: Callable, nodes: Sequence[Node], start: Any, axis: int, reverse: bool) -> Node:
+        """`out[k] = emit(out[k - 1], *nodes[k])` along an axis, from `start`; nodes of one shape and dtype."""
+        out = ArrayType(nodes[0].shape, nodes[0].dtype)
+        first = Number(ArrayType((), out.dtype), np.asarray(start, out.dtype)[()])
+        if out.size == 0 or out.shape[axis] == 1:
+            return self.map(emit, [first, *nodes], out.dtype)
+        probe(emit, (out.dtype, *(n.dtype for n in nodes)), out.dtype)
+        return self.keep(Cumulative(out, emit, nodes, first.value, axis, reverse))
 
     def dot(self, x: Node, y: Node, contract: tuple, batch: tuple) -> Node:
         """A contraction of two arrays; small ones become a product and a sum, others a call of GEMM."""

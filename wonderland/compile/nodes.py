@@ -105,6 +105,25 @@ class Reduce(Node):
         self.op = op
 
 
+class Cumulative(Node):
+    """A value that runs along an axis: `emit(element before, *operands at this place)`, from `start` before the first.
+
+    `reverse`: from the last element to the first. Every operand has the shape of the result.
+    """
+
+    __slots__ = ("axes", "emit", "operands", "reverse", "start")
+
+    def __init__(
+        self, type: ArrayType, emit: Callable, operands: Sequence[Node], start: Any, axis: int, reverse: bool
+    ):
+        super().__init__(type)
+        self.emit = emit
+        self.operands = tuple(operands)
+        self.start = start
+        self.axes = (axis,)
+        self.reverse = reverse
+
+
 class Gather(Node):
     """Reads `source` at computed places: an elementwise node over its shape, with one more, indexed, operand.
 
@@ -123,7 +142,10 @@ class Gather(Node):
 
 
 class Scatter(Node):
-    """`target` with `update` set or added, or where it is larger, at places given like a `Gather`'s, over the shape of the update."""
+    """`target` with `update` at places given like a `Gather`'s, over the shape of the update.
+
+    `mode`: it is set there, added, or taken where it is larger ("set", "add", "max").
+    """
 
     __slots__ = ("indices", "layout", "mode", "places", "target", "update")
 

@@ -13,7 +13,17 @@ from typing import Any
 
 from wonderland.compile import gemm
 from wonderland.compile.entry import round_up
-from wonderland.compile.fuse import Cluster, Schedule, Step, Unit, memory_of, operands_of, results_of, squeezed_strides
+from wonderland.compile.fuse import (
+    PER_ELEMENT,
+    Cluster,
+    Schedule,
+    Step,
+    Unit,
+    memory_of,
+    operands_of,
+    results_of,
+    squeezed_strides,
+)
 from wonderland.compile.graph import Builder
 from wonderland.compile.kernels import MOST_PIECES, Kernel, Nest
 from wonderland.compile.nodes import (
@@ -308,7 +318,9 @@ class RegionPlan:
 
     def _same_element(self, cluster: Cluster, node: Node, old: Node) -> bool:
         """Does a kernel read `old` only at the element where it writes `node`, and not after it has?"""
-        if cluster.roles[node] != "full" or old.bytes != node.bytes or old.dtype.itemsize != node.dtype.itemsize:
+        if cluster.roles[node] not in PER_ELEMENT:
+            return False
+        if old.bytes != node.bytes or old.dtype.itemsize != node.dtype.itemsize:
             return False
         roles = cluster.roles
         last_sweep = max(level - (roles[n] == "reduce") for n, level in cluster.levels.items() if roles[n] != "row")
@@ -424,7 +436,7 @@ class RegionPlan:
             if isinstance(node, Scatter):
                 self._prepare_update(cluster, node, position)
                 reused.add(self.memory[node])
-            elif node not in self.memory and role == "full":
+            elif node not in self.memory and role in PER_ELEMENT:
                 for old in cluster.sources:
                     if (
                         self._dies(old, position) and self.memory[old] not in reused
