@@ -27,6 +27,7 @@ from wonderland.compile.nodes import (
     Node,
     Number,
     Opaque,
+    Procedure,
     Reduce,
     Region,
     Scatter,
@@ -133,6 +134,8 @@ def memory_of(node: Node) -> tuple[Node, ...]:
         return (node.target,)
     if isinstance(node, Contract):
         return (node.x, node.y)
+    if isinstance(node, Procedure):
+        return tuple(map(base_of, node.operands))
     if isinstance(node, Call):
         return tuple(base_of(n) for n in node.operands if not isinstance(n, Number))
     if isinstance(node, Branch):
@@ -215,7 +218,7 @@ class Schedule:
             self._step(node)
             for result in node.results:
                 self.unit[result] = self.unit[node]
-        elif isinstance(node, Contract):
+        elif isinstance(node, (Contract, Procedure)):
             self._step(node)
         elif not self._note_cheap(node):
             self._cluster(node)

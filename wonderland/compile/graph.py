@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.compile import sorting
 from wonderland.compile.emitter import Unsupported, is_native, probe
 from wonderland.compile.nodes import (
     Branch,
@@ -26,6 +27,7 @@ from wonderland.compile.nodes import (
     Node,
     Number,
     Opaque,
+    Procedure,
     Reduce,
     Region,
     Result,
@@ -40,6 +42,7 @@ from wonderland.compile.nodes import (
 from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.types import ArrayType, promote
 
+I64 = np.dtype(np.int64)
 SMALL_PRODUCT, SMALL_VECTOR = 1024, 8192  # multiply-adds; measured against GEMM
 
 
@@ -295,6 +298,30 @@ class Builder:
         lead = np.broadcast_shapes(*(i.shape for i in indices))
         target, layout, indices, places = self._places(target, indices, axes, kept, lead, u.shape)
         return self.keep(Scatter(target, self.convert(u, x.dtype), layout, indices, places, mode))
+
+    # -- procedures -------------------------------------------------------------------------------
+
+    def procedure(
+        self, name: str, emit: Callable, operands: Sequence[Node], type: ArrayType, rows: int, *, cost: float,
+        scratch: int = 0, failure: tuple[Any, str] | None = None,
+    ) -> Node:  # fmt: skip
+        """Code of its own for each row of the result: `emit(code, out, *operands)`; see `compile.procedures`."""
+        if 0 in type.shape:
+            return Number(type, 0)
+        operands = [self.broadcast(self.solid(n), (*type.shape[:rows], *n.shape[rows:])) for n in operands]
+        return self.keep(Procedure(type, name, emit, operands, rows, scratch, cost, failure))
+
+    def sort(self, x: Node, axis: int, places: bool) -> Node:
+        """The numbers of each row along an axis in order, or the places where they come from; equal ones stay."""
+        out = ArrayType(x.shape, I64 if places else x.dtype)
+        if x.type.size == 0 or x.shape[axis] == 1:
+            return Number(out, 0) if places else x
+        last = (*(i for i in range(len(x.shape)) if i != axis), axis)
+        x = self.transpose(x, last)
+        emit, scratch, cost = sorting.sorter(x.shape[-1], x.dtype, places)
+        rows = len(x.shape) - 1
+        made = self.procedure("sort", emit, [x], ArrayType(x.shape, out.dtype), rows, cost=cost, scratch=scratch)
+        return self.transpose(made, tuple(int(i) for i in np.argsort(last)))
 
     # -- opaque steps -----------------------------------------------------------------------------
 

@@ -40,10 +40,13 @@ class Sites:
     """Numbers for the places where compiled code can fail, and what they raise."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[int, int], int] = {}
+        self.found: dict[tuple, int] = {}
 
     def index(self, axis: int, extent: int) -> int:
         return self.found.setdefault((axis, extent), FIRST_SITE + len(self.found))
+
+    def raising(self, kind: type[Exception], message: str) -> int:
+        return self.found.setdefault((kind, message), FIRST_SITE + len(self.found))
 
     def fail(self, code: int) -> NoReturn:
         site, index = code & 0xFFFF, code >> 16
@@ -52,6 +55,8 @@ class Sites:
         if site == OUT_OF_MEMORY:
             raise MemoryError(NO_MEMORY)
         axis, extent = list(self.found)[site - FIRST_SITE]
+        if isinstance(axis, type):
+            raise axis(extent)
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {extent}")
 
 

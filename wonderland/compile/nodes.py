@@ -173,6 +173,24 @@ class Contract(Node):
         self.x_strides, self.y_strides = x_strides, y_strides  # ((offset, batch strides..., two matrix strides))
 
 
+class Procedure(Node):
+    """Code of its own for each row of the result, whose leading `rows` axes number them; see `compile.procedures`.
+
+    The operands have these axes too. `scratch` is bytes for one row at a time, `cost` nanoseconds for a row; `failure`
+    an exception's class and message.
+    """
+
+    __slots__ = ("cost", "emit", "failure", "name", "operands", "rows", "scratch")
+
+    def __init__(
+        self, type: ArrayType, name: str, emit: Callable, operands: Sequence[Node], rows: int, scratch: int, cost: float,
+        failure: tuple[Any, str] | None,
+    ):  # fmt: skip
+        super().__init__(type)
+        self.name, self.emit, self.operands, self.rows = name, emit, tuple(operands), rows
+        self.scratch, self.cost, self.failure = scratch, cost, failure
+
+
 class Opaque(Node):
     """A step with several results: a loop, a branch, or a call of NumPy. Its own type means nothing."""
 

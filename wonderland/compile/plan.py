@@ -35,7 +35,7 @@ from wonderland.compile.nodes import (
     Loop,
     Node,
     Number,
-    Opaque,
+    Procedure,
     Region,
     Result,
     Scatter,
@@ -44,6 +44,7 @@ from wonderland.compile.nodes import (
     is_whole,
     layout_of,
 )
+from wonderland.compile.procedures import chunks, procedure_kernel
 from wonderland.core.types import ArrayType
 
 ALIGNMENT = 64
@@ -380,7 +381,7 @@ class RegionPlan:
         if isinstance(unit, Cluster):
             return any(isinstance(n, (Gather, Scatter)) and n.indices for n in unit.roles)
         assert isinstance(unit, Step)
-        return isinstance(unit.node, Opaque) and node_can_fail(unit.node)
+        return node_can_fail(unit.node)
 
     def _dies(self, base: Node, position: int) -> bool:
         """Is `base` memory of our own that nobody reads after this unit?"""
@@ -404,6 +405,11 @@ class RegionPlan:
             run.scratch = self._scratch(run.scratch_bytes * run.pieces)
             self.steps.append(run)
             self.plan.work += 0.02 * math.prod(node.batch) * node.m * node.n * node.k
+        elif isinstance(node, Procedure):
+            self._own(node)
+            scratch = self._scratch(round_up(node.scratch, ALIGNMENT) * chunks(node)) if node.scratch else None
+            self._add_kernel(procedure_kernel(node, self.memory, scratch, self.plan.sites))
+            self.plan.work += math.prod(node.shape[: node.rows]) * node.cost
         elif isinstance(node, Call):
             operands = [n if isinstance(n, Number) else (n, self.memory[base_of(n)]) for n in node.operands]
             self.steps.append(RunCall(node, operands, [self._own(r) for r in node.results]))
@@ -454,9 +460,12 @@ class RegionPlan:
     def _kernel(self, nest: Nest) -> None:
         kernel = nest.generate()
         kernel.needed, kernel.declared = nest.e.needed, nest.e.declared
+        self._add_kernel(kernel)
+        self.plan.work += nest.work
+
+    def _add_kernel(self, kernel: Kernel) -> None:
         self.plan.kernels.append(kernel)
         self.steps.append(RunKernel(kernel))
-        self.plan.work += nest.work
 
     def _prepare_update(self, cluster: Cluster, node: Scatter, position: int) -> None:
         """An update in place, or after a copy of what it starts from."""
@@ -569,6 +578,8 @@ def node_can_fail(node: Node) -> bool:
         return True
     if isinstance(node, (Gather, Scatter)):
         return bool(node.indices)
+    if isinstance(node, Procedure):
+        return node.failure is not None
     regions: list[Region] = []
     if isinstance(node, Branch):
         regions = node.regions
