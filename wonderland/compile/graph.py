@@ -309,7 +309,8 @@ class Builder:
         if 0 in type.shape:
             return Number(type, 0)
         operands = [self.broadcast(self.solid(n), (*type.shape[:rows], *n.shape[rows:])) for n in operands]
-        return self.keep(Procedure(type, name, emit, operands, rows, scratch, cost, failure))
+        made = Procedure(type, name, emit, operands, rows, scratch=scratch, cost=cost, failure=failure)
+        return self.keep(made)
 
     def sort(self, x: Node, axis: int, places: bool) -> Node:
         """The numbers of each row along an axis in order, or the places where they come from; equal ones stay."""

@@ -183,8 +183,8 @@ class Procedure(Node):
     __slots__ = ("cost", "emit", "failure", "name", "operands", "rows", "scratch")
 
     def __init__(
-        self, type: ArrayType, name: str, emit: Callable, operands: Sequence[Node], rows: int, scratch: int, cost: float,
-        failure: tuple[Any, str] | None,
+        self, type: ArrayType, name: str, emit: Callable, operands: Sequence[Node], rows: int, *, scratch: int,
+        cost: float, failure: tuple[Any, str] | None,
     ):  # fmt: skip
         super().__init__(type)
         self.name, self.emit, self.operands, self.rows = name, emit, tuple(operands), rows

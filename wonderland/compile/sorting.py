@@ -1,9 +1,9 @@
 """Sorting: the code of a procedure that puts the numbers of a row in order.
 
 Numbers are turned into unsigned integers of their size that are ordered alike (NaN last, as in NumPy), and back in the
-end. Short rows are sorted by insertion, longer ones by merging sorted runs, and long ones digit by digit from the least
-significant byte on; all keep the order of equal numbers. A digit that is the same everywhere costs nothing: small
-integers are sorted in one or two rounds.
+end. Short rows are sorted by counting smaller numbers, longer ones by merging such runs, and long ones digit by digit
+from the least significant byte on; all keep the order of equal numbers. A digit that is the same everywhere costs
+nothing: small integers are sorted in one or two rounds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import numpy as np
 
 from wonderland.compile.emitter import Scalar
 
-INSERTION, RUN, MERGING = 32, 16, 1024  # longest row sorted by insertion, the runs that are merged, longest row of them
+RUN = 32  # numbers that are sorted by counting
+MERGED = {8: 512, 4: 96, 2: 64, 1: 64}  # the longest rows that are merged from runs, for keys of so many bytes
+BITS = {16: np.dtype(np.uint16), 32: np.dtype(np.uint32)}
 I32, I64 = np.dtype(np.int32), np.dtype(np.int64)
 LINE = 64  # bytes
 
@@ -28,19 +30,19 @@ def sorter(n: int, dtype: np.dtype, places: bool) -> tuple[Callable, int, float]
     """
     key = np.dtype(f"u{dtype.itemsize}")
     place = I32 if n < 1 << 31 else I64
-    more = n > INSERTION
-    arrays, start = {}, LINE  # what is before the first key and after the last is read, but decides nothing
+    long = n > MERGED[key.itemsize]
+    arrays, start = {}, 0  # what is after the last key is read, but decides nothing
     for name, size in (
         ("keys", n * key.itemsize), ("places", n * place.itemsize * places),
-        ("other keys", n * key.itemsize * more), ("other places", n * place.itemsize * (more and places)),
-        ("counts", 256 * key.itemsize * place.itemsize * (n > MERGING)),
+        ("other keys", max(n, RUN) * key.itemsize), ("other places", n * place.itemsize * (n > RUN and places)),
+        ("counts", 256 * key.itemsize * place.itemsize * long),
     ):  # fmt: skip
         arrays[name] = start
         start += (size // LINE + 1) * LINE
-    if n <= INSERTION:
-        way, cost = _by_insertion, 0.5 * n * n + 5 * n
-    elif n <= MERGING:
-        way, cost = _by_merging, n * (8 + 3 * (n // RUN).bit_length())
+    if n <= RUN:
+        way, cost = partial(_by_ranks, size=16 if n <= 16 else RUN), 4 * n
+    elif not long:
+        way, cost = _by_merging, n * (4 + 3 * (n // RUN).bit_length())
     else:
         way, cost = _by_digits, (2 + key.itemsize) * (n + 256) * (1.5 if places else 1.0)
     return partial(_sort, way=way, key=key, place=place, arrays=arrays, places=places), start, cost
@@ -77,30 +79,36 @@ def _sort(
         out.store(code.convert(numbers.load(i), I64) if places else _number_of(code, keys.load(i), x.dtype), i)
 
 
-def _by_insertion(code: Any, x: Any, row: Row) -> None:
-    _insert(code, x, row, code.number(0), x.extent())
+def _by_ranks(code: Any, x: Any, row: Row, size: int) -> None:
+    _rank(code, x, row, code.number(0), x.extent(), size)
 
 
-def _insert(code: Any, x: Any, row: Row, start: Scalar, stop: Scalar) -> None:
-    """Sort a part of the row by insertion."""
-    keys, numbers, one = row.read("keys"), row.read("places"), code.number(1)
+def _rank(code: Any, x: Any, row: Row, start: Scalar, stop: Scalar, size: int) -> None:
+    """Sort a run of at most `size` numbers: each goes where as many are as there are smaller ones, without a branch."""
+    keys, numbers, run = row.read("keys"), row.read("places"), row.read("other keys")
+    kind = f"<{size} x i{8 * row.key.itemsize}>"
+    with code.loop(0, size) as i:
+        run.store(code.constant(-1, row.key), i)
     with code.loop(start, stop) as i:
-        new = _key_of(code, x.load(i), row.places)
-        hole = code.variable(i)
-
-        def larger() -> Scalar:
-            previous = keys.load(code.sub(hole.get(), one))
-            return code.bit_and(code.compare("gt", hole.get(), start), code.compare("gt", previous, new))
-
-        with code.repeat(larger):
-            previous = code.sub(hole.get(), one)
-            keys.store(keys.load(previous), hole.get())
-            if row.places:
-                numbers.store(numbers.load(previous), hole.get())
-            hole.set(previous)
-        keys.store(new, hole.get())
+        run.store(_key_of(code, x.load(i), row.places), code.sub(i, start))
+    every = code.let(f"load {kind}, ptr {run.pointer}, align 8", row.key).text
+    with code.loop(start, stop) as i:
+        place = code.sub(i, start)
+        new = run.load(place)
+        one = code.let(f"insertelement {kind} poison, {new.typed}, i64 0", row.key).text
+        all_of_it = code.let(f"shufflevector {kind} {one}, {kind} poison, <{size} x i32> zeroinitializer", row.key).text
+        bits = {}
+        for predicate in ("ult", "eq"):
+            found = code.let(f"icmp {predicate} {kind} {every}, {all_of_it}", row.key).text
+            bits[predicate] = code.let(f"bitcast <{size} x i1> {found} to i{size}", BITS[size])
+        # Of equal numbers, those before this one.
+        bit = code.let(f"shl i{size} 1, {code.convert(place, BITS[size]).text}", BITS[size])
+        equal = code.bit_and(bits["eq"], code.let(f"sub {bit.typed}, 1", BITS[size]))
+        count = code.intrinsic("ctpop", code.bit_or(bits["ult"], equal))
+        to = code.add(start, code.convert(count, I64))
+        keys.store(new, to)
         if row.places:
-            numbers.store(code.convert(i, numbers.dtype), hole.get())
+            numbers.store(code.convert(i, row.place), to)
 
 
 def _by_merging(code: Any, x: Any, row: Row) -> None:
@@ -112,7 +120,7 @@ def _by_merging(code: Any, x: Any, row: Row) -> None:
     start = code.variable(code.number(0))
     with code.repeat(lambda: code.compare("lt", start.get(), n)):
         stop = part(start.get(), code.number(RUN))
-        _insert(code, x, row, start.get(), stop)
+        _rank(code, x, row, start.get(), stop, RUN)
         start.set(stop)
     width = code.variable(code.number(RUN))
     with code.repeat(lambda: code.compare("lt", width.get(), n)):
