@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import wonderland as wl
-from wonderland.compile.emitter import is_native
+from wonderland.compile.scalars import is_native
 from wonderland.core.primitive import registry
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.testing import op_table

@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.compile import sorting
 from wonderland.compile.emitter import probe
 from wonderland.compile.nodes import (
     Branch,
     Call,
     Contract,
+    Cumulative,
     Gather,
     Index,
     Leaf,
@@ -26,6 +28,7 @@ from wonderland.compile.nodes import (
     Node,
     Number,
     Opaque,
+    Procedure,
     Reduce,
     Region,
     Result,
@@ -41,6 +44,7 @@ from wonderland.compile.scalars import Unsupported, is_native
 from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.types import ArrayType, promote
 
+I64 = np.dtype(np.int64)
 SMALL_PRODUCT, SMALL_VECTOR = 1024, 8192  # multiply-adds; measured against GEMM
 
 
@@ -112,6 +116,11 @@ class Builder:
             value = np.real(value) if dtype.kind in "iuf" else value
             return Number(ArrayType(node.shape, dtype), value.astype(dtype)[()])
         return self.map(_Conversion.made.get(dtype) or _Conversion(dtype), [node], dtype)
+
+    def constant(self, array: np.ndarray) -> Node:
+        """A new array that nobody will change."""
+        array.flags.writeable = False
+        return constant(array)
 
     def copy(self, node: Node) -> Node:
         """The same values in memory of their own."""
@@ -186,17 +195,26 @@ class Builder:
     # -- reductions and products ------------------------------------------------------------------
 
     def reduce(self, x: Node, axes: Sequence[int], op: str) -> Node:
-        """Sum ("add") or maximum ("max") over axes."""
+        """Sum ("add"), product ("mul") or maximum ("max") over axes."""
         axes = tuple(axes)
         kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
         if x.type.size == 0:
-            return Number(ArrayType(kept, x.dtype), np.zeros((), x.dtype)[()])
+            return Number(ArrayType(kept, x.dtype), x.dtype.type(op == "mul"))
         axes = tuple(a for a in axes if x.shape[a] != 1)
         if not axes:
             return self.reshape(x, kept)
         if isinstance(x, Number) and op == "max":
             return Number(ArrayType(kept, x.dtype), x.value)
         return self.keep(Reduce(ArrayType(kept, x.dtype), x, axes, op))
+
+    def cumulate(self, emit: Callable, nodes: Sequence[Node], start: Any, axis: int, reverse: bool) -> Node:
+        """`out[k] = emit(out[k - 1], *nodes[k])` along an axis, from `start`; nodes of one shape and dtype."""
+        out = ArrayType(nodes[0].shape, nodes[0].dtype)
+        first = Number(ArrayType((), out.dtype), np.asarray(start, out.dtype)[()])
+        if out.size == 0 or out.shape[axis] == 1:
+            return self.map(emit, [first, *nodes], out.dtype)
+        probe(emit, (out.dtype, *(n.dtype for n in nodes)), out.dtype)
+        return self.keep(Cumulative(out, emit, nodes, first.value, axis, reverse))
 
     def dot(self, x: Node, y: Node, contract: tuple, batch: tuple) -> Node:
         """A contraction of two arrays; small ones become a product and a sum, others a call of GEMM."""
@@ -316,6 +334,31 @@ class Builder:
         lead = np.broadcast_shapes(*(i.shape for i in indices))
         target, layout, indices, places = self._places(target, indices, axes, kept, lead, u.shape)
         return self.keep(Scatter(target, self.convert(u, x.dtype), layout, indices, places, mode))
+
+    # -- procedures -------------------------------------------------------------------------------
+
+    def procedure(
+        self, name: str, emit: Callable, operands: Sequence[Node], type: ArrayType, rows: int, *, cost: float,
+        scratch: int = 0, failure: tuple[Any, str] | None = None,
+    ) -> Node:  # fmt: skip
+        """Code of its own for each row of the result: `emit(code, out, *operands)`; see `compile.procedures`."""
+        if 0 in type.shape:
+            return Number(type, 0)
+        operands = [self.broadcast(self.solid(n), (*type.shape[:rows], *n.shape[rows:])) for n in operands]
+        made = Procedure(type, name, emit, operands, rows, scratch=scratch, cost=cost, failure=failure)
+        return self.keep(made)
+
+    def sort(self, x: Node, axis: int, places: bool) -> Node:
+        """The numbers of each row along an axis in order, or the places where they come from; equal ones stay."""
+        out = ArrayType(x.shape, I64 if places else x.dtype)
+        if x.type.size == 0 or x.shape[axis] == 1:
+            return Number(out, 0) if places else x
+        last = (*(i for i in range(len(x.shape)) if i != axis), axis)
+        x = self.transpose(x, last)
+        emit, scratch, cost = sorting.sorter(x.shape[-1], x.dtype, places)
+        rows = len(x.shape) - 1
+        made = self.procedure("sort", emit, [x], ArrayType(x.shape, out.dtype), rows, cost=cost, scratch=scratch)
+        return self.transpose(made, tuple(int(i) for i in np.argsort(last)))
 
     # -- opaque steps -----------------------------------------------------------------------------
 

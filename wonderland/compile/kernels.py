@@ -3,7 +3,8 @@
 The order of the loops is [kept axes] [reduced axes] [inner kept axis]. Without an inner kept axis (the innermost axis
 of memory is reduced) sums are registers: row mode. With one, a block of it has its sums in a small array on the stack:
 column mode. A row is swept once per level of dependence: a softmax takes its maximum in the first sweep, the sum of
-exponentials in the second, and divides in the third.
+exponentials in the second, and divides in the third. A value that runs along the row goes from element to element in a
+register, or in such an array.
 
 Every value is computed in the outermost loop that it allows.
 """
@@ -17,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from wonderland.compile.emitter import CALL_COST, Emitter, Scalar, lowest, memory_kind
-from wonderland.compile.fuse import Cluster, Schedule, operands_of, squeezed_strides
+from wonderland.compile.fuse import PER_ELEMENT, Cluster, Schedule, operands_of, squeezed_strides
 from wonderland.compile.loops import I64, Access, Kernel, Loops, Scope, arrange, launcher, varies
 from wonderland.compile.nodes import (
+    Cumulative,
     Gather,
     Index,
     Map,
@@ -31,6 +33,7 @@ from wonderland.compile.nodes import (
     contiguous_strides,
     layout_of,
 )
+from wonderland.compile.running import Running
 from wonderland.compile.scalars import assembled, literal
 
 COLUMN_BLOCK = 512  # columns summed at a time
@@ -57,6 +60,7 @@ class Nest(Loops):
         self.allocas: list[str] = []
         self.kept: dict[Node, int] = {}
         self.available: set[Node] = set()
+        self.running = Running(self)
         self._collect()
         self._arrange()
 
@@ -129,7 +133,7 @@ class Nest(Loops):
                 self.stores[node] = self._access(base, 0, strides, node.dtype)
                 self.written.add(self.memory[base])
             elif node in self.schedule.stored:
-                row = role != "full"
+                row = role not in PER_ELEMENT
                 shape = cluster.rows if row else cluster.space
                 self.stores[node] = self._access(node, 0, self._expand(contiguous_strides(shape), row), node.dtype)
                 self.written.add(self.memory[node])
@@ -161,6 +165,8 @@ class Nest(Loops):
             role = self.cluster.roles.get(node)
             if role == "reduce":
                 self.deps[node] = self.kept_dims
+            elif role == "cumulate":
+                self.deps[node] = self.kept_dims | self.sum_dims
             else:
                 row = role == "row"
                 found = frozenset().union(*(self._operand_dependence(o, row) for o in self._operands(node)))
@@ -214,6 +220,8 @@ class Nest(Loops):
             return self.load(self.stores[node], self.home(varies(self.stores[node]), scope), node)
         if isinstance(node, Gather):
             value = self._gather(node, home)
+        elif isinstance(node, Cumulative):
+            value = self.running.step(node, home)
         else:
             assert isinstance(node, Map)
             row = self.cluster.roles.get(node) == "row"
@@ -262,7 +270,7 @@ class Nest(Loops):
 
     def _require(self, fine: Scalar, kind: type, message: str) -> None:
         self.kernel.checks = True
-        self._fail_unless(fine, self.sites.requirement(kind, message), "0", self.current)
+        self._fail_unless(fine, self.sites.raising(kind, message), "0", self.current)
 
     def _fail_unless(self, fine: Scalar, site: int, index: str, scope: Scope) -> None:
         """Set the error word if a condition doesn't hold, and go on."""
@@ -370,7 +378,7 @@ class Nest(Loops):
         for node, role in self.cluster.roles.items():
             if role == "reduce" and levels[node] == phase + 1:
                 roots.append(node)
-            elif levels[node] == phase and (role == "scatter" or (role == "full" and node in self.stores)):
+            elif levels[node] == phase and (role == "scatter" or (role in PER_ELEMENT and node in self.stores)):
                 roots.append(node)
             elif self.kept.get(node) == phase:
                 roots.append(node)
@@ -430,12 +438,12 @@ class Nest(Loops):
             roots = self._phase_roots(phase)
             if roots:
                 self._sweep(row, roots)
-                self.available |= {n for n in roots if cluster.roles[n] == "full"}
+                self.available |= {n for n in roots if cluster.roles[n] in PER_ELEMENT}
             if self.column:
                 self._column_rows(row, phase + 1)
         if not self.column:
             for node, access in self.stores.items():
-                if cluster.roles[node] != "full":
+                if cluster.roles[node] not in PER_ELEMENT:
                     self._store(self.member(node, row), access, row)
 
     def _is_read_later(self, node: Node) -> bool:
@@ -450,19 +458,20 @@ class Nest(Loops):
         pointer = self.pointer(access, scope)
         self.at(scope).store(value, pointer)
 
-    def _inner(self, parent: Scope) -> Scope:
+    def inner(self, parent: Scope) -> Scope:
         """The loop over the block of columns."""
         return self.open(parent, len(self.extents) - 1, "0", self.width)
 
     def _sweep(self, row: Scope, roots: list[Node]) -> None:
         reductions = [n for n in roots if self.cluster.roles[n] == "reduce"]
         if self.column and reductions:
-            init = self._inner(row)
+            init = self.inner(row)
             for node in reductions:
                 e = self.at(init)
                 e.store(_neutral(node), self._stack_pointer(node, init))
             self.close(init)
         scopes = [row]
+        self.running = Running(self)
         for dim in range(self.outer, self.outer + self.sums):
             bounds = ("%begin", "%end") if self.split and dim == self.outer else ("0", self.extent(dim))
             n = self.extents[dim]
@@ -478,15 +487,22 @@ class Nest(Loops):
                 stop = e.intrinsic("umin", stop, Scalar(bounds[1], I64))
                 bounds = (start.text, stop.text)
             scopes.append(self.open(scopes[-1], dim, *bounds))
+            if self.cluster.reverse:
+                e = self.at(scopes[-1])
+                last = e.let(f"sub nuw nsw i64 {self.extent(dim)}, 1", I64)
+                scopes[-1].shift = e.let(f"sub nuw nsw i64 {last.text}, {scopes[-1].index}", I64).text
         if self.column:
-            scopes.append(self._inner(scopes[-1]))
+            scopes.append(self.inner(scopes[-1]))
         body = scopes[-1]
         values = {n: self._root_value(n, body) for n in roots}
         for node in roots:
             self._finish_root(node, values[node], body)
         sums = {} if self.column else {n: values[n] for n in reductions}
-        for scope in reversed(scopes[1:]):
-            carried = []
+        if self.column and self.running.found:
+            self.running.start(row, min(self.extents[-1], COLUMN_BLOCK))
+        for depth in range(len(scopes) - 1, 0, -1):
+            scope = scopes[depth]
+            carried = [] if self.column else self.running.carried(depth, scope is body)
             for node, value in sums.items():
                 assert isinstance(node, Reduce)
                 start = _neutral(node).parts
@@ -530,6 +546,8 @@ class Nest(Loops):
             e = self.at(body)
             if node.mode == "add":
                 value = e.add(e.load(pointer, node.dtype), value)
+            elif node.mode == "max":
+                value = e.maximum(e.load(pointer, node.dtype), value)
             e.store(value, pointer)
             return
         if node in self.stores:
@@ -544,7 +562,7 @@ class Nest(Loops):
         stored = [n for n in self.stores if roles[n] in ("row", "reduce") and levels[n] == level]
         if not rows and not stored:
             return
-        scope = self._inner(row)
+        scope = self.inner(row)
         arrays = {n: self.slots.pop(n) for n in rows if n in self.slots}
         values = {n: self.member(n, scope) for n in (*rows, *stored)}
         self.slots.update(arrays)
@@ -577,7 +595,7 @@ class Nest(Loops):
 
 def _neutral(node: Node) -> Scalar:
     assert isinstance(node, Reduce)
-    return literal(0 if node.op == "add" else lowest(node.dtype), node.dtype)
+    return literal(lowest(node.dtype) if node.op == "max" else int(node.op == "mul"), node.dtype)
 
 
 def _combine(e: Emitter, op: str, x: Scalar, y: Scalar) -> Scalar:
@@ -587,14 +605,16 @@ def _combine(e: Emitter, op: str, x: Scalar, y: Scalar) -> Scalar:
     if x.dtype.kind == "c" and op == "add":
         return assembled(tuple(_combine(e, op, a, b) for a, b in zip(x.parts, y.parts, strict=True)))
     if x.dtype.kind == "f":
-        return e.let(f"fadd reassoc contract {x.typed}, {y.text}", x.dtype)
-    return e.add(x, y)
+        operation = "fadd reassoc contract" if op == "add" else "fmul reassoc"
+        return e.let(f"{operation} {x.typed}, {y.text}", x.dtype)
+    return e.add(x, y) if op == "add" else e.mul(x, y)
 
 
 def describe(nest: Nest) -> str:
     """A cluster for a person to read."""
     cluster = nest.cluster
-    head = f"over {list(cluster.space)}" + (f", reducing axes {list(cluster.reduced)}" if cluster.reduced else "")
+    what = "reducing" if "reduce" in cluster.roles.values() else "along"
+    head = f"over {list(cluster.space)}" + (f", {what} axes {list(cluster.reduced)}" if cluster.reduced else "")
     mode = "column mode" if nest.column else "row mode" if nest.sums else "elementwise"
     lines = [f"{head}: {mode}, loops {nest.extents}{', parallel' if nest.kernel.parallel else ''}"]
     counts: dict[str, int] = {}

@@ -45,7 +45,7 @@ class Sites:
     def index(self, axis: int, extent: int) -> int:
         return self.found.setdefault((axis, extent), FIRST_SITE + len(self.found))
 
-    def requirement(self, kind: type[Exception], message: str) -> int:
+    def raising(self, kind: type[Exception], message: str) -> int:
         return self.found.setdefault((kind, message), FIRST_SITE + len(self.found))
 
     def fail(self, code: int) -> NoReturn:

@@ -106,7 +106,7 @@ class Map(Node):
 
 
 class Reduce(Node):
-    """A sum or maximum over axes of the operand."""
+    """A sum ("add"), product ("mul") or maximum ("max") over axes of the operand."""
 
     __slots__ = ("axes", "op", "operand")
 
@@ -115,6 +115,25 @@ class Reduce(Node):
         self.operand = operand
         self.axes = axes
         self.op = op
+
+
+class Cumulative(Node):
+    """A value that runs along an axis: `emit(element before, *operands at this place)`, from `start` before the first.
+
+    `reverse`: from the last element to the first. Every operand has the shape of the result.
+    """
+
+    __slots__ = ("axes", "emit", "operands", "reverse", "start")
+
+    def __init__(
+        self, type: ArrayType, emit: Callable, operands: Sequence[Node], start: Any, axis: int, reverse: bool
+    ):
+        super().__init__(type)
+        self.emit = emit
+        self.operands = tuple(operands)
+        self.start = start
+        self.axes = (axis,)
+        self.reverse = reverse
 
 
 class Gather(Node):
@@ -135,7 +154,10 @@ class Gather(Node):
 
 
 class Scatter(Node):
-    """`target` with `update` set or added at places given like a `Gather`'s, over the shape of the update."""
+    """`target` with `update` at places given like a `Gather`'s, over the shape of the update.
+
+    `mode`: it is set there, added, or taken where it is larger ("set", "add", "max").
+    """
 
     __slots__ = ("indices", "layout", "mode", "places", "target", "update")
 
@@ -168,6 +190,24 @@ class Contract(Node):
     @property
     def real_dtype(self) -> np.dtype:
         return real_dtype(self.dtype)
+
+
+class Procedure(Node):
+    """Code of its own for each row of the result, whose leading `rows` axes number them; see `compile.procedures`.
+
+    The operands have these axes too. `scratch` is bytes for one row at a time, `cost` nanoseconds for a row; `failure`
+    an exception's class and message.
+    """
+
+    __slots__ = ("cost", "emit", "failure", "name", "operands", "rows", "scratch")
+
+    def __init__(
+        self, type: ArrayType, name: str, emit: Callable, operands: Sequence[Node], rows: int, *, scratch: int,
+        cost: float, failure: tuple[Any, str] | None,
+    ):  # fmt: skip
+        super().__init__(type)
+        self.name, self.emit, self.operands, self.rows = name, emit, tuple(operands), rows
+        self.scratch, self.cost, self.failure = scratch, cost, failure
 
 
 class Opaque(Node):

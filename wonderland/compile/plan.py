@@ -13,7 +13,17 @@ from typing import Any
 
 from wonderland.compile import gemm
 from wonderland.compile.entry import round_up
-from wonderland.compile.fuse import Cluster, Schedule, Step, Unit, memory_of, operands_of, results_of, squeezed_strides
+from wonderland.compile.fuse import (
+    PER_ELEMENT,
+    Cluster,
+    Schedule,
+    Step,
+    Unit,
+    memory_of,
+    operands_of,
+    results_of,
+    squeezed_strides,
+)
 from wonderland.compile.graph import Builder
 from wonderland.compile.kernels import MOST_PIECES, Kernel, Nest
 from wonderland.compile.nodes import (
@@ -26,7 +36,7 @@ from wonderland.compile.nodes import (
     Map,
     Node,
     Number,
-    Opaque,
+    Procedure,
     Region,
     Result,
     Scatter,
@@ -35,6 +45,7 @@ from wonderland.compile.nodes import (
     is_whole,
     layout_of,
 )
+from wonderland.compile.procedures import chunks, procedure_kernel
 from wonderland.core.types import ArrayType
 
 ALIGNMENT = 64
@@ -309,7 +320,9 @@ class RegionPlan:
 
     def _same_element(self, cluster: Cluster, node: Node, old: Node) -> bool:
         """Does a kernel read `old` only at the element where it writes `node`, and not after it has?"""
-        if cluster.roles[node] != "full" or old.bytes != node.bytes or old.dtype.itemsize != node.dtype.itemsize:
+        if cluster.roles[node] not in PER_ELEMENT:
+            return False
+        if old.bytes != node.bytes or old.dtype.itemsize != node.dtype.itemsize:
             return False
         roles = cluster.roles
         last_sweep = max(level - (roles[n] == "reduce") for n, level in cluster.levels.items() if roles[n] != "row")
@@ -369,7 +382,7 @@ class RegionPlan:
         if isinstance(unit, Cluster):
             return any(map(node_can_fail, unit.roles))
         assert isinstance(unit, Step)
-        return isinstance(unit.node, Opaque) and node_can_fail(unit.node)
+        return node_can_fail(unit.node)
 
     def _dies(self, base: Node, position: int) -> bool:
         """Is `base` memory of our own that nobody reads after this unit?"""
@@ -393,6 +406,11 @@ class RegionPlan:
             run.scratch = self._scratch(run.scratch_bytes * run.pieces)
             self.steps.append(run)
             self.plan.work += 0.02 * math.prod(node.batch) * node.m * node.n * node.k
+        elif isinstance(node, Procedure):
+            self._own(node)
+            scratch = self._scratch(round_up(node.scratch, ALIGNMENT) * chunks(node)) if node.scratch else None
+            self._add_kernel(procedure_kernel(node, self.memory, scratch, self.plan.sites))
+            self.plan.work += math.prod(node.shape[: node.rows]) * node.cost
         elif isinstance(node, Call):
             operands = [n if isinstance(n, Number) else (n, self.memory[base_of(n)]) for n in node.operands]
             self.steps.append(RunCall(node, operands, [self._own(r) for r in node.results]))
@@ -425,7 +443,7 @@ class RegionPlan:
             if isinstance(node, Scatter):
                 self._prepare_update(cluster, node, position)
                 reused.add(self.memory[node])
-            elif node not in self.memory and role == "full":
+            elif node not in self.memory and role in PER_ELEMENT:
                 for old in cluster.sources:
                     if (
                         self._dies(old, position) and self.memory[old] not in reused
@@ -443,9 +461,12 @@ class RegionPlan:
     def _kernel(self, nest: Nest) -> None:
         kernel = nest.generate()
         kernel.needed, kernel.declared, kernel.routines = nest.e.needed, nest.e.declared, nest.e.routines
+        self._add_kernel(kernel)
+        self.plan.work += nest.work
+
+    def _add_kernel(self, kernel: Kernel) -> None:
         self.plan.kernels.append(kernel)
         self.steps.append(RunKernel(kernel))
-        self.plan.work += nest.work
 
     def _prepare_update(self, cluster: Cluster, node: Scatter, position: int) -> None:
         """An update in place, or after a copy of what it starts from."""
@@ -560,6 +581,8 @@ def node_can_fail(node: Node) -> bool:
         return bool(node.indices)
     if isinstance(node, Map):
         return node.checks
+    if isinstance(node, Procedure):
+        return node.failure is not None
     regions: list[Region] = []
     if isinstance(node, Branch):
         regions = node.regions
