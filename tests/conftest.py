@@ -1,4 +1,4 @@
-"""What every test shares: quiet thread pools, a cache of its own, repeatable random numbers, and peers that are there."""
+"""What every test shares: quiet thread pools, a cache of its own, repeatable random numbers, and real peers."""
 
 import atexit
 import importlib.util
