@@ -152,9 +152,12 @@ class Function:
 class Driver:
     """Writes the module of a planned Program."""
 
-    def __init__(self, plan: Plan, steps: list, dynamic_outputs: list[tuple[Buffer, int]], callbacks: Any):
+    def __init__(
+        self, plan: Plan, steps: list, dynamic_outputs: list[tuple[Buffer, int]], callbacks: Any, watch: Any = None
+    ):
         self.plan = plan
         self.callbacks = callbacks
+        self.watch = watch  # puts a clock around steps
         self.table: list[int | Buffer] = []
         self.cells: dict[Any, int] = {}
         self.functions: list[str] = []
@@ -224,7 +227,10 @@ class Driver:
         """Emit steps, in parts if there are many."""
         if len(steps) <= MOST_STEPS:
             for step in steps:
-                self.step(f, step)
+                if self.watch is None:
+                    self.step(f, step)
+                else:
+                    self.watch.around(self, f, step, self.step)
             return
         for i in range(0, len(steps), MOST_STEPS):
             self.function(f, f"part{len(self.functions)}", steps[i : i + MOST_STEPS])
