@@ -8,7 +8,7 @@ from bench.environment import ROOT
 from bench.registry import Benchmark
 
 imports = Benchmark(
-    "import", "import in a fresh interpreter", targets={"numpy": 1.5}, self_timed=True
+    "import", "import", "import in a fresh interpreter", targets={"numpy": 1.5}, self_timed=True
 )
 
 
