@@ -19,7 +19,7 @@ def prepare(benchmark: registry.Benchmark, name: str, inputs: tuple[Any, ...]) -
         import torch
 
         torch.set_num_threads(environment.THREADS)
-    if name == "jax" and benchmark.float64:
+    if name.startswith("jax") and benchmark.float64:
         import jax
 
         jax.config.update("jax_enable_x64", True)

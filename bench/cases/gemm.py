@@ -16,7 +16,7 @@ SHAPES = {
     **{f"call_{n}": ((n, n), (n, n), False) for n in (16, 64)},
 }
 LIMITS = {"call_16": 1.5}
-SAME = "calls the same library as eager"
+SAME = "the same library's product, with more around it"
 
 
 def make_inputs(left, right, dtype):

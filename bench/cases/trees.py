@@ -23,7 +23,7 @@ tree600 = Benchmark(
     make_inputs,
     seconds=30e-6,
     check_calls=3,
-    left_out={"torch.compile": "guards 600 tensors: slower than eager"},
+    left_out={"torch.compile": "takes minutes to compile, and is about as fast as eager"},
 )
 
 
