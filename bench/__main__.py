@@ -6,20 +6,21 @@ import argparse
 import json
 import subprocess
 import sys
+import time
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from bench import environment, registry, report
 
-ROUNDS, QUICK = 15, 5
+ROUNDS, QUICK = 11, 5
 PATIENCE = 300  # seconds for one benchmark, compiling included
 
 
 def main() -> int:
     benchmarks = registry.load()
     parser = argparse.ArgumentParser(prog="python -m bench", description="Paired, interleaved benchmarks.")
-    parser.add_argument("words", nargs="*", metavar="WORD", help="what is in the name or group of those to run (default: all)")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="run those with WORD in their name or group")
     parser.add_argument("--peer", action="append", default=[], help="only against this peer (may be repeated)")
     parser.add_argument("--out", metavar="DIRECTORY", help="write table.json and table.png there")
     parser.add_argument("--list", action="store_true", help="say what there is, and stop")
@@ -42,7 +43,7 @@ def main() -> int:
     print("ratio = our time / that of the peer with the star (the best one), round by round: less than 1 is faster")
     if described["load"] and described["load"][0] > 0.5:
         print(f"the machine is busy (load {described['load'][0]:.1f}): don't trust these figures")
-    results = []
+    results, start = [], time.perf_counter()
     for group, members in groupby(chosen, lambda b: b.group):
         members = list(members)
         peers = report.peers_of(members)
@@ -50,7 +51,8 @@ def main() -> int:
         for benchmark in members:
             results.append(run(benchmark, options.peer, rounds))
             print(report.line(results[-1], peers), flush=True)
-    print("\n" + "\n".join([*report.notes(results), report.summary(results)]))
+    minutes = (time.perf_counter() - start) / 60
+    print("\n" + "\n".join([*report.notes(results), report.summary(results), f"{minutes:.1f} minutes"]))
     if options.out:
         write(Path(options.out), {"environment": described, "rounds": rounds, "results": results})
     return int(any(result["verdict"] == "failed" for result in results))

@@ -19,7 +19,7 @@ TURN = 30e-3  # seconds of work in one turn, at least: long beside waking up aft
 REST = 5e-3  # seconds of a look at whether the process is quiet
 LONGEST_REST = 400e-3
 LONG = 150e-3  # seconds from which a call needs no other before it to be awake
-BUDGET = 12.0  # seconds for all rounds of a benchmark: slow ones have fewer
+BUDGET = 8.0  # seconds for all rounds of a benchmark: slow ones have fewer
 FEWEST = 5
 HOPELESS = 1.0, 20.0  # a peer slower than so many seconds, and so many times slower than we are, is timed once
 
@@ -36,7 +36,8 @@ def check(ours: list[list[np.ndarray]], peers: list[list[np.ndarray]], rtol: flo
             raise AssertionError(f"call {call} returns {len(got)} arrays, the peer's {len(expected)}")
         for one, other in zip(got, expected):
             if one.shape != other.shape or one.dtype != other.dtype:
-                raise AssertionError(f"call {call} returns {one.dtype}{one.shape}, the peer's {other.dtype}{other.shape}")
+                kinds = [f"{array.dtype}{list(array.shape)}" for array in (one, other)]
+                raise AssertionError(f"call {call} returns {kinds[0]}, the peer's {kinds[1]}")
             np.testing.assert_allclose(one, other, rtol, atol, err_msg=f"call {call}")
 
 
@@ -98,7 +99,8 @@ def interleaved(calls: dict[str, Call], ours: str, rounds: int, self_timed: bool
     least, factor = HOPELESS
     slow = {name for name, (_, each) in sizes.items() if each > max(least, factor * sizes[ours][1])} - {ours}
     names = [name for name in calls if name not in slow]
-    one_round = sum(each * (count + (0 if each >= LONG else 1 + count // 2)) for count, each in map(sizes.get, names))
+    work = (sizes[name] for name in names)
+    one_round = sum(each * (count if each >= LONG else 1 + 1.5 * count) for count, each in work)
     rounds = max(min(rounds, FEWEST), min(rounds, int(BUDGET / max(one_round, 1e-9))))
     times = {name: np.zeros(rounds) for name in names}
     enabled = gc.isenabled()

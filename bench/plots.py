@@ -28,7 +28,7 @@ STYLES = {  # colour, marker, line
     "jax, elementwise": (GREEN, "D", "-"),
     "jax, layers": (GREEN, "^", "--"),
 }
-NAMES = {"numpy": "NumPy", "torch": "PyTorch", "torch.compile": "torch.compile", "jax": "JAX", "jax.forward": "JAX, forward mode"}
+NAMES = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX", "jax.forward": "JAX, forward mode"}
 plt.rcParams.update(
     {
         "font.size": 10,
@@ -49,7 +49,8 @@ def origin(record: dict[str, Any]) -> str:
     versions = machine["versions"]
     peers = [("NumPy", "numpy"), ("PyTorch", "torch"), ("JAX", "jax")]
     named = ", ".join(f"{title} {versions[name]}" for title, name in peers if name in versions)
-    return f"{machine['cpu']}, {machine['threads']} threads; {named}; {machine['date'][:10]}, commit {machine['commit']}"
+    when = f"{machine['date'][:10]}, commit {machine['commit']}"
+    return f"{machine['cpu']}, {machine['threads']} threads; {named}; {when}"
 
 
 def table(record: dict[str, Any], path: Path) -> None:
@@ -129,16 +130,18 @@ def growth(study: str, record: dict[str, Any], path: Path) -> None:
         xs = [x for x, _ in points]
         ys = [convert(x, s) for x, s in points]
         front = name.startswith("wonderland")
-        axes.plot(xs, ys, style, marker=marker, color=colour, markersize=5, linewidth=2.2 if front else 1.5, zorder=3 if front else 2)
+        width, order = (2.2, 3) if front else (1.5, 2)
+        axes.plot(xs, ys, style, marker=marker, color=colour, markersize=5, linewidth=width, zorder=order)
         who, *rest = name.split(", ")
-        ends.append((xs[-1], ys[-1], ", ".join([NAMES.get(who, who), *rest]), colour))
+        ends.append((xs[-1], ys[-1], ", ".join([str(NAMES.get(who, who)), *rest]), colour))
     axes.set_xscale("log")
     axes.set_yscale("log")
     if study == "equations":
         proportional(axes, record[study])
     axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
     if study == "gemm":
-        shown = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096]
+        largest = max(n for points in record[study].values() for n, _ in points)
+        shown = [n for n in (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096) if n <= largest]
         axes.set_xticks(shown, [str(n) for n in shown])
         axes.minorticks_off()
     axes.grid(which="major", color="#E4E4E4", linewidth=0.8)

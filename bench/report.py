@@ -8,7 +8,7 @@ from bench.registry import OURS, Benchmark
 
 PEERS = ["numpy", "torch", "torch.compile", "jax"]  # the first columns, in this order
 TITLES = {OURS: "ours", "torch.compile": "compiled", "jax.forward": "jax fwd"}
-NAME, OWN, PEER, RATIO, QUARTILES, LIMIT, VERDICT = 24, 6, 8, 5, 11, 6, 4
+NAME, OWN, PEER, RATIO, QUARTILES, LIMIT, VERDICT = 25, 6, 8, 5, 11, 6, 4
 
 
 def seconds(value: float) -> str:
@@ -30,7 +30,7 @@ def number(value: float) -> str:
 
 
 def judge(benchmark: Benchmark, measured: dict[str, Any]) -> dict[str, Any]:
-    """Who decides (the peer nearest to its target, or beyond it by most), our ratio to it, the limit, and the verdict."""
+    """Which peer decides (the one nearest to its target, or furthest beyond it), the limit, and the verdict."""
     targets, ratios = benchmark.targets, measured["ratios"]
     if not ratios:
         return {"peer": None, "limit": None, "verdict": "failed", "why": "there is no peer"}
@@ -66,9 +66,8 @@ def line(result: dict[str, Any], peers: list[str]) -> str:
         return f"{result['benchmark']:<{NAME}} failed: {result['why']}"[:100]
     times, absolute = result["times"], result.get("seconds")
     ratio = result["ratios"][result["peer"]]
-    shown = [
-        ("*" if peer == result["peer"] else "") + short(times[peer]["median"]) if peer in times else "-" for peer in peers
-    ]
+    shown = [short(times[peer]["median"]) if peer in times else "-" for peer in peers]
+    shown = ["*" + time if peer == result["peer"] else time for peer, time in zip(peers, shown)]
     quartiles = f"{number(ratio['lower'])}-{number(ratio['upper'])}"
     limit = short(absolute) if absolute else "" if result["limit"] is None else f"{result['limit']:g}"
     own = short(times[OURS]["median"])
@@ -95,6 +94,8 @@ def summary(results: list[dict[str, Any]]) -> str:
     verdicts = [result["verdict"] for result in results]
     text = f"{verdicts.count('met')} of {len(results)} limits met"
     missed = [result["benchmark"] for result in results if result["verdict"] == "MISS"]
-    return text + (f", {verdicts.count('failed')} failed" if "failed" in verdicts else "") + "".join(
-        f"\n  missed: {name}" for name in missed
+    return (
+        text
+        + (f", {verdicts.count('failed')} failed" if "failed" in verdicts else "")
+        + "".join(f"\n  missed: {name}" for name in missed)
     )

@@ -19,7 +19,7 @@ from bench import registry
 benchmarks = registry.load()
 name, who = sys.argv[1:]
 if who == "wonderland":
-    import llvmlite.binding, wonderland.compile.native
+    import wonderland.compile.native  # what the first call would import
 benchmark = benchmarks[name]
 call = benchmark.contenders[who](*benchmark.inputs())
 start = time.perf_counter()
@@ -33,9 +33,7 @@ def first_call(name, who, cache=None):
     variables = {**os.environ, **({} if cache is None else {"WONDERLAND_CACHE": cache})}
     variables.pop("JAX_COMPILATION_CACHE_DIR", None)
     command = [sys.executable, "-c", CHILD, name, who]
-    done = subprocess.run(
-        command, cwd=environment.ROOT, env=variables, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run(command, cwd=environment.ROOT, env=variables, check=True, capture_output=True, text=True)
     return float(done.stdout.splitlines()[-1])
 
 

@@ -32,7 +32,9 @@ recurrence = Benchmark(
 )
 
 
-def recurrence_loss(a, h, xs, scan, tanh):
+def recurrence_loss(weights, xs, scan, tanh):
+    a, h = weights
+
     def step(h, x):
         h = tanh(a * h + x)
         return h, h
@@ -45,7 +47,7 @@ def recurrence_ours(a, h, xs):
     import wonderland as wl
 
     def loss(weights, xs):
-        return recurrence_loss(*weights, xs, wl.scan, np.tanh)
+        return recurrence_loss(weights, xs, wl.scan, np.tanh)
 
     compiled = wl.jit(wl.value_and_grad(loss))
     return lambda: compiled((a, h), xs)
@@ -95,7 +97,7 @@ def recurrence_jax(a, h, xs):
     @jax.jit
     @jax.value_and_grad
     def compiled(weights, xs):
-        return recurrence_loss(*weights, xs, jax.lax.scan, jnp.tanh)
+        return recurrence_loss(weights, xs, jax.lax.scan, jnp.tanh)
 
     weights, xs = (jnp.asarray(a), jnp.asarray(h)), jnp.asarray(xs)
     return lambda: jax.block_until_ready(compiled(weights, xs))
@@ -146,7 +148,7 @@ def lorenz_loss(state, parameters, while_loop):
 def lorenz_ours(state, parameters):
     import wonderland as wl
 
-    compiled = wl.jit(wl.value_and_grad(lambda given: lorenz_loss(*given, wl.while_loop)))
+    compiled = wl.jit(wl.value_and_grad(lambda given: lorenz_loss(given[0], given[1], wl.while_loop)))
     return lambda: compiled((state, parameters))
 
 
@@ -218,7 +220,7 @@ def lorenz_jax(state, parameters):
     def fixed(test, body, carry):
         return jax.lax.fori_loop(0, STEPS, lambda i, c: body(c), carry)
 
-    compiled = jax.jit(jax.value_and_grad(lambda given: lorenz_loss(*given, fixed)))
+    compiled = jax.jit(jax.value_and_grad(lambda given: lorenz_loss(given[0], given[1], fixed)))
     given = tuple(jax.numpy.asarray(v) for v in (state, parameters))
     return lambda: jax.block_until_ready(compiled(given))
 

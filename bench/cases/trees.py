@@ -73,8 +73,8 @@ def in_torch(arrays):
 
     def call():
         with torch.inference_mode():
-            torch._foreach_mul_(arrays, KEEP)
-            torch._foreach_add_(arrays, ADD)
+            torch._foreach_mul_(arrays, KEEP)  # type: ignore
+            torch._foreach_add_(arrays, ADD)  # type: ignore
         return arrays
 
     return call
