@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from wonderland.compile import gemm
@@ -271,25 +272,32 @@ class RegionPlan:
                 (self.plan.final if target.guarded else self.late).append(copy)
 
     def _place(self, node: Node, target: Target) -> bool:
-        """Let a node be computed where it is wanted, if the old value isn't needed by then."""
+        """Let a node be computed where it is wanted, if the old value isn't needed by then.
+
+        What is updated in place starts in the same memory, if it has no other use; and so does what that starts from.
+        """
+        placed = can_start = self._place_one(node, target)
+        while can_start:
+            unit, size = self.schedule.unit[node], node.bytes
+            node = self._starts_from(node)
+            can_start = (
+                node is not None and node is not target.old and node.bytes == size
+                and self.uses.get(node) == [self.at[unit]] and self._count(unit, node) == 1
+                and self._place_one(node, target)
+            )  # fmt: skip
+        return placed
+
+    def _place_one(self, node: Node, target: Target) -> bool:
         if node in self.memory or node not in self.schedule.unit:
             return False
         unit = self.schedule.unit[node]
         position = self.at[unit]
-        if target.guarded and any(self._can_fail(u) for u in self.units[position:]):
+        if target.guarded and position <= self.last_failing:
             return False
-        if target.old is not None:
-            uses = self.uses.get(target.old, [])
-            if any(j > position for j in uses):
-                return False
-            if position in uses and not self._overwrites(unit, node, target.old):
+        if target.old is not None and (uses := self.uses.get(target.old)):
+            if uses[-1] > position or (uses[-1] == position and not self._overwrites(unit, node, target.old)):
                 return False
         self.memory[node] = target.buffer
-        # What is updated in place starts in the same memory, if it has no other use.
-        start = self._starts_from(node)
-        if start is not None and self.uses.get(start, []) == [position] and start is not target.old:
-            if self._count(unit, start) == 1 and start.bytes == node.bytes:
-                self._place(start, target)
         return True
 
     @staticmethod
@@ -363,6 +371,11 @@ class RegionPlan:
         while buffer is not None:
             buffer.touch(self.plan.position)
             buffer = buffer.data[0] if buffer.kind == "slice" else None
+
+    @cached_property
+    def last_failing(self) -> int:
+        """Where the last unit is that can set the error word."""
+        return max((i for i, unit in enumerate(self.units) if self._can_fail(unit)), default=-1)
 
     def _can_fail(self, unit: Unit) -> bool:
         if isinstance(unit, Cluster):
