@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
+from heapq import heappop, heappush
 from typing import Any
 
 from wonderland.compile import gemm
+from wonderland.compile.arena import Holes
 from wonderland.compile.entry import round_up
 from wonderland.compile.fuse import Cluster, Schedule, Step, Unit, memory_of, operands_of, results_of, squeezed_strides
 from wonderland.compile.graph import Builder
@@ -174,42 +176,15 @@ class Plan:
 
     def finish(self) -> int:
         """Give every arena buffer its offset; returns the bytes of the arena."""
-        free: list[tuple[int, int]] = []  # (offset, bytes)
-        active: list[Buffer] = []
-        top = round_up(self.cells * 8, ALIGNMENT)
+        holes = Holes(round_up(self.cells * 8, ALIGNMENT))
+        active: list[tuple[int, int, int]] = []  # (last use, offset, bytes), the next to die first
         for buffer in sorted((b for b in self.buffers if b.last >= 0), key=lambda b: b.first):
             size = round_up(max(buffer.bytes, 1), ALIGNMENT)
-            for dead in [b for b in active if b.last < buffer.first]:
-                active.remove(dead)
-                free = _release(free, dead.offset, round_up(max(dead.bytes, 1), ALIGNMENT))
-            fits = [hole for hole in free if hole[1] >= size]
-            if fits:
-                offset, room = min(fits, key=lambda hole: hole[1])
-                free.remove((offset, room))
-                if room > size:
-                    free.append((offset + size, room - size))
-                buffer.offset = offset
-            elif free and (last := max(free))[0] + last[1] == top:  # grow the hole at the end
-                free.remove(last)
-                buffer.offset = last[0]
-                top = last[0] + size
-            else:
-                buffer.offset = top
-                top += size
-            active.append(buffer)
-        return top
-
-
-def _release(free: list[tuple[int, int]], offset: int, size: int) -> list[tuple[int, int]]:
-    merged = []
-    for start, room in free:
-        if start + room == offset:
-            offset, size = start, size + room
-        elif offset + size == start:
-            size += room
-        else:
-            merged.append((start, room))
-    return [*merged, (offset, size)]
+            while active and active[0][0] < buffer.first:
+                holes.give(*heappop(active)[1:])
+            buffer.offset = holes.take(size)
+            heappush(active, (buffer.last, buffer.offset, size))
+        return holes.top
 
 
 class RegionPlan:
