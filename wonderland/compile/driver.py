@@ -7,6 +7,7 @@ they are in the table. It returns 0, or the error word: a site's number, and 16 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from wonderland.compile.plan import Buffer, Copy, Plan, RunBranch, RunCall, RunG
 from wonderland.compile.routine import Routine
 
 MOST_STEPS = 200  # in one function
+MOST_INLINED = 3  # calls of a kernel that LLVM may inline: equal kernels are compiled once
 ARGUMENTS = "ptr noalias %slots, ptr %arena, ptr noalias readonly %table"
 PASSED = "ptr %slots, ptr %arena, ptr %table"
 
@@ -126,6 +128,7 @@ class Function:
         self.lines: list[str] = []
         self.count = 0
         self.label = "entry"
+        self.attributes = ""
 
     def let(self, instruction: str) -> str:
         self.count += 1
@@ -146,7 +149,7 @@ class Function:
 
     def text(self) -> str:
         body = "\n".join(self.lines)
-        return f"define internal void @{self.name}({ARGUMENTS}) {{\nentry:\n{body}\n  ret void\n}}"
+        return f"define internal void @{self.name}({ARGUMENTS}) {self.attributes}{{\nentry:\n{body}\n  ret void\n}}"
 
 
 class Driver:
@@ -162,7 +165,7 @@ class Driver:
         self.cells: dict[Any, int] = {}
         self.functions: list[str] = []
         self.kernels: dict[str, str] = {}
-        self.texts: list[str] = []
+        self.calls: Counter[str] = Counter()  # of each kernel
         self.needed: set[tuple[str, str]] = set()
         self.routines: dict[str, Routine] = {}
         self.declared: set[str] = set(DECLARATIONS)
@@ -233,11 +236,13 @@ class Driver:
                     self.watch.around(self, f, step, self.step)
             return
         for i in range(0, len(steps), MOST_STEPS):
-            self.function(f, f"part{len(self.functions)}", steps[i : i + MOST_STEPS])
+            # LLVM's time grows faster than a function: the parts stay apart.
+            self.function(f, "part", steps[i : i + MOST_STEPS], "noinline ")
 
-    def function(self, f: Function, name: str, steps: list) -> None:
+    def function(self, f: Function, name: str, steps: list, attributes: str = "") -> None:
         """Steps as a function of their own, and its call."""
         part = Function(name)
+        part.attributes = attributes
         self.steps(part, steps)
         part.name = f"{name}.{len(self.functions)}"
         self.functions.append(part.text())
@@ -262,13 +267,13 @@ class Driver:
         if kernel.text not in self.kernels:
             name = f"k{len(self.kernels)}"
             self.kernels[kernel.text] = name
-            self.texts.append(kernel.text.replace("@NAME", f"@{name}"))
             self.needed |= kernel.needed
             self.declared |= kernel.declared
             self.routines |= kernel.routines
             for routine in kernel.routines.values():
                 self.needed |= routine.needed
                 self.declared |= routine.declared
+        self.calls[kernel.text] += 1
         arguments = [f"ptr {self.pointer(f, buffer, offset)}" for buffer, offset in kernel.params]
         at = len(self.table)
         self.table += kernel.table
@@ -475,7 +480,12 @@ class Driver:
             parts.append(vecmath.module_text(self.needed))
         parts += [self.routines[name].text for name in sorted(self.routines)]
         parts += [batch_task(dtype) for dtype in sorted(self.batched)]
-        return "\n\n".join([*parts, *self.texts, *self.functions, run, "!0 = !{}\n"])
+        parts += [self._kernel_text(text) for text in self.kernels]
+        return "\n\n".join([*parts, *self.functions, run, "!0 = !{}\n"])
+
+    def _kernel_text(self, text: str) -> str:
+        named = text.replace("@NAME", f"@{self.kernels[text]}")
+        return named.replace(") {\n", ") noinline {\n", 1) if self.calls[text] > MOST_INLINED else named
 
 
 def _once(declared: set[str]) -> list[str]:

@@ -39,7 +39,7 @@ from wonderland.compile.nodes import (
 )
 
 CHEAP = 60  # cost up to which a scalar is computed again by each kernel that reads it
-MOST_MEMBERS = 256  # in one kernel: LLVM's time grows faster than the code
+MOST_MEMBERS, MOST_COST = 256, 400  # in one kernel: LLVM's time grows faster than the code
 LONG_ROW = 1 << 15  # elements from which few rows are cut into pieces, and so must be done with in one sweep
 FEW_ROWS, FEW_COLUMNS = 8, 512
 PER_ELEMENT = ("full", "cumulate")  # roles with a value at each element of the space
@@ -71,6 +71,7 @@ class Cluster(Unit):
         self.reduced: tuple[int, ...] | None = None  # or along which values run
         self.reverse: bool | None = None  # the direction in which values run, if some do
         self.roles: dict[Node, str] = {}  # "full", "row", "reduce", "cumulate" or "scatter"; in order
+        self.cost = 0  # of all maps
         self.levels: dict[Node, int] = {}  # how many sweeps over a row a value waits for
         self.sources: set[Node] = set()  # memory that is read
         self.targets: set[Node] = set()  # memory that scatters write
@@ -314,7 +315,7 @@ class Schedule:
 
     def _joins(self, node: Node, cluster: Cluster) -> bool:
         role = self._role(node, cluster)
-        if role is None or len(cluster.roles) >= MOST_MEMBERS:
+        if role is None or len(cluster.roles) >= MOST_MEMBERS or cluster.cost + _cost(node) > MOST_COST:
             return False
         if not self._apart(node, cluster):
             return False
@@ -360,6 +361,7 @@ class Schedule:
         level = max((cluster.levels.get(base_of(n), 0) for n in operands_of(node)), default=0)
         cluster.levels[node] = level + 1 if role == "reduce" else level
         cluster.roles[node] = role
+        cluster.cost += _cost(node)
         self.unit[node] = cluster
         if isinstance(node, Scatter):
             cluster.targets.add(node.target)
@@ -404,7 +406,7 @@ class Schedule:
             return one
         if one.targets or other.targets or len(one.roles) + len(other.roles) > MOST_MEMBERS:
             return one
-        if not self._run_together(one, other):
+        if one.cost + other.cost > MOST_COST or not self._run_together(one, other):
             return one
         if self._depends(one, other) or self._depends(other, one):
             return one
@@ -412,6 +414,7 @@ class Schedule:
         if reduced is not None and (one.is_long() or other.is_long()) and one.reduced != other.reduced:
             return one
         one.reduced, one.reverse = reduced, other.reverse if one.reverse is None else one.reverse
+        one.cost += other.cost
         one.roles.update(other.roles)
         one.levels.update(other.levels)
         one.sources |= other.sources
@@ -459,6 +462,11 @@ class Schedule:
                 self.stored |= {n for n in unit.sources | unit.targets if self.unit.get(n) is not unit}
             elif isinstance(unit, Step):
                 self.stored.update(memory_of(unit.node))
+
+
+def _cost(node: Node) -> int:
+    """What a node adds to the code of a kernel; what is beyond a few calls runs in a function of its own."""
+    return min(node.cost, 4 * CALL_COST) if isinstance(node, Map) else 0
 
 
 def _squeezed_axes(node: Reduce | Cumulative) -> tuple[int, ...]:

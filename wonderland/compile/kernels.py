@@ -41,6 +41,7 @@ SUM_BLOCK = 512  # elements summed in one go, for the sake of rounding errors
 LONGEST_KEPT_ROW = 1 << 16  # bytes of a row kept between sweeps
 PARALLEL_NANOSECONDS, CHUNK_NANOSECONDS, MOST_CHUNKS = 30_000, 12_000, 64
 MOST_PIECES = 32  # of a long row
+MOST_INLINED = 100  # cost of scalar code that gains from being inlined where it is called
 
 
 class Nest(Loops):
@@ -583,7 +584,7 @@ class Nest(Loops):
         names = [a.split()[-1] for a in arguments]
         extra = ["i64 %begin", "i64 %end"] if k.parallel else []
         suffix = ".range" if k.parallel else ""
-        inline = " noinline" if self.extents else ""
+        inline = " noinline" if self.extents or self._cost() > MOST_INLINED else ""
         text = [f"define internal void @NAME{suffix}({', '.join([*arguments, *extra])}){inline} {{", "entry:"]
         text += [*self.symbols, *self.allocas, *entry.lines, "  ret void", "}"]
         if k.parallel:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
+from heapq import heappop, heappush
 from typing import Any
 
 from wonderland.compile import gemm
+from wonderland.compile.arena import Holes
 from wonderland.compile.entry import round_up
 from wonderland.compile.fuse import (
     PER_ELEMENT,
@@ -185,42 +188,15 @@ class Plan:
 
     def finish(self) -> int:
         """Give every arena buffer its offset; returns the bytes of the arena."""
-        free: list[tuple[int, int]] = []  # (offset, bytes)
-        active: list[Buffer] = []
-        top = round_up(self.cells * 8, ALIGNMENT)
+        holes = Holes(round_up(self.cells * 8, ALIGNMENT))
+        active: list[tuple[int, int, int]] = []  # (last use, offset, bytes), the next to die first
         for buffer in sorted((b for b in self.buffers if b.last >= 0), key=lambda b: b.first):
             size = round_up(max(buffer.bytes, 1), ALIGNMENT)
-            for dead in [b for b in active if b.last < buffer.first]:
-                active.remove(dead)
-                free = _release(free, dead.offset, round_up(max(dead.bytes, 1), ALIGNMENT))
-            fits = [hole for hole in free if hole[1] >= size]
-            if fits:
-                offset, room = min(fits, key=lambda hole: hole[1])
-                free.remove((offset, room))
-                if room > size:
-                    free.append((offset + size, room - size))
-                buffer.offset = offset
-            elif free and (last := max(free))[0] + last[1] == top:  # grow the hole at the end
-                free.remove(last)
-                buffer.offset = last[0]
-                top = last[0] + size
-            else:
-                buffer.offset = top
-                top += size
-            active.append(buffer)
-        return top
-
-
-def _release(free: list[tuple[int, int]], offset: int, size: int) -> list[tuple[int, int]]:
-    merged = []
-    for start, room in free:
-        if start + room == offset:
-            offset, size = start, size + room
-        elif offset + size == start:
-            size += room
-        else:
-            merged.append((start, room))
-    return [*merged, (offset, size)]
+            while active and active[0][0] < buffer.first:
+                holes.give(*heappop(active)[1:])
+            buffer.offset = holes.take(size)
+            heappush(active, (buffer.last, buffer.offset, size))
+        return holes.top
 
 
 class RegionPlan:
@@ -283,25 +259,32 @@ class RegionPlan:
                 (self.plan.final if target.guarded else self.late).append(copy)
 
     def _place(self, node: Node, target: Target) -> bool:
-        """Let a node be computed where it is wanted, if the old value isn't needed by then."""
+        """Let a node be computed where it is wanted, if the old value isn't needed by then.
+
+        What is updated in place starts in the same memory, if it has no other use; and so does what that starts from.
+        """
+        placed = can_start = self._place_one(node, target)
+        while can_start:
+            unit, size = self.schedule.unit[node], node.bytes
+            node = self._starts_from(node)
+            can_start = (
+                node is not None and node is not target.old and node.bytes == size
+                and self.uses.get(node) == [self.at[unit]] and self._count(unit, node) == 1
+                and self._place_one(node, target)
+            )  # fmt: skip
+        return placed
+
+    def _place_one(self, node: Node, target: Target) -> bool:
         if node in self.memory or node not in self.schedule.unit:
             return False
         unit = self.schedule.unit[node]
         position = self.at[unit]
-        if target.guarded and any(self._can_fail(u) for u in self.units[position:]):
+        if target.guarded and position <= self.last_failing:
             return False
-        if target.old is not None:
-            uses = self.uses.get(target.old, [])
-            if any(j > position for j in uses):
-                return False
-            if position in uses and not self._overwrites(unit, node, target.old):
+        if target.old is not None and (uses := self.uses.get(target.old)):
+            if uses[-1] > position or (uses[-1] == position and not self._overwrites(unit, node, target.old)):
                 return False
         self.memory[node] = target.buffer
-        # What is updated in place starts in the same memory, if it has no other use.
-        start = self._starts_from(node)
-        if start is not None and self.uses.get(start, []) == [position] and start is not target.old:
-            if self._count(unit, start) == 1 and start.bytes == node.bytes:
-                self._place(start, target)
         return True
 
     @staticmethod
@@ -377,6 +360,11 @@ class RegionPlan:
         while buffer is not None:
             buffer.touch(self.plan.position)
             buffer = buffer.data[0] if buffer.kind == "slice" else None
+
+    @cached_property
+    def last_failing(self) -> int:
+        """Where the last unit is that can set the error word."""
+        return max((i for i, unit in enumerate(self.units) if self._can_fail(unit)), default=-1)
 
     def _can_fail(self, unit: Unit) -> bool:
         if isinstance(unit, Cluster):
