@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile import vecmath
+from wonderland.compile import small_gemm, vecmath
+from wonderland.compile.gemm_emit import with_loop_hints
 from wonderland.compile.nodes import Number
 from wonderland.compile.plan import Buffer, Copy, Plan, RunBranch, RunCall, RunGemm, RunKernel, RunLoop
 
@@ -74,14 +75,22 @@ DECLARATIONS = [
 GEMM = "declare void @wl_gemm_{}(i64, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr)"
 
 
+def product_call(product: str, values: list[str]) -> str:
+    """The call of GEMM with all its arguments, or of a function for one small size with the three arrays."""
+    if product.startswith("wl_small"):
+        return f"call void @{product}(ptr {values[3]}, ptr {values[6]}, ptr {values[9]}, i64 {values[0]})"
+    kinds = ["ptr" if i in (3, 6, 9, 12) else "i64" for i in range(13)]
+    return f"call void @{product}({', '.join(f'{kind} {v}' for kind, v in zip(kinds, values, strict=True))})"
+
+
 BATCH_FIELDS = (
     "x y out scratch m n k xm xk yn yk x.outer y.outer out.outer x.inner y.inner out.inner inner grain total bytes"
 ).split()
 
 
-def batch_task(dtype: str) -> str:
+def batch_task(product: str) -> str:
     """The task of `shared_gemm`: products `piece * grain` to `(piece + 1) * grain`."""
-    lines = [f"define internal void @wl_batch_{dtype}(ptr %c, i64 %piece) {{", "entry:"]
+    lines = [f"define internal void @wl_batch.{product}(ptr %c, i64 %piece) {{", "entry:"]
     for i, field in enumerate(BATCH_FIELDS):
         kind = "ptr" if i < 4 else "i64"
         lines += [f"  %{field}.at = getelementptr i64, ptr %c, i64 {i}", f"  %{field} = load {kind}, ptr %{field}.at"]
@@ -104,9 +113,9 @@ def batch_task(dtype: str) -> str:
             f"  %{name}.3 = add i64 %{name}.1, %{name}.2",
             f"  %{name}.4 = getelementptr i8, ptr %{name}, i64 %{name}.3",
         ]
+    values = "%m %n %k %x.4 %xm %xk %y.4 %yk %yn %out.4 %n 0 %own".split()
     lines += [
-        f"  call void @wl_gemm_{dtype}(i64 %m, i64 %n, i64 %k, ptr %x.4, i64 %xm, i64 %xk, ptr %y.4, i64 %yk,"
-        " i64 %yn, ptr %out.4, i64 %n, i64 0, ptr %own)",
+        f"  {product_call(product, values)}",
         "  %next = add i64 %i, 1",
         "  %more = icmp ult i64 %next, %end",
         "  br i1 %more, label %loop, label %done",
@@ -162,6 +171,7 @@ class Driver:
         self.needed: set[tuple[str, str]] = set()
         self.declared: set[str] = set(DECLARATIONS)
         self.gemms: set[str] = set()
+        self.small: dict[str, str] = {}
         self.batched: set[str] = set()
         main = Function("main")
         self.steps(main, steps)
@@ -274,14 +284,14 @@ class Driver:
     def gemm(self, f: Function, step: RunGemm) -> None:
         node = step.node
         dtype = "f32" if node.dtype.itemsize == 4 else "f64"
-        self.gemms.add(dtype)
+        product = self.product(step, dtype)
         size = node.dtype.itemsize
         x = self.pointer(f, step.x, node.x_strides[0] * size)
         y = self.pointer(f, step.y, node.y_strides[0] * size)
         out, scratch = self.pointer(f, step.out), self.pointer(f, step.scratch)
         sizes = [self.number(f, v) for v in (node.m, node.n, node.k, *node.x_strides[-2:], *node.y_strides[-2:])]
         if step.pieces > 1:
-            self.shared_gemm(f, step, dtype, [x, y, out, scratch], sizes)
+            self.shared_gemm(f, step, product, [x, y, out, scratch], sizes)
             return
         m, n, k, xm, xk, yn, yk = sizes
         loops = []
@@ -298,10 +308,7 @@ class Driver:
                 f.let(f"getelementptr inbounds i8, ptr {base}, i64 {by}")
                 for base, by in zip((x, y, out), moved, strict=True)
             )
-        f.do(
-            f"call void @wl_gemm_{dtype}(i64 {m}, i64 {n}, i64 {k}, ptr {x}, i64 {xm}, i64 {xk}, ptr {y}, "
-            f"i64 {yk}, i64 {yn}, ptr {out}, i64 {n}, i64 0, ptr {scratch})"
-        )
+        f.do(product_call(product, [m, n, k, x, xm, xk, y, yk, yn, out, n, "0", scratch]))
         for head, before, index, at, stop in reversed(loops):
             following = f.let(f"add nuw nsw i64 {index}, 1")
             more = f.let(f"icmp ult i64 {following}, {stop}")
@@ -310,7 +317,20 @@ class Driver:
             f.do(f"br i1 {more}, label %{head}, label %{exit}")
             f.start(exit)
 
-    def shared_gemm(self, f: Function, step: RunGemm, dtype: str, pointers: list[str], sizes: list[str]) -> None:
+    def product(self, step: RunGemm, dtype: str) -> str:
+        """The name of the function that multiplies: GEMM, or one made for this size."""
+        node = step.node
+        if not step.small:
+            self.gemms.add(dtype)
+            return f"wl_gemm_{dtype}"
+        key = (dtype, (node.m, node.n, node.k), node.x_strides[-2:], node.y_strides[-2:])
+        name = small_gemm.name(*key)
+        if name not in self.small:
+            self.small[name] = small_gemm.definition(*key)
+            self.declared |= small_gemm.declarations(dtype)
+        return name
+
+    def shared_gemm(self, f: Function, step: RunGemm, product: str, pointers: list[str], sizes: list[str]) -> None:
         """A batch of products in pieces on the pool."""
         size = step.node.dtype.itemsize
         outer, inner = [(1, 0, 0, 0), *step.batch][-2:]
@@ -322,8 +342,8 @@ class Driver:
         f.lines.insert(0, f"  {array} = alloca [{len(BATCH_FIELDS)} x i64], align 8")
         for i, (kind, value) in enumerate([("ptr", p) for p in pointers] + [("i64", w) for w in words]):
             f.do(f"store {kind} {value}, ptr {f.let(f'getelementptr i64, ptr {array}, i64 {i}')}, align 8")
-        self.batched.add(dtype)
-        f.do(f"call void @wl_parallel(ptr @wl_batch_{dtype}, ptr {array}, i64 {pieces})")
+        self.batched.add(product)
+        f.do(f"call void @wl_parallel(ptr @wl_batch.{product}, ptr {array}, i64 {pieces})")
 
     def call(self, f: Function, step: RunCall) -> None:
         """Hand an array of pointers to Python; a dynamic operand's length follows its pointer."""
@@ -461,8 +481,8 @@ class Driver:
         parts = ["\n".join(sorted(_once(declared))), HELPERS]
         if self.needed:
             parts.append(vecmath.module_text(self.needed))
-        parts += [batch_task(dtype) for dtype in sorted(self.batched)]
-        return "\n\n".join([*parts, *self.texts, *self.functions, run, "!0 = !{}\n"])
+        parts += [*self.small.values(), *(batch_task(product) for product in sorted(self.batched))]
+        return with_loop_hints("\n\n".join([*parts, *self.texts, *self.functions, run, "!0 = !{}\n"]), 1)
 
 
 def _once(declared: set[str]) -> list[str]:

@@ -23,7 +23,7 @@ import ctypes
 from functools import cache
 
 from wonderland.compile import llvm, pool
-from wonderland.compile.gemm_emit import Fields, Function, Tile, Value, tile
+from wonderland.compile.gemm_emit import Fields, Function, Tile, Value, tile, with_loop_hints
 
 BLOCK_ROWS = 2048  # of A packed at a time; bounds the scratch
 BLOCK_COLUMNS = 2048
@@ -35,6 +35,7 @@ PARALLEL_VECTOR_BYTES = 1 << 19  # of a matrix, from which its product with a ve
 SMALL_BYTES = 1 << 16  # of an operand that needn't be packed
 UNROLL = 4  # steps of k in one turn of the kernel's loop
 AHEAD = 16  # steps of k between a prefetch and its use
+PACK_AHEAD = 8  # rows of B between a prefetch and its use in packing
 DOT_ROWS = 4  # rows of a matrix that share the loads of the vector
 AXPY_COLUMNS = 4  # columns of a matrix that are added in one pass over the result
 AXPY_BYTES = 1 << 14  # of a result that is summed at a time, in L1
@@ -80,6 +81,7 @@ def definition(dtype: str) -> str:
         _store_edge(t),
         _pack_rows(t),
         _pack_columns(t),
+        _pack_wide(t),
         _pack_task(t),
         _tile_task(t),
         _dot_task(t),
@@ -100,14 +102,7 @@ declare {t.scalar} @llvm.vector.reduce.fadd.{t.suffix}({t.scalar}, {t.vector})
 declare {t.vector} @llvm.masked.load.{t.suffix}.p0(ptr, i32, {lane_mask}, {t.vector})
 declare void @llvm.masked.store.{t.suffix}.p0({t.vector}, ptr, i32, {lane_mask})
 """
-    # Loops are written the way they should run: more unrolling and vectorising would only cost compile time.
-    metadata = ['!0 = !{!"llvm.loop.vectorize.enable", i1 false}', '!1 = !{!"llvm.loop.unroll.disable"}']
-    text = declarations + "\n".join(function.text() for function in functions)
-    loops = text.count("!llvm.loop !LOOP")
-    for number in range(2, loops + 2):
-        text = text.replace("!llvm.loop !LOOP", f"!llvm.loop !{number}", 1)
-        metadata.append(f"!{number} = distinct !{{!{number}, !0, !1}}")
-    return text + "\n" + "\n".join(metadata) + "\n"
+    return with_loop_hints(declarations + "\n".join(function.text() for function in functions))
 
 
 # One block of a product. Columns of B from `packed_from` on are packed; A is packed if `pack_a`.
@@ -286,6 +281,23 @@ def _pack_columns(t: Tile) -> Function:
 PACKED_PANELS = 4  # panels that one packing task packs
 
 
+def _pack_wide(t: Tile) -> Function:
+    """All panels of a task at once, where B is contiguous along its rows: whole cache lines, in the order of memory."""
+    f = Function(t, "pack_wide", "ipip", "k b rsb out")
+    panels = [f.at("%out", f.mul(q * t.columns, "%k")) for q in range(PACKED_PANELS)]
+    with f.loop(0, "%k") as p:
+        source = f.at("%b", f.mul(p, "%rsb"))
+        ahead = f.at(source, f.mul("%rsb", PACK_AHEAD))
+        for line in range(0, PACKED_PANELS * t.columns, 64 // t.bytes):
+            f.emit(f"call void @llvm.prefetch.p0(ptr {f.at(ahead, line)}, i32 0, i32 3, i32 1)")
+        for q, panel in enumerate(panels):
+            place = f.at(panel, f.mul(p, t.columns))
+            for v in range(t.vectors):
+                value = f.load(f.at(source, q * t.columns + v * t.lanes), t.vector)
+                f.store(value, f.at(place, v * t.lanes), t.vector)
+    return f
+
+
 def _pack_task(t: Tile) -> Function:
     """Chunks 0..row_groups-1 pack panels of A, the later ones panels of B."""
     f = Function(t, "pack_task", "pi", "context chunk")
@@ -303,6 +315,11 @@ def _pack_task(t: Tile) -> Function:
         n, b, rsb, csb, out = (block.get(name) for name in ("n", "ptr_b", "rsb", "csb", "ptr_columns"))
         first = block.get("packed_from")
         start = f.add(first, f.mul(f.sub("%chunk", groups), PACKED_PANELS * t.columns))
+        full = f.compare("sle", f.add(start, PACKED_PANELS * t.columns), n)
+        wide = f.both(full, f.compare("eq", csb, 1))
+        with f.when(wide):
+            f.call("@pack_wide", "ipip", k, f.at(b, start), rsb, f.at(out, f.mul(f.sub(start, first), k)))
+        f.return_when(wide)
         with f.loop(start, f.min(n, f.add(start, PACKED_PANELS * t.columns)), t.columns) as j:
             source, place = f.at(b, f.mul(j, csb)), f.at(out, f.mul(f.sub(j, first), k))
             columns = f.min(t.columns, f.sub(n, j))

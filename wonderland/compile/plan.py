@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from wonderland.compile import gemm
+from wonderland.compile import gemm, small_gemm
 from wonderland.compile.entry import round_up
 from wonderland.compile.fuse import Cluster, Schedule, Step, Unit, memory_of, operands_of, results_of, squeezed_strides
 from wonderland.compile.graph import Builder
@@ -96,7 +96,9 @@ class RunGemm:
         one = node.m * node.n * node.k
         shared = len(self.batch) <= 2 and one < SHARED_ALONE and SHARED_TOGETHER <= one * self.total
         self.pieces = min(self.total, MOST_PRODUCTS) if shared else 1
-        scratch = gemm.scratch_bytes(node.m, node.n, node.k, "f32" if node.dtype.itemsize == 4 else "f64")
+        self.small = small_gemm.fits((node.m, node.n, node.k), node.dtype.itemsize)
+        dtype = "f32" if node.dtype.itemsize == 4 else "f64"
+        scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, dtype)
         self.scratch_bytes = round_up(scratch, ALIGNMENT)
 
 
