@@ -531,7 +531,8 @@ def _gemm(t: Tile) -> Function:
     # Packing pays when the panels are used often, unless the operand sits in the nearest caches anyway.
     context = f.space(f"[{len(BLOCK)} x i64]", 8)
     block = Fields(f, context, BLOCK)
-    a_is_small = f.compare("sle", f.mul("%m", "%k"), SMALL_BYTES // t.bytes)
+    most = f.choose(f.compare("eq", "%csa", 1), SMALL_BYTES // t.bytes, SMALL_BYTES // 4 // t.bytes)
+    a_is_small = f.compare("sle", f.mul("%m", "%k"), most)  # read across its rows, a small one isn't in L1
     b_is_small = f.compare("sle", f.mul("%k", "%n"), SMALL_BYTES // t.bytes)
     few_columns, few_rows = f.compare("sle", "%n", 256 // t.bytes), f.compare("sle", "%m", 4 * t.rows)
     direct_a = f.either(a_is_small, few_columns)

@@ -37,9 +37,11 @@ from wonderland.compile.nodes import (
 from wonderland.core.types import ArrayType
 
 ALIGNMENT = 64
-# Multiply-adds up to which GEMM doesn't share one product between threads, and from which many are worth sharing.
-SHARED_ALONE, SHARED_TOGETHER = 1 << 20, 1 << 17
-MOST_PRODUCTS = 32  # pieces of a batch of products
+# Multiply-adds up to which GEMM doesn't share one product between threads, up to which sharing many of them is better
+# still, and from which many are worth sharing.
+SHARED_ALONE, BETTER_TOGETHER, SHARED_TOGETHER = 1 << 20, 1 << 24, 1 << 17
+MANY_PRODUCTS, MOST_PRODUCTS = 8, 32  # entries that make a batch worth sharing by entries; most pieces of a batch
+MOST_SCRATCH = 1 << 22  # bytes for all pieces together
 END = 1 << 60
 
 
@@ -94,12 +96,14 @@ class RunGemm:
         self.batch = collapsed_batch(node)  # (extent, strides of x, y and the result), from the outside in
         self.total = math.prod(node.batch)
         one = node.m * node.n * node.k
-        shared = len(self.batch) <= 2 and one < SHARED_ALONE and SHARED_TOGETHER <= one * self.total
-        self.pieces = min(self.total, MOST_PRODUCTS) if shared else 1
+        largest = SHARED_ALONE if self.total < MANY_PRODUCTS else BETTER_TOGETHER
+        shared = len(self.batch) <= 2 and one < largest and SHARED_TOGETHER <= one * self.total
         self.small = small_gemm.fits((node.m, node.n, node.k), node.dtype.itemsize)
         dtype = "f32" if node.dtype.itemsize == 4 else "f64"
         scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, dtype)
         self.scratch_bytes = round_up(scratch, ALIGNMENT)
+        most = max(MANY_PRODUCTS, min(MOST_PRODUCTS, MOST_SCRATCH // max(self.scratch_bytes, 1)))
+        self.pieces = min(self.total, most) if shared else 1
 
 
 class Copy:
