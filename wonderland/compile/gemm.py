@@ -5,6 +5,11 @@
 
     C[i*ldc + j] = (accumulate ? C[i*ldc + j] : 0) + sum_p A[i*rsa + p*csa] * B[p*rsb + j*csb]
 
+    void wl_gemm_rows_f32(the same, ptr epilogue, ptr context)
+
+    also calls `epilogue(context, first, last)` for rows first <= i < last of C as soon as they are finished and still
+    in the cache: exactly once for each row, on whichever thread finished it.
+
 Strides count elements and may have any sign or be zero. `scratch` belongs to the call: as many bytes as
 `scratch_bytes(m, n, k, dtype)` says, in any alignment. So the code allocates nothing, and any number of
 threads may be inside it.
@@ -30,6 +35,7 @@ BLOCK_COLUMNS = 2048
 CHUNK_COLUMNS = 512
 CHUNK_WORK = 1 << 17  # multiply-adds that are worth a task
 MOST_CHUNKS = 64
+WHOLE_ROW_TILES = 4  # least tiles down a chunk of whole rows
 PARALLEL_WORK = 1 << 21  # multiply-adds from which a product is shared between threads
 PARALLEL_VECTOR_BYTES = 1 << 19  # of a matrix, from which its product with a vector is shared
 SMALL_BYTES = 1 << 16  # of an operand that needn't be packed
@@ -58,22 +64,23 @@ def scratch_bytes(m: int, n: int, k: int, dtype: str) -> int:
 
 
 @cache
-def address(dtype: str) -> int:
-    """Address of the compiled function; compiled once per process."""
+def address(dtype: str, rows: bool = False) -> int:
+    """Address of the compiled function, or of the one with an epilogue (`rows`); compiled once per process."""
     with llvm.lock:
-        return _library(dtype).address(f"wl_gemm_{dtype}")
+        return _library(dtype).address(f"wl_gemm_{'rows_' if rows else ''}{dtype}")
 
 
 @cache
 def _library(dtype: str) -> llvm.Library:
-    library = llvm.compile_library(definition(dtype), [f"wl_gemm_{dtype}"], {"wl_parallel": pool.address()})
+    exports = [f"wl_gemm_{dtype}", f"wl_gemm_rows_{dtype}"]
+    library = llvm.compile_library(definition(dtype), exports, {"wl_parallel": pool.address()})
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # its address is handed out for good
     return library
 
 
 @cache
 def definition(dtype: str) -> str:
-    """IR of `wl_gemm_f32` or `wl_gemm_f64`; the linker must be given `wl_parallel`."""
+    """IR of the functions for "f32" or "f64"; the linker must be given `wl_parallel`."""
     t = tile(dtype)
     functions = [
         _kernel(t, packed=True),
@@ -88,6 +95,7 @@ def definition(dtype: str) -> str:
         _axpy_task(t),
         _run(t),
         _matrix_vector(t),
+        _gemm_rows(t),
         _gemm(t),
     ]
     lane_mask = f"<{t.lanes} x i1>"
@@ -109,8 +117,9 @@ declare void @llvm.masked.store.{t.suffix}.p0({t.vector}, ptr, i32, {lane_mask})
 BLOCK = [
     "m", "n", "k", "ptr_a", "rsa", "csa", "ptr_b", "rsb", "csb", "ptr_c", "ldc", "accumulate",
     "ptr_rows", "ptr_columns", "pack_a", "packed_from", "row_groups",
-    "chunk_rows", "chunk_columns", "column_chunks",
+    "chunk_rows", "chunk_columns", "column_chunks", "first_row", "ptr_epilogue", "ptr_context",
 ]  # fmt: skip
+KINDS, PARAMETERS = "iiipiipiipiip", "m n k a rsa csa b rsb csb c ldc accumulate scratch0"
 # M x in chunks of height x depth; those of the same columns of M write the same vector of partial sums.
 VECTOR = ["m", "k", "ptr_matrix", "rs", "cs", "ptr_x", "incx", "ptr_partial", "height", "depth"]
 
@@ -332,7 +341,7 @@ def _tile_task(t: Tile) -> Function:
     f = Function(t, "tile_task", "pi", "context chunk")
     block = Fields(f, "%context", BLOCK)
     m, n, k, a, rsa, csa, b, rsb, _, c, ldc, accumulate = (block.get(name) for name in BLOCK[:12])
-    rows, columns, pack_a, first, _, height, width, across = (block.get(name) for name in BLOCK[12:])
+    rows, columns, pack_a, first, _, height, width, across = (block.get(name) for name in BLOCK[12:20])
     packed = f.compare("ne", pack_a, 0)
     down = f.div("%chunk", across)
     top = f.mul(down, height)
@@ -351,6 +360,9 @@ def _tile_task(t: Tile) -> Function:
                 f.call("@kernel_packed", "ipiipipiiii", k, f.at(rows, f.mul(i, k)), 0, 0, *rest)
             with f.unless(packed):
                 f.call("@kernel_direct", "ipiipipiiii", k, f.at(a, f.mul(i, rsa)), rsa, csa, *rest)
+    first_row, epilogue, context = (block.get(name) for name in BLOCK[20:])
+    with f.when(f.exists(epilogue)):
+        f.call(epilogue, "pii", context, f.add(first_row, top), f.add(first_row, bottom))
     return f
 
 
@@ -494,18 +506,27 @@ def _matrix_vector(t: Tile) -> Function:
 
 
 def _gemm(t: Tile) -> Function:
-    f = Function(
-        t,
-        f"wl_gemm_{t.dtype}",
-        "iiipiipiipiip",
-        "m n k a rsa csa b rsb csb c ldc accumulate scratch0",
-        exported=True,
-    )
+    f = Function(t, f"wl_gemm_{t.dtype}", KINDS, PARAMETERS, exported=True)
+    arguments = [f"%{name}" for name in PARAMETERS.split()]
+    f.call(f"@wl_gemm_rows_{t.dtype}", KINDS + "pp", *arguments, "null", "null")
+    return f
+
+
+def _gemm_rows(t: Tile) -> Function:
+    f = Function(t, f"wl_gemm_rows_{t.dtype}", KINDS + "pp", PARAMETERS + " epilogue context", exported=True)
+    follows = f.exists("%epilogue")
+
+    def finish(condition: str) -> None:
+        """Leave, if everything is done."""
+        with f.when(f.both(condition, follows)):
+            f.call("%epilogue", "pii", "%context", 0, "%m")
+        f.return_when(condition)
+
     f.return_when(f.either(f.compare("sle", "%m", 0), f.compare("sle", "%n", 0)))
     with f.when(f.compare("sle", "%k", 0)):
         with f.when(f.compare("eq", "%accumulate", 0)), f.loop(0, "%m") as i, f.loop(0, "%n") as j:
             f.store("0.0", f.at(f.at("%c", f.mul(i, "%ldc")), j))
-    f.return_when(f.compare("sle", "%k", 0))
+    finish(f.compare("sle", "%k", 0))
     number = f.let("ptrtoint ptr %scratch0 to i64")
     aligned = f.let(f"and i64 {f.add(number, 63)}, -64")
     scratch = f.let(f"getelementptr i8, ptr %scratch0, i64 {f.sub(aligned, number)}")
@@ -521,16 +542,16 @@ def _gemm(t: Tile) -> Function:
             *"%m %k %a %rsa %csa %b %rsb %c %ldc %accumulate".split(),
             scratch,
         )
-    f.return_when(by_column)
+    finish(by_column)
     b_unit = f.either(f.compare("eq", "%rsb", 1), f.compare("eq", "%csb", 1))
     by_row = f.both(f.compare("eq", "%m", 1), b_unit)
     with f.when(by_row):
         f.call("@matrix_vector", "iipiipipiip", *"%n %k %b %csb %rsb %a %csa %c 1 %accumulate".split(), scratch)
-    f.return_when(by_row)
+    finish(by_row)
 
     # Packing pays when the panels are used often, unless the operand sits in the nearest caches anyway.
-    context = f.space(f"[{len(BLOCK)} x i64]", 8)
-    block = Fields(f, context, BLOCK)
+    words = f.space(f"[{len(BLOCK)} x i64]", 8)
+    block = Fields(f, words, BLOCK)
     most = f.choose(f.compare("eq", "%csa", 1), SMALL_BYTES // t.bytes, SMALL_BYTES // 4 // t.bytes)
     a_is_small = f.compare("sle", f.mul("%m", "%k"), most)  # read across its rows, a small one isn't in L1
     b_is_small = f.compare("sle", f.mul("%k", "%n"), SMALL_BYTES // t.bytes)
@@ -560,12 +581,16 @@ def _gemm(t: Tile) -> Function:
         chunks = f.min(MOST_CHUNKS, f.max(1, f.div(work, CHUNK_WORK)))
         down = f.ceil_div(m, t.chunk_rows)
         across = f.max(f.ceil_div(n, CHUNK_COLUMNS), f.min(f.ceil_div(chunks, down), f.ceil_div(n, t.columns)))
-        down = f.max(down, f.min(f.ceil_div(chunks, across), f.ceil_div(m, t.rows)))
+        across = f.choose(follows, 1, across)  # whole rows, and so many that a panel of B is worth its way to L1
+        least_rows = f.choose(follows, WHOLE_ROW_TILES * t.rows, t.rows)
+        down = f.max(down, f.min(f.ceil_div(chunks, across), f.ceil_div(m, least_rows)))
         chunk_rows = f.round_up(f.ceil_div(m, down), t.rows)
         chunk_columns = f.round_up(f.ceil_div(n, across), t.columns)
         down, across = f.ceil_div(m, chunk_rows), f.ceil_div(n, chunk_columns)
         block.put(chunk_rows=chunk_rows, chunk_columns=chunk_columns, column_chunks=across)
+        last = f.both(f.compare("sge", f.add(p0, depth), "%k"), f.compare("sge", f.add(j0, width), "%n"))
+        block.put(first_row=i0, ptr_epilogue=f.choose(last, "%epilogue", "null", "ptr"), ptr_context="%context")
         packs = f.add(row_groups, column_groups)
-        f.call("@run", "ppib", "@pack_task", context, packs, shared)
-        f.call("@run", "ppib", "@tile_task", context, f.mul(down, across), shared)
+        f.call("@run", "ppib", "@pack_task", words, packs, shared)
+        f.call("@run", "ppib", "@tile_task", words, f.mul(down, across), shared)
     return f

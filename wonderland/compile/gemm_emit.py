@@ -136,6 +136,9 @@ class Function:
     def compare(self, how: str, a: Value, b: Value) -> str:
         return self.let(f"icmp {how} i64 {a}, {b}")
 
+    def exists(self, pointer: str) -> str:
+        return self.let(f"icmp ne ptr {pointer}, null")
+
     def both(self, a: str, b: str) -> str:
         return self.let(f"and i1 {a}, {b}")
 

@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from wonderland.compile import gemm, small_gemm
 from wonderland.compile.entry import round_up
 from wonderland.compile.fuse import Cluster, Schedule, Step, Unit, memory_of, operands_of, results_of, squeezed_strides
 from wonderland.compile.graph import Builder
@@ -34,14 +33,9 @@ from wonderland.compile.nodes import (
     is_whole,
     layout_of,
 )
+from wonderland.compile.products import ALIGNMENT, RunGemm, RunKernel, attach
 from wonderland.core.types import ArrayType
 
-ALIGNMENT = 64
-# Multiply-adds up to which GEMM doesn't share one product between threads, up to which sharing many of them is better
-# still, and from which many are worth sharing.
-SHARED_ALONE, BETTER_TOGETHER, SHARED_TOGETHER = 1 << 20, 1 << 24, 1 << 17
-MANY_PRODUCTS, MOST_PRODUCTS = 8, 32  # entries that make a batch worth sharing by entries; most pieces of a batch
-MOST_SCRATCH = 1 << 22  # bytes for all pieces together
 END = 1 << 60
 
 
@@ -78,32 +72,6 @@ class Target:
         self.buffer = buffer
         self.old = old
         self.guarded = guarded  # must not be touched by a run that fails
-
-
-class RunKernel:
-    """Call a kernel."""
-
-    def __init__(self, kernel: Kernel):
-        self.kernel = kernel
-
-
-class RunGemm:
-    """Matrix products, one for each entry of the batch; many small ones are shared between threads."""
-
-    def __init__(self, node: Contract):
-        self.node = node
-        self.x = self.y = self.out = self.scratch = Buffer("arena")
-        self.batch = collapsed_batch(node)  # (extent, strides of x, y and the result), from the outside in
-        self.total = math.prod(node.batch)
-        one = node.m * node.n * node.k
-        largest = SHARED_ALONE if self.total < MANY_PRODUCTS else BETTER_TOGETHER
-        shared = len(self.batch) <= 2 and one < largest and SHARED_TOGETHER <= one * self.total
-        self.small = small_gemm.fits((node.m, node.n, node.k), node.dtype.itemsize)
-        dtype = "f32" if node.dtype.itemsize == 4 else "f64"
-        scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, dtype)
-        self.scratch_bytes = round_up(scratch, ALIGNMENT)
-        most = max(MANY_PRODUCTS, min(MOST_PRODUCTS, MOST_SCRATCH // max(self.scratch_bytes, 1)))
-        self.pieces = min(self.total, most) if shared else 1
 
 
 class Copy:
@@ -230,6 +198,7 @@ class RegionPlan:
         self.uses: dict[Node, list[int]] = {}
         self._find_uses()
         self.late: list[Copy] = []
+        self.fresh: set[Node] = set()  # placed in memory that holds nothing before
         self._place_outputs()
         self.steps: list = []
         for unit in self.units:
@@ -291,6 +260,8 @@ class RegionPlan:
             if position in uses and not self._overwrites(unit, node, target.old):
                 return False
         self.memory[node] = target.buffer
+        if target.old is None:
+            self.fresh.add(node)
         # What is updated in place starts in the same memory, if it has no other use.
         start = self._starts_from(node)
         if start is not None and self.uses.get(start, []) == [position] and start is not target.old:
@@ -393,8 +364,8 @@ class RegionPlan:
         assert isinstance(unit, Step)
         node = unit.node
         if isinstance(node, Contract):
-            run = RunGemm(node)
-            run.x, run.y, run.out = self.memory[node.x], self.memory[node.y], self._own(node)
+            self._share_place(node)
+            run = RunGemm(node, self.memory[node.x], self.memory[node.y], self._own(node), self.plan.position)
             run.scratch = self._scratch(run.scratch_bytes * run.pieces)
             self.steps.append(run)
             self.plan.work += 0.02 * math.prod(node.batch) * node.m * node.n * node.k
@@ -405,6 +376,18 @@ class RegionPlan:
             self._branch(node)
         elif isinstance(node, Loop):
             self._loop(node, self.at[unit])
+
+    def _share_place(self, node: Contract) -> None:
+        """A product whose only reader turns it into an output, element by element, is computed in its place."""
+        uses = self.uses.get(node, [])
+        reader = self.units[uses[0]] if len(uses) == 1 and uses[0] != END else None
+        if node in self.memory or not isinstance(reader, Cluster):
+            return
+        for member in reader.roles:
+            if member in self.fresh and self._same_element(reader, member, node):
+                self.memory[node] = self.memory[member]
+                self.fresh.remove(member)
+                return
 
     def _scratch(self, size: int) -> Buffer:
         buffer = self.plan.arena(size)
@@ -447,9 +430,10 @@ class RegionPlan:
 
     def _kernel(self, nest: Nest) -> None:
         kernel = nest.generate()
-        kernel.needed, kernel.declared = nest.e.needed, nest.e.declared
+        kernel.needed, kernel.declared, kernel.written = nest.e.needed, nest.e.declared, nest.written
         self.plan.kernels.append(kernel)
-        self.steps.append(RunKernel(kernel))
+        if not attach(nest.cluster, nest, self.steps):
+            self.steps.append(RunKernel(kernel))
         self.plan.work += nest.work
 
     def _prepare_update(self, cluster: Cluster, node: Scatter, position: int) -> None:
@@ -541,20 +525,6 @@ class RegionPlan:
     @staticmethod
     def _count_in(node: Loop, base: Node) -> int:
         return sum(n is base for n in memory_of(node))
-
-
-def collapsed_batch(node: Contract) -> list[tuple[int, int, int, int]]:
-    """The batch axes of a product, adjacent ones that all three arrays walk as one joined."""
-    out: list[tuple[int, int, int, int]] = []
-    step = node.m * node.n
-    for i in reversed(range(len(node.batch))):
-        extent, x, y = node.batch[i], node.x_strides[1 + i], node.y_strides[1 + i]
-        if out and x == out[0][1] * out[0][0] and y == out[0][2] * out[0][0]:
-            out[0] = (out[0][0] * extent, *out[0][1:])
-        elif extent != 1:
-            out.insert(0, (extent, x, y, step))
-        step *= extent
-    return out
 
 
 def node_can_fail(node: Node) -> bool:
