@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile import vecmath
+from wonderland.compile import small_gemm, vecmath
+from wonderland.compile.gemm_emit import with_loop_hints
+from wonderland.compile.loops import Kernel
 from wonderland.compile.nodes import Number
 from wonderland.compile.plan import Buffer, Copy, Plan, RunBranch, RunCall, RunGemm, RunKernel, RunLoop
 from wonderland.compile.routine import Routine
@@ -74,7 +76,15 @@ DECLARATIONS = [
     "declare ptr @realloc(ptr, i64)",
     "declare void @free(ptr)",
 ]
-GEMM = "declare void @wl_gemm_{}(i64, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr)"
+GEMM = "declare void @wl_gemm_{}(i64, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr{})"
+
+
+def product_call(product: str, values: list[str]) -> str:
+    """The call of GEMM with all its arguments, or of a function for small sizes with the arrays and m."""
+    if product.startswith("wl_small"):
+        return f"call void @{product}(ptr {values[3]}, ptr {values[6]}, ptr {values[9]}, i64 {values[0]})"
+    kinds = ["ptr" if i in (3, 6, 9, 12, 13, 14) else "i64" for i in range(len(values))]
+    return f"call void @{product}({', '.join(f'{kind} {v}' for kind, v in zip(kinds, values, strict=True))})"
 
 
 BATCH_FIELDS = (
@@ -82,9 +92,9 @@ BATCH_FIELDS = (
 ).split()
 
 
-def batch_task(dtype: str) -> str:
+def batch_task(product: str) -> str:
     """The task of `shared_gemm`: products `piece * grain` to `(piece + 1) * grain`."""
-    lines = [f"define internal void @wl_batch_{dtype}(ptr %c, i64 %piece) {{", "entry:"]
+    lines = [f"define internal void @wl_batch.{product}(ptr %c, i64 %piece) {{", "entry:"]
     for i, field in enumerate(BATCH_FIELDS):
         kind = "ptr" if i < 4 else "i64"
         lines += [f"  %{field}.at = getelementptr i64, ptr %c, i64 {i}", f"  %{field} = load {kind}, ptr %{field}.at"]
@@ -107,13 +117,30 @@ def batch_task(dtype: str) -> str:
             f"  %{name}.3 = add i64 %{name}.1, %{name}.2",
             f"  %{name}.4 = getelementptr i8, ptr %{name}, i64 %{name}.3",
         ]
+    values = "%m %n %k %x.4 %xm %xk %y.4 %yk %yn %out.4 %n 0 %own".split()
     lines += [
-        f"  call void @wl_gemm_{dtype}(i64 %m, i64 %n, i64 %k, ptr %x.4, i64 %xm, i64 %xk, ptr %y.4, i64 %yk,"
-        " i64 %yn, ptr %out.4, i64 %n, i64 0, ptr %own)",
+        f"  {product_call(product, values)}",
         "  %next = add i64 %i, 1",
         "  %more = icmp ult i64 %next, %end",
         "  br i1 %more, label %loop, label %done",
         "done:",
+        "  ret void",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def rows_task(kernel: str, count: int) -> str:
+    """The epilogue of a product: a kernel of `count` pointers over a range of rows."""
+    lines = [f"define internal void @{kernel}.rows(ptr %c, i64 %first, i64 %last) {{"]
+    for i in range(count + 1):
+        kind = "ptr" if i < count else "i64"
+        lines += [f"  %c{i} = getelementptr i64, ptr %c, i64 {i}", f"  %v{i} = load {kind}, ptr %c{i}"]
+    arguments = ", ".join(f"ptr %v{i}" for i in range(count))
+    lines += [
+        f"  %begin = mul i64 %first, %v{count}",
+        f"  %end = mul i64 %last, %v{count}",
+        f"  call void @{kernel}.range({arguments}, i64 %begin, i64 %end)",
         "  ret void",
         "}",
     ]
@@ -170,6 +197,8 @@ class Driver:
         self.routines: dict[str, Routine] = {}
         self.declared: set[str] = set(DECLARATIONS)
         self.gemms: set[str] = set()
+        self.epilogues: dict[str, str] = {}
+        self.small: dict[str, str] = {}
         self.batched: set[str] = set()
         main = Function("main")
         self.steps(main, steps)
@@ -264,6 +293,11 @@ class Driver:
 
     def kernel(self, f: Function, step: RunKernel) -> None:
         kernel = step.kernel
+        arguments = ", ".join(f"ptr {pointer}" for pointer in self.kernel_arguments(f, kernel))
+        f.do(f"call void @{self.kernel_name(kernel)}({arguments})")
+
+    def kernel_name(self, kernel: Kernel) -> str:
+        """The function of a kernel; equal ones share it."""
         if kernel.text not in self.kernels:
             name = f"k{len(self.kernels)}"
             self.kernels[kernel.text] = name
@@ -274,13 +308,15 @@ class Driver:
                 self.needed |= routine.needed
                 self.declared |= routine.declared
         self.calls[kernel.text] += 1
-        arguments = [f"ptr {self.pointer(f, buffer, offset)}" for buffer, offset in kernel.params]
+        return self.kernels[kernel.text]
+
+    def kernel_arguments(self, f: Function, kernel: Kernel) -> list[str]:
+        """The pointers that a kernel is called with."""
+        pointers = [self.pointer(f, buffer, offset) for buffer, offset in kernel.params]
         at = len(self.table)
         self.table += kernel.table
-        arguments.append(f"ptr {f.let(f'getelementptr inbounds i64, ptr %table, i64 {at}')}")
-        if kernel.checks:
-            arguments.append("ptr %arena")
-        f.do(f"call void @{self.kernels[kernel.text]}({', '.join(arguments)})")
+        pointers.append(f.let(f"getelementptr inbounds i64, ptr %table, i64 {at}"))
+        return [*pointers, "%arena"] if kernel.checks else pointers
 
     def copy(self, f: Function, step: Copy) -> None:
         if step.size:
@@ -290,15 +326,14 @@ class Driver:
 
     def gemm(self, f: Function, step: RunGemm) -> None:
         node = step.node
+        product = self.product(step)
         size = node.real_dtype.itemsize
-        dtype = "f32" if size == 4 else "f64"
-        self.gemms.add(dtype)
         x = self.pointer(f, step.x, node.x_strides[0] * size)
         y = self.pointer(f, step.y, node.y_strides[0] * size)
         out, scratch = self.pointer(f, step.out), self.pointer(f, step.scratch)
         sizes = [self.number(f, v) for v in (node.m, node.n, node.k, *node.x_strides[-2:], *node.y_strides[-2:])]
         if step.pieces > 1:
-            self.shared_gemm(f, step, dtype, [x, y, out, scratch], sizes)
+            self.shared_gemm(f, step, product, [x, y, out, scratch], sizes)
             return
         m, n, k, xm, xk, yn, yk = sizes
         loops = []
@@ -315,10 +350,8 @@ class Driver:
                 f.let(f"getelementptr inbounds i8, ptr {base}, i64 {by}")
                 for base, by in zip((x, y, out), moved, strict=True)
             )
-        f.do(
-            f"call void @wl_gemm_{dtype}(i64 {m}, i64 {n}, i64 {k}, ptr {x}, i64 {xm}, i64 {xk}, ptr {y}, "
-            f"i64 {yk}, i64 {yn}, ptr {out}, i64 {n}, i64 0, ptr {scratch})"
-        )
+        values = [m, n, k, x, xm, xk, y, yk, yn, out, n, "0", scratch]
+        f.do(product_call(product, [*values, *(self.epilogue(f, step, step.epilogue) if step.epilogue else ())]))
         for head, before, index, at, stop in reversed(loops):
             following = f.let(f"add nuw nsw i64 {index}, 1")
             more = f.let(f"icmp ult i64 {following}, {stop}")
@@ -327,7 +360,32 @@ class Driver:
             f.do(f"br i1 {more}, label %{head}, label %{exit}")
             f.start(exit)
 
-    def shared_gemm(self, f: Function, step: RunGemm, dtype: str, pointers: list[str], sizes: list[str]) -> None:
+    def epilogue(self, f: Function, step: RunGemm, kernel: Kernel) -> tuple[str, str]:
+        """A function that runs a kernel for some rows of a product, and its context."""
+        name, pointers = self.kernel_name(kernel), self.kernel_arguments(f, kernel)
+        self.epilogues[name] = rows_task(name, len(pointers))
+        array = f.fresh("%rows")
+        f.lines.insert(0, f"  {array} = alloca [{len(pointers) + 1} x i64], align 8")
+        words = [("ptr", p) for p in pointers] + [("i64", self.number(f, step.row_steps))]
+        for i, (kind, value) in enumerate(words):
+            f.do(f"store {kind} {value}, ptr {f.let(f'getelementptr i64, ptr {array}, i64 {i}')}, align 8")
+        return f"@{name}.rows", array
+
+    def product(self, step: RunGemm) -> str:
+        """The name of the function that multiplies: GEMM, or one made for this size."""
+        node, dtype = step.node, step.dtype
+        if not step.small:
+            name = f"rows_{dtype}" if step.epilogue else dtype
+            self.gemms.add(name)
+            return f"wl_gemm_{name}"
+        key = (dtype, (node.m, node.n, node.k), node.x_strides[-2:], node.y_strides[-2:])
+        name = small_gemm.name(*key)
+        if name not in self.small:
+            self.small[name] = small_gemm.definition(*key)
+            self.declared |= small_gemm.declarations(dtype)
+        return name
+
+    def shared_gemm(self, f: Function, step: RunGemm, product: str, pointers: list[str], sizes: list[str]) -> None:
         """A batch of products in pieces on the pool."""
         size = step.node.real_dtype.itemsize
         outer, inner = [(1, 0, 0, 0), *step.batch][-2:]
@@ -339,8 +397,8 @@ class Driver:
         f.lines.insert(0, f"  {array} = alloca [{len(BATCH_FIELDS)} x i64], align 8")
         for i, (kind, value) in enumerate([("ptr", p) for p in pointers] + [("i64", w) for w in words]):
             f.do(f"store {kind} {value}, ptr {f.let(f'getelementptr i64, ptr {array}, i64 {i}')}, align 8")
-        self.batched.add(dtype)
-        f.do(f"call void @wl_parallel(ptr @wl_batch_{dtype}, ptr {array}, i64 {pieces})")
+        self.batched.add(product)
+        f.do(f"call void @wl_parallel(ptr @wl_batch.{product}, ptr {array}, i64 {pieces})")
 
     def call(self, f: Function, step: RunCall) -> None:
         """Hand an array of pointers to Python; a dynamic operand's length follows its pointer."""
@@ -474,14 +532,15 @@ class Driver:
         body = "\n".join(f.lines)
         run = f"define i64 @run({ARGUMENTS}) {{\nentry:\n{body}\n  ret i64 {code}\n}}"
         declared = self.declared | vecmath.intrinsics(self.needed) if self.needed else self.declared
-        declared |= {GEMM.format(dtype) for dtype in self.gemms}
+        declared |= {GEMM.format(name, ", ptr, ptr" if name.startswith("rows") else "") for name in self.gemms}
         parts = ["\n".join(sorted(_once(declared))), HELPERS]
         if self.needed:
             parts.append(vecmath.module_text(self.needed))
         parts += [self.routines[name].text for name in sorted(self.routines)]
-        parts += [batch_task(dtype) for dtype in sorted(self.batched)]
+        parts += [*self.small.values(), *(batch_task(product) for product in sorted(self.batched))]
         parts += [self._kernel_text(text) for text in self.kernels]
-        return "\n\n".join([*parts, *self.functions, run, "!0 = !{}\n"])
+        parts += [*self.epilogues.values(), *self.functions, run, "!0 = !{}\n"]
+        return with_loop_hints("\n\n".join(parts), 1)
 
     def _kernel_text(self, text: str) -> str:
         named = text.replace("@NAME", f"@{self.kernels[text]}")

@@ -5,6 +5,11 @@
 
     C[i*ldc + j] = (accumulate ? C[i*ldc + j] : 0) + sum_p A[i*rsa + p*csa] * B[p*rsb + j*csb]
 
+    void wl_gemm_rows_f32(the same, ptr epilogue, ptr context)
+
+    also calls `epilogue(context, first, last)` for rows first <= i < last of C as soon as they are finished and still
+    in the cache: exactly once for each row, on whichever thread finished it.
+
 Strides count elements and may have any sign or be zero. `scratch` belongs to the call: as many bytes as
 `scratch_bytes(m, n, k, dtype)` says, in any alignment. So the code allocates nothing, and any number of
 threads may be inside it.
@@ -23,18 +28,20 @@ import ctypes
 from functools import cache
 
 from wonderland.compile import llvm, pool
-from wonderland.compile.gemm_emit import Fields, Function, Tile, Value, tile
+from wonderland.compile.gemm_emit import Fields, Function, Tile, Value, tile, with_loop_hints
 
 BLOCK_ROWS = 2048  # of A packed at a time; bounds the scratch
 BLOCK_COLUMNS = 2048
 CHUNK_COLUMNS = 512
 CHUNK_WORK = 1 << 17  # multiply-adds that are worth a task
 MOST_CHUNKS = 64
+WHOLE_ROW_TILES = 4  # least tiles down a chunk of whole rows
 PARALLEL_WORK = 1 << 21  # multiply-adds from which a product is shared between threads
 PARALLEL_VECTOR_BYTES = 1 << 19  # of a matrix, from which its product with a vector is shared
 SMALL_BYTES = 1 << 16  # of an operand that needn't be packed
 UNROLL = 4  # steps of k in one turn of the kernel's loop
 AHEAD = 16  # steps of k between a prefetch and its use
+PACK_AHEAD = 8  # rows of B between a prefetch and its use in packing
 DOT_ROWS = 4  # rows of a matrix that share the loads of the vector
 AXPY_COLUMNS = 4  # columns of a matrix that are added in one pass over the result
 AXPY_BYTES = 1 << 14  # of a result that is summed at a time, in L1
@@ -57,22 +64,23 @@ def scratch_bytes(m: int, n: int, k: int, dtype: str) -> int:
 
 
 @cache
-def address(dtype: str) -> int:
-    """Address of the compiled function; compiled once per process."""
+def address(dtype: str, rows: bool = False) -> int:
+    """Address of the compiled function, or of the one with an epilogue (`rows`); compiled once per process."""
     with llvm.lock:
-        return _library(dtype).address(f"wl_gemm_{dtype}")
+        return _library(dtype).address(f"wl_gemm_{'rows_' if rows else ''}{dtype}")
 
 
 @cache
 def _library(dtype: str) -> llvm.Library:
-    library = llvm.compile_library(definition(dtype), [f"wl_gemm_{dtype}"], {"wl_parallel": pool.address()})
+    exports = [f"wl_gemm_{dtype}", f"wl_gemm_rows_{dtype}"]
+    library = llvm.compile_library(definition(dtype), exports, {"wl_parallel": pool.address()})
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # its address is handed out for good
     return library
 
 
 @cache
 def definition(dtype: str) -> str:
-    """IR of `wl_gemm_f32` or `wl_gemm_f64`; the linker must be given `wl_parallel`."""
+    """IR of the functions for "f32" or "f64"; the linker must be given `wl_parallel`."""
     t = tile(dtype)
     functions = [
         _kernel(t, packed=True),
@@ -80,12 +88,14 @@ def definition(dtype: str) -> str:
         _store_edge(t),
         _pack_rows(t),
         _pack_columns(t),
+        _pack_wide(t),
         _pack_task(t),
         _tile_task(t),
         _dot_task(t),
         _axpy_task(t),
         _run(t),
         _matrix_vector(t),
+        _gemm_rows(t),
         _gemm(t),
     ]
     lane_mask = f"<{t.lanes} x i1>"
@@ -100,22 +110,16 @@ declare {t.scalar} @llvm.vector.reduce.fadd.{t.suffix}({t.scalar}, {t.vector})
 declare {t.vector} @llvm.masked.load.{t.suffix}.p0(ptr, i32, {lane_mask}, {t.vector})
 declare void @llvm.masked.store.{t.suffix}.p0({t.vector}, ptr, i32, {lane_mask})
 """
-    # Loops are written the way they should run: more unrolling and vectorising would only cost compile time.
-    metadata = ['!0 = !{!"llvm.loop.vectorize.enable", i1 false}', '!1 = !{!"llvm.loop.unroll.disable"}']
-    text = declarations + "\n".join(function.text() for function in functions)
-    loops = text.count("!llvm.loop !LOOP")
-    for number in range(2, loops + 2):
-        text = text.replace("!llvm.loop !LOOP", f"!llvm.loop !{number}", 1)
-        metadata.append(f"!{number} = distinct !{{!{number}, !0, !1}}")
-    return text + "\n" + "\n".join(metadata) + "\n"
+    return with_loop_hints(declarations + "\n".join(function.text() for function in functions))
 
 
 # One block of a product. Columns of B from `packed_from` on are packed; A is packed if `pack_a`.
 BLOCK = [
     "m", "n", "k", "ptr_a", "rsa", "csa", "ptr_b", "rsb", "csb", "ptr_c", "ldc", "accumulate",
     "ptr_rows", "ptr_columns", "pack_a", "packed_from", "row_groups",
-    "chunk_rows", "chunk_columns", "column_chunks",
+    "chunk_rows", "chunk_columns", "column_chunks", "first_row", "ptr_epilogue", "ptr_context",
 ]  # fmt: skip
+KINDS, PARAMETERS = "iiipiipiipiip", "m n k a rsa csa b rsb csb c ldc accumulate scratch0"
 # M x in chunks of height x depth; those of the same columns of M write the same vector of partial sums.
 VECTOR = ["m", "k", "ptr_matrix", "rs", "cs", "ptr_x", "incx", "ptr_partial", "height", "depth"]
 
@@ -286,6 +290,23 @@ def _pack_columns(t: Tile) -> Function:
 PACKED_PANELS = 4  # panels that one packing task packs
 
 
+def _pack_wide(t: Tile) -> Function:
+    """All panels of a task at once, where B is contiguous along its rows: whole cache lines, in the order of memory."""
+    f = Function(t, "pack_wide", "ipip", "k b rsb out")
+    panels = [f.at("%out", f.mul(q * t.columns, "%k")) for q in range(PACKED_PANELS)]
+    with f.loop(0, "%k") as p:
+        source = f.at("%b", f.mul(p, "%rsb"))
+        ahead = f.at(source, f.mul("%rsb", PACK_AHEAD))
+        for line in range(0, PACKED_PANELS * t.columns, 64 // t.bytes):
+            f.emit(f"call void @llvm.prefetch.p0(ptr {f.at(ahead, line)}, i32 0, i32 3, i32 1)")
+        for q, panel in enumerate(panels):
+            place = f.at(panel, f.mul(p, t.columns))
+            for v in range(t.vectors):
+                value = f.load(f.at(source, q * t.columns + v * t.lanes), t.vector)
+                f.store(value, f.at(place, v * t.lanes), t.vector)
+    return f
+
+
 def _pack_task(t: Tile) -> Function:
     """Chunks 0..row_groups-1 pack panels of A, the later ones panels of B."""
     f = Function(t, "pack_task", "pi", "context chunk")
@@ -303,6 +324,11 @@ def _pack_task(t: Tile) -> Function:
         n, b, rsb, csb, out = (block.get(name) for name in ("n", "ptr_b", "rsb", "csb", "ptr_columns"))
         first = block.get("packed_from")
         start = f.add(first, f.mul(f.sub("%chunk", groups), PACKED_PANELS * t.columns))
+        full = f.compare("sle", f.add(start, PACKED_PANELS * t.columns), n)
+        wide = f.both(full, f.compare("eq", csb, 1))
+        with f.when(wide):
+            f.call("@pack_wide", "ipip", k, f.at(b, start), rsb, f.at(out, f.mul(f.sub(start, first), k)))
+        f.return_when(wide)
         with f.loop(start, f.min(n, f.add(start, PACKED_PANELS * t.columns)), t.columns) as j:
             source, place = f.at(b, f.mul(j, csb)), f.at(out, f.mul(f.sub(j, first), k))
             columns = f.min(t.columns, f.sub(n, j))
@@ -315,7 +341,7 @@ def _tile_task(t: Tile) -> Function:
     f = Function(t, "tile_task", "pi", "context chunk")
     block = Fields(f, "%context", BLOCK)
     m, n, k, a, rsa, csa, b, rsb, _, c, ldc, accumulate = (block.get(name) for name in BLOCK[:12])
-    rows, columns, pack_a, first, _, height, width, across = (block.get(name) for name in BLOCK[12:])
+    rows, columns, pack_a, first, _, height, width, across = (block.get(name) for name in BLOCK[12:20])
     packed = f.compare("ne", pack_a, 0)
     down = f.div("%chunk", across)
     top = f.mul(down, height)
@@ -334,6 +360,9 @@ def _tile_task(t: Tile) -> Function:
                 f.call("@kernel_packed", "ipiipipiiii", k, f.at(rows, f.mul(i, k)), 0, 0, *rest)
             with f.unless(packed):
                 f.call("@kernel_direct", "ipiipipiiii", k, f.at(a, f.mul(i, rsa)), rsa, csa, *rest)
+    first_row, epilogue, context = (block.get(name) for name in BLOCK[20:])
+    with f.when(f.exists(epilogue)):
+        f.call(epilogue, "pii", context, f.add(first_row, top), f.add(first_row, bottom))
     return f
 
 
@@ -477,18 +506,27 @@ def _matrix_vector(t: Tile) -> Function:
 
 
 def _gemm(t: Tile) -> Function:
-    f = Function(
-        t,
-        f"wl_gemm_{t.dtype}",
-        "iiipiipiipiip",
-        "m n k a rsa csa b rsb csb c ldc accumulate scratch0",
-        exported=True,
-    )
+    f = Function(t, f"wl_gemm_{t.dtype}", KINDS, PARAMETERS, exported=True)
+    arguments = [f"%{name}" for name in PARAMETERS.split()]
+    f.call(f"@wl_gemm_rows_{t.dtype}", KINDS + "pp", *arguments, "null", "null")
+    return f
+
+
+def _gemm_rows(t: Tile) -> Function:
+    f = Function(t, f"wl_gemm_rows_{t.dtype}", KINDS + "pp", PARAMETERS + " epilogue context", exported=True)
+    follows = f.exists("%epilogue")
+
+    def finish(condition: str) -> None:
+        """Leave, if everything is done."""
+        with f.when(f.both(condition, follows)):
+            f.call("%epilogue", "pii", "%context", 0, "%m")
+        f.return_when(condition)
+
     f.return_when(f.either(f.compare("sle", "%m", 0), f.compare("sle", "%n", 0)))
     with f.when(f.compare("sle", "%k", 0)):
         with f.when(f.compare("eq", "%accumulate", 0)), f.loop(0, "%m") as i, f.loop(0, "%n") as j:
             f.store("0.0", f.at(f.at("%c", f.mul(i, "%ldc")), j))
-    f.return_when(f.compare("sle", "%k", 0))
+    finish(f.compare("sle", "%k", 0))
     number = f.let("ptrtoint ptr %scratch0 to i64")
     aligned = f.let(f"and i64 {f.add(number, 63)}, -64")
     scratch = f.let(f"getelementptr i8, ptr %scratch0, i64 {f.sub(aligned, number)}")
@@ -504,17 +542,18 @@ def _gemm(t: Tile) -> Function:
             *"%m %k %a %rsa %csa %b %rsb %c %ldc %accumulate".split(),
             scratch,
         )
-    f.return_when(by_column)
+    finish(by_column)
     b_unit = f.either(f.compare("eq", "%rsb", 1), f.compare("eq", "%csb", 1))
     by_row = f.both(f.compare("eq", "%m", 1), b_unit)
     with f.when(by_row):
         f.call("@matrix_vector", "iipiipipiip", *"%n %k %b %csb %rsb %a %csa %c 1 %accumulate".split(), scratch)
-    f.return_when(by_row)
+    finish(by_row)
 
     # Packing pays when the panels are used often, unless the operand sits in the nearest caches anyway.
-    context = f.space(f"[{len(BLOCK)} x i64]", 8)
-    block = Fields(f, context, BLOCK)
-    a_is_small = f.compare("sle", f.mul("%m", "%k"), SMALL_BYTES // t.bytes)
+    words = f.space(f"[{len(BLOCK)} x i64]", 8)
+    block = Fields(f, words, BLOCK)
+    most = f.choose(f.compare("eq", "%csa", 1), SMALL_BYTES // t.bytes, SMALL_BYTES // 4 // t.bytes)
+    a_is_small = f.compare("sle", f.mul("%m", "%k"), most)  # read across its rows, a small one isn't in L1
     b_is_small = f.compare("sle", f.mul("%k", "%n"), SMALL_BYTES // t.bytes)
     few_columns, few_rows = f.compare("sle", "%n", 256 // t.bytes), f.compare("sle", "%m", 4 * t.rows)
     direct_a = f.either(a_is_small, few_columns)
@@ -542,12 +581,16 @@ def _gemm(t: Tile) -> Function:
         chunks = f.min(MOST_CHUNKS, f.max(1, f.div(work, CHUNK_WORK)))
         down = f.ceil_div(m, t.chunk_rows)
         across = f.max(f.ceil_div(n, CHUNK_COLUMNS), f.min(f.ceil_div(chunks, down), f.ceil_div(n, t.columns)))
-        down = f.max(down, f.min(f.ceil_div(chunks, across), f.ceil_div(m, t.rows)))
+        across = f.choose(follows, 1, across)  # whole rows, and so many that a panel of B is worth its way to L1
+        least_rows = f.choose(follows, WHOLE_ROW_TILES * t.rows, t.rows)
+        down = f.max(down, f.min(f.ceil_div(chunks, across), f.ceil_div(m, least_rows)))
         chunk_rows = f.round_up(f.ceil_div(m, down), t.rows)
         chunk_columns = f.round_up(f.ceil_div(n, across), t.columns)
         down, across = f.ceil_div(m, chunk_rows), f.ceil_div(n, chunk_columns)
         block.put(chunk_rows=chunk_rows, chunk_columns=chunk_columns, column_chunks=across)
+        last = f.both(f.compare("sge", f.add(p0, depth), "%k"), f.compare("sge", f.add(j0, width), "%n"))
+        block.put(first_row=i0, ptr_epilogue=f.choose(last, "%epilogue", "null", "ptr"), ptr_context="%context")
         packs = f.add(row_groups, column_groups)
-        f.call("@run", "ppib", "@pack_task", context, packs, shared)
-        f.call("@run", "ppib", "@tile_task", context, f.mul(down, across), shared)
+        f.call("@run", "ppib", "@pack_task", words, packs, shared)
+        f.call("@run", "ppib", "@tile_task", words, f.mul(down, across), shared)
     return f

@@ -66,6 +66,7 @@ def tile(dtype: str) -> Tile:
     return Tile(dtype, scalar, size, width // size, rows, vectors)
 
 
+HINT = "!llvm.loop !LOOP"  # becomes a number once the whole module is known
 KINDS = {"i": "i64", "p": "ptr", "b": "i1"}
 
 
@@ -134,6 +135,9 @@ class Function:
 
     def compare(self, how: str, a: Value, b: Value) -> str:
         return self.let(f"icmp {how} i64 {a}, {b}")
+
+    def exists(self, pointer: str) -> str:
+        return self.let(f"icmp ne ptr {pointer}, null")
 
     def both(self, a: str, b: str) -> str:
         return self.let(f"and i1 {a}, {b}")
@@ -216,8 +220,18 @@ class Function:
         self._lines.append(f"{name}.body:")
         yield index
         self.store(self.add(index, step), counter, "i64", 8)
-        self.emit(f"br label %{name}, !llvm.loop !LOOP")
+        self.emit(f"br label %{name}, {HINT}")
         self._lines.append(f"{name}.exit:")
+
+    @contextmanager
+    def tiles(self, extent: Value, size: int) -> Iterator[Value]:
+        """The first element of each tile along an axis; the last tile ends with the axis, and may overlap."""
+        if extent == size:
+            yield 0
+            return
+        with self.loop(0, extent, size) as start:
+            whole = isinstance(extent, int) and extent % size == 0
+            yield start if whole else self.min(start, self.sub(extent, size))
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:
@@ -237,6 +251,25 @@ class Function:
         name = f"return{self._count}"
         self.emit(f"br i1 {condition}, label %{name}, label %{name}.exit")
         self._lines += [f"{name}:", "  ret void", f"{name}.exit:"]
+
+
+def with_loop_hints(text: str, first: int = 0) -> str:
+    """A module whose loops run the way they are written: more unrolling and vectorising would only cost compile time.
+
+    `first` is the first number that the module's metadata doesn't use.
+    """
+    if HINT not in text:
+        return text
+    head, *parts = text.split(HINT)
+    pieces = [head]
+    hints = [
+        f'!{first} = !{{!"llvm.loop.vectorize.enable", i1 false}}',
+        f'!{first + 1} = !{{!"llvm.loop.unroll.disable"}}',
+    ]
+    for number, part in enumerate(parts, first + 2):
+        pieces += [f"!llvm.loop !{number}", part]
+        hints.append(f"!{number} = distinct !{{!{number}, !{first}, !{first + 1}}}")
+    return "\n".join(["".join(pieces), *hints, ""])
 
 
 class Fields:

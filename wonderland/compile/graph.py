@@ -45,7 +45,7 @@ from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.types import ArrayType, promote
 
 I64 = np.dtype(np.int64)
-SMALL_PRODUCT, SMALL_VECTOR = 1024, 8192  # multiply-adds; measured against GEMM
+SMALL_PRODUCT, SMALL_VECTOR = 64, 8192  # multiply-adds; measured against GEMM
 
 
 def _identity(e: Any, x: Any) -> Any:
@@ -492,8 +492,8 @@ def _lower_equation(builder: Builder, equation: Equation, nodes: list[Node]) -> 
 
 
 def _is_small(m: int, n: int, k: int) -> bool:
-    """Is a product done before GEMM would have looked at its operands?"""
-    return m * n * k <= (SMALL_VECTOR if m == 1 or n == 1 else SMALL_PRODUCT) or m == n == 1
+    """Is a product better off as a map and a sum: done before a call is, or nothing but a map or a sum?"""
+    return m * n * k <= (SMALL_VECTOR if m == 1 or n == 1 else SMALL_PRODUCT) or m == n == 1 or k == 1
 
 
 def _reshaped_strides(shape: Shape, strides: Shape, new: Shape) -> list[int] | None:

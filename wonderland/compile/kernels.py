@@ -148,10 +148,10 @@ class Nest(Loops):
         ordered |= any(a.param < 0 and any(a.strides[-1:]) and cluster.space[-1] <= 4 for a in self.accesses.values())
         weights = {a: 1.5 if a in stored else 1.0 for a in self.accesses.values()}
         order = arrange(cluster.space, cluster.reduced or (), weights, ordered)
-        self.extents, positions = order.extents, order.positions
+        self.extents, self.positions = order.extents, order.positions
         self.outer, self.sums, self.column = order.outer, order.sums, order.column
         for access in self.accesses.values():
-            access.strides = tuple(access.strides[i] for i in positions)
+            access.strides = tuple(access.strides[i] for i in self.positions)
         self.sum_dims = frozenset(range(self.outer, self.outer + self.sums))
         self.kept_dims = frozenset(range(len(self.extents))) - self.sum_dims
 

@@ -35,6 +35,7 @@ class Kernel:
     def __init__(self) -> None:
         self.text = ""
         self.params: list[tuple[Any, int]] = []  # (buffer, offset in bytes)
+        self.written: set[Any] = set()  # buffers
         self.table: list[int] = []
         self.needed: set[tuple[str, str]] = set()
         self.routines: dict[str, Routine] = {}

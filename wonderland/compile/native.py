@@ -274,7 +274,7 @@ def _library(driver: Driver) -> llvm.Library:
     """Machine code, found by its text."""
     known = _libraries.get(driver.ir)
     if known is None:
-        imports = {f"wl_gemm_{dtype}": gemm.address(dtype) for dtype in driver.gemms}
+        imports = {f"wl_gemm_{name}": gemm.address(name[-3:], name.startswith("rows")) for name in driver.gemms}
         if "call void @wl_parallel" in driver.ir:
             imports["wl_parallel"] = pool.address()
         imports |= foreign.imports(driver.ir)

@@ -13,7 +13,6 @@ from functools import cached_property
 from heapq import heappop, heappush
 from typing import Any
 
-from wonderland.compile import gemm
 from wonderland.compile.arena import Holes
 from wonderland.compile.entry import round_up
 from wonderland.compile.fuse import (
@@ -49,12 +48,9 @@ from wonderland.compile.nodes import (
     layout_of,
 )
 from wonderland.compile.procedures import chunks, procedure_kernel
+from wonderland.compile.products import ALIGNMENT, RunGemm, RunKernel, attach
 from wonderland.core.types import ArrayType
 
-ALIGNMENT = 64
-# Multiply-adds up to which GEMM doesn't share one product between threads, and from which many are worth sharing.
-SHARED_ALONE, SHARED_TOGETHER = 1 << 20, 1 << 17
-MOST_PRODUCTS = 32  # pieces of a batch of products
 END = 1 << 60
 
 
@@ -91,28 +87,6 @@ class Target:
         self.buffer = buffer
         self.old = old
         self.guarded = guarded  # must not be touched by a run that fails
-
-
-class RunKernel:
-    """Call a kernel."""
-
-    def __init__(self, kernel: Kernel):
-        self.kernel = kernel
-
-
-class RunGemm:
-    """Matrix products, one for each entry of the batch; many small ones are shared between threads."""
-
-    def __init__(self, node: Contract):
-        self.node = node
-        self.x = self.y = self.out = self.scratch = Buffer("arena")
-        self.batch = collapsed_batch(node)  # (extent, strides of x, y and the result), from the outside in
-        self.total = math.prod(node.batch)
-        one = node.m * node.n * node.k
-        shared = len(self.batch) <= 2 and one < SHARED_ALONE and SHARED_TOGETHER <= one * self.total
-        self.pieces = min(self.total, MOST_PRODUCTS) if shared else 1
-        scratch = gemm.scratch_bytes(node.m, node.n, node.k, "f32" if node.real_dtype.itemsize == 4 else "f64")
-        self.scratch_bytes = round_up(scratch, ALIGNMENT)
 
 
 class Copy:
@@ -212,6 +186,7 @@ class RegionPlan:
         self.uses: dict[Node, list[int]] = {}
         self._find_uses()
         self.late: list[Copy] = []
+        self.fresh: set[Node] = set()  # placed in memory that holds nothing before
         self._place_outputs()
         self.steps: list = []
         for unit in self.units:
@@ -285,6 +260,8 @@ class RegionPlan:
             if uses[-1] > position or (uses[-1] == position and not self._overwrites(unit, node, target.old)):
                 return False
         self.memory[node] = target.buffer
+        if target.old is None:
+            self.fresh.add(node)
         return True
 
     @staticmethod
@@ -389,15 +366,18 @@ class RegionPlan:
         assert isinstance(unit, Step)
         node = unit.node
         if isinstance(node, Contract):
-            run = RunGemm(node)
-            run.x, run.y, run.out = self.memory[node.x], self.memory[node.y], self._own(node)
+            self._share_place(node)
+            run = RunGemm(node, self.memory[node.x], self.memory[node.y], self._own(node), self.plan.position)
             run.scratch = self._scratch(run.scratch_bytes * run.pieces)
             self.steps.append(run)
             self.plan.work += 0.02 * math.prod(node.batch) * node.m * node.n * node.k
         elif isinstance(node, Procedure):
-            self._own(node)
+            out = self._own(node)
             scratch = self._scratch(round_up(node.scratch, ALIGNMENT) * chunks(node)) if node.scratch else None
-            self._add_kernel(procedure_kernel(node, self.memory, scratch, self.plan.sites))
+            kernel = procedure_kernel(node, self.memory, scratch, self.plan.sites)
+            kernel.written = {out} if scratch is None else {out, scratch}
+            self.plan.kernels.append(kernel)
+            self.steps.append(RunKernel(kernel))
             self.plan.work += math.prod(node.shape[: node.rows]) * node.cost
         elif isinstance(node, Call):
             operands = [n if isinstance(n, Number) else (n, self.memory[base_of(n)]) for n in node.operands]
@@ -406,6 +386,18 @@ class RegionPlan:
             self._branch(node)
         elif isinstance(node, Loop):
             self._loop(node, self.at[unit])
+
+    def _share_place(self, node: Contract) -> None:
+        """A product whose only reader turns it into an output, element by element, is computed in its place."""
+        uses = self.uses.get(node, [])
+        reader = self.units[uses[0]] if len(uses) == 1 and uses[0] != END else None
+        if node in self.memory or not isinstance(reader, Cluster):
+            return
+        for member in reader.roles:
+            if member in self.fresh and self._same_element(reader, member, node):
+                self.memory[node] = self.memory[member]
+                self.fresh.remove(member)
+                return
 
     def _scratch(self, size: int) -> Buffer:
         buffer = self.plan.arena(size)
@@ -449,12 +441,11 @@ class RegionPlan:
     def _kernel(self, nest: Nest) -> None:
         kernel = nest.generate()
         kernel.needed, kernel.declared, kernel.routines = nest.e.needed, nest.e.declared, nest.e.routines
-        self._add_kernel(kernel)
-        self.plan.work += nest.work
-
-    def _add_kernel(self, kernel: Kernel) -> None:
+        kernel.written = nest.written
         self.plan.kernels.append(kernel)
-        self.steps.append(RunKernel(kernel))
+        if not attach(nest.cluster, nest, self.steps):
+            self.steps.append(RunKernel(kernel))
+        self.plan.work += nest.work
 
     def _prepare_update(self, cluster: Cluster, node: Scatter, position: int) -> None:
         """An update in place, or after a copy of what it starts from."""
@@ -545,20 +536,6 @@ class RegionPlan:
     @staticmethod
     def _count_in(node: Loop, base: Node) -> int:
         return sum(n is base for n in memory_of(node))
-
-
-def collapsed_batch(node: Contract) -> list[tuple[int, int, int, int]]:
-    """The batch axes of a product, adjacent ones that all three arrays walk as one joined."""
-    out: list[tuple[int, int, int, int]] = []
-    step = node.m * node.n
-    for i in reversed(range(len(node.batch))):
-        extent, x, y = node.batch[i], node.x_strides[1 + i], node.y_strides[1 + i]
-        if out and x == out[0][1] * out[0][0] and y == out[0][2] * out[0][0]:
-            out[0] = (out[0][0] * extent, *out[0][1:])
-        elif extent != 1:
-            out.insert(0, (extent, x, y, step))
-        step *= extent
-    return out
 
 
 def node_can_fail(node: Node) -> bool:
