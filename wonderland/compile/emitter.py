@@ -259,13 +259,17 @@ class Emitter:
         return self.let(f"call {kind} @wl_{name}_{SUFFIX[kind]}({arguments})", args[0].dtype)
 
     def foreign(self, name: str, *args: Scalar) -> Scalar:
-        """A function of SciPy, which computes in double."""
-        if not foreign.address(name, len(args)):
+        """A function of SciPy: that of float where there is one, otherwise that of double."""
+        out, count = args[0].dtype, len(args)
+        single = out.itemsize == 4 and foreign.address(name, "float", count)
+        dtype = out if single else FLOAT64
+        kind = KINDS[dtype.name]
+        if not foreign.address(name, kind, count):
             raise Unsupported(f"this SciPy has no {name!r} for compiled code")
         self.cost += FOREIGN_COST
-        self.declared.add(foreign.declaration(name, len(args)))
-        wide = "".join(f"{self.convert(a, FLOAT64).typed}, " for a in args)
-        return self.convert(self.let(f"call double @{foreign.PREFIX}{name}({wide}i32 0)", FLOAT64), args[0].dtype)
+        self.declared.add(foreign.declaration(name, kind, count))
+        given = "".join(f"{self.convert(a, dtype).typed}, " for a in args)
+        return self.convert(self.let(f"call {kind} @{foreign.symbol(name, kind)}({given}i32 0)", dtype), out)
 
     def routine(self, name: str, text: str, args: tuple[Scalar, ...], cost: int) -> Scalar:
         """A function with loops, defined by its text, that returns the type of its arguments."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 
-from wonderland.compile import vecmath_exp, vecmath_inverse, vecmath_log, vecmath_trig
+from wonderland.compile import vecmath_exp, vecmath_inverse, vecmath_log, vecmath_special, vecmath_trig
 from wonderland.compile.vecmath_emit import FLOATS, Block, Value
 
 _BODIES: dict[str, tuple[int, Callable[..., Value]]] = {
@@ -39,6 +39,11 @@ _BODIES: dict[str, tuple[int, Callable[..., Value]]] = {
     "arccosh": (1, vecmath_inverse.arccosh),
     "arctanh": (1, vecmath_inverse.arctanh),
     "cbrt": (1, vecmath_inverse.cbrt),
+    "hypot": (2, vecmath_inverse.hypot),
+    "erfc": (1, vecmath_special.erfc),
+    "erfcx": (1, vecmath_special.erfcx),
+    "gammaln": (1, vecmath_special.gammaln),
+    "digamma": (1, vecmath_special.digamma),
 }
 FUNCTIONS: dict[str, int] = {name: arguments for name, (arguments, _) in _BODIES.items()}
 

@@ -102,21 +102,10 @@ def _part_of_hypot(out: Any, x: Any) -> Any:
     return where(origin, 0.0, div(x, where(origin, 1.0, out)))
 
 
-def _emit_hypot(e: Any, x: Any, y: Any) -> Any:
-    """big sqrt(1 + (small / big)^2): no square overflows; infinite if either is, even beside a NaN."""
-    x, y = e.abs(x), e.abs(y)
-    zero, one, infinity = (e.constant(c, x) for c in (0.0, 1.0, np.inf))
-    big, small = e.maximum(x, y), e.minimum(x, y)
-    ratio = e.div(small, e.select(e.compare("eq", big, zero), one, big))
-    length = e.mul(big, e.sqrt(e.add(one, e.mul(ratio, ratio))))
-    infinite = e.bit_or(e.compare("eq", x, infinity), e.compare("eq", y, infinity))
-    return e.select(infinite, infinity, length)
-
-
 # The length of (x, y). At the origin, the tip of a cone, the derivative is 0, as that of abs at 0.
 hypot = elementwise(
     "hypot", np.hypot, (lambda out, x, y: _part_of_hypot(out, x), lambda out, x, y: _part_of_hypot(out, y)),
-    emit=_emit_hypot, zero_preserving=True,
+    emit=lambda e, x, y: e.call("hypot", x, y), zero_preserving=True,
 )  # fmt: skip
 
 # Trigonometric functions ---------------------------------------------------------------------------------------------

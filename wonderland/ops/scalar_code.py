@@ -256,6 +256,22 @@ def sinc(order: int) -> Callable:
     return emit
 
 
+def loggamma(e: Any, x: Any) -> Any:
+    """The logarithm of the gamma function where that is positive by its argument's sign; NaN for x < 0."""
+    return e.select(e.compare("lt", x, e.constant(0.0, x)), e.constant(np.nan, x), e.call("gammaln", x))
+
+
+def log_ndtr(e: Any, x: Any) -> Any:
+    """log of the normal distribution function, in double: by erfcx in the lower tail, where erfc vanishes."""
+    dtype = x.dtype
+    x = e.convert(x, np.dtype(np.float64))
+    t = e.let(f"fmul {x.typed}, {e.constant(math.sqrt(0.5), x).text}", x.dtype)
+    half = e.constant(0.5, x)
+    tail = e.sub(e.call("log", e.mul(half, e.call("erfcx", e.neg(t)))), e.mul(t, t))
+    body = e.call("log1p", e.neg(e.mul(half, e.call("erfc", t))))
+    return e.convert(e.select(e.compare("lt", x, e.constant(-1.0, x)), tail, body), dtype)
+
+
 # The zeta function ---------------------------------------------------------------------------------------------------
 
 _BERNOULLI = ((1, 6), (-1, 30), (1, 42), (-1, 30), (5, 66), (-691, 2730), (7, 6), (-3617, 510), (43867, 798),
