@@ -270,7 +270,9 @@ def test_float64_within_ulps_of_mpmath(functions: Functions, name: str) -> None:
     elif name == "arccosh":
         x = 1 + np.exp(rng.uniform(-30, 30, 500))
     elif name in ("gammaln", "digamma"):  # right of the poles, between which both are differences
-        x = np.concatenate([rng.uniform(0, 30, 400), 1 + rng.normal(size=50) * 1e-5, 10.0 ** rng.uniform(-300, 300, 100)])
+        x = np.concatenate(
+            [rng.uniform(0, 30, 400), 1 + rng.normal(size=50) * 1e-5, 10.0 ** rng.uniform(-300, 300, 100)]
+        )
     elif name == "erfc":
         x = rng.uniform(-6, 26.5, 500)
     elif name in ("log", "log2", "log10", "pow"):

@@ -21,7 +21,7 @@ LOG2_E = 1.0 / math.log(2.0)
 
 
 def _safe_divisor(e: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """Is y zero, and a divisor that never traps: 1 for 0, and for -1 of the smallest number (x / 1 is what it wraps to)."""
+    """Is y zero, and a divisor that never traps: 1 for 0, and for -1 where x is the smallest number (x / 1 is x)."""
     zero = e.compare("eq", y, e.constant(0, y))
     unsafe = zero
     if x.dtype.kind == "i":
@@ -218,9 +218,7 @@ def rel_entr(e: Any, x: Any, y: Any) -> Any:
     zero, infinity = e.constant(0.0, x), e.constant(np.inf, x)
     ratio = e.div(x, y)
     near = e.bit_and(e.compare("gt", ratio, e.constant(0.5, x)), e.compare("lt", ratio, e.constant(2.0, x)))
-    fits = e.bit_and(
-        e.compare("gt", ratio, e.constant(np.finfo(x.dtype).tiny, x)), e.compare("lt", ratio, infinity)
-    )
+    fits = e.bit_and(e.compare("gt", ratio, e.constant(np.finfo(x.dtype).tiny, x)), e.compare("lt", ratio, infinity))
     far = e.select(fits, e.call("log", ratio), e.sub(e.call("log", x), e.call("log", y)))
     logarithm = e.select(near, e.call("log1p", e.div(e.sub(x, y), y)), far)
     positive = e.bit_and(e.compare("gt", x, zero), e.compare("gt", y, zero))

@@ -135,9 +135,7 @@ def _log_ndtr_derivative(out: Any, x: Any) -> Any:
     return where(above, upper, lower)
 
 
-log_ndtr = elementwise(
-    "log_ndtr", _scipy("log_ndtr"), (_log_ndtr_derivative,), emit=code.log_ndtr, monotone=True
-)
+log_ndtr = elementwise("log_ndtr", _scipy("log_ndtr"), (_log_ndtr_derivative,), emit=code.log_ndtr, monotone=True)
 ndtri_exp = elementwise(
     "ndtri_exp", _scipy("ndtri_exp"),
     (lambda out, x: exp(add(x, add(LOG_ROOT_TWO_PI, mul(0.5, mul(out, out))))),), emit=_foreign("ndtri_exp"),
@@ -283,7 +281,7 @@ def _bessel(
         return out, like(tangent if extra is None else add(tangent, extra(t, out, x)), out)
 
     primitive = elementwise(name, evaluate, jvp=jvp, emit=_foreign(general))
-    lower_any = primitive.lower
+    lower_any: Any = primitive.lower
 
     def lower(builder: Any, v: Any, x: Any) -> Any:
         order = getattr(v, "value", None) if v.type.weak else None
