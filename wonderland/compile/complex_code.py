@@ -85,7 +85,7 @@ def sign(e: Any, x: Complex) -> Complex:
     large = e.bit_or(e.compare("gt", e.abs(x.re), limit), e.compare("gt", e.abs(x.im), limit))
     factor = e.select(large, e.constant(0.25, x.re), e.constant(1, x.re))  # |x| overflows before its parts do
     x = Complex(e.mul(x.re, factor), e.mul(x.im, factor))
-    size = e.hypot(x.re, x.im)
+    size = e.call("hypot", x.re, x.im)
     zero, one, infinite = e.constant(0, size), e.constant(1, size), _is(e, size, np.inf)
     divisor = e.select(_is(e, size, 0), one, size)
 
@@ -193,7 +193,7 @@ OPERATIONS: dict[str, Callable] = {
     "neg": _by_parts("neg"),
     "mul": mul,
     "div": div,
-    "abs": lambda e, x: e.hypot(x.re, x.im),
+    "abs": lambda e, x: e.call("hypot", x.re, x.im),
     "conj": lambda e, x: Complex(x.re, e.neg(x.im)),
     "real": lambda e, x: x.re,
     "imag": lambda e, x: x.im,

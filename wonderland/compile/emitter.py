@@ -166,16 +166,6 @@ class Emitter:
     def complex(self, re: Scalar, im: Scalar) -> Scalar:
         return Complex(re, im)
 
-    def hypot(self, x: Scalar, y: Scalar) -> Scalar:
-        """big sqrt(1 + (small / big)^2): no square overflows; infinite if either is, even beside a NaN."""
-        x, y = self.abs(x), self.abs(y)
-        zero, one, infinity = (self.constant(c, x) for c in (0.0, 1.0, np.inf))
-        big, small = self.maximum(x, y), self.minimum(x, y)
-        ratio = self.div(small, self.select(self.compare("eq", big, zero), one, big))
-        length = self.mul(big, self.sqrt(self.add(one, self.mul(ratio, ratio))))
-        infinite = self.bit_or(self.compare("eq", x, infinity), self.compare("eq", y, infinity))
-        return self.select(infinite, infinity, length)
-
     @_complex_too
     def sqrt(self, x: Scalar) -> Scalar:
         self.cost += DIVIDE_COST
@@ -268,13 +258,17 @@ class Emitter:
         return self.let(f"call {kind} @wl_{name}_{SUFFIX[kind]}({arguments})", args[0].dtype)
 
     def foreign(self, name: str, *args: Scalar) -> Scalar:
-        """A function of SciPy, which computes in double."""
-        if any(type(a) is Complex for a in args) or not foreign.address(name, len(args)):
-            raise Unsupported(f"SciPy has no {name!r} of {args[0].dtype} for compiled code")
+        """A function of SciPy: that of float where there is one, otherwise that of double."""
+        out, count = args[0].dtype, len(args)
+        single = out.itemsize == 4 and foreign.address(name, "float", count)
+        dtype = out if single else FLOAT64
+        kind = KINDS[dtype.name]
+        if out.kind == "c" or not foreign.address(name, kind, count):
+            raise Unsupported(f"SciPy has no {name!r} of {out} for compiled code")
         self.cost += FOREIGN_COST
-        self.declared.add(foreign.declaration(name, len(args)))
-        wide = "".join(f"{self.convert(a, FLOAT64).typed}, " for a in args)
-        return self.convert(self.let(f"call double @{foreign.PREFIX}{name}({wide}i32 0)", FLOAT64), args[0].dtype)
+        self.declared.add(foreign.declaration(name, kind, count))
+        given = "".join(f"{self.convert(a, dtype).typed}, " for a in args)
+        return self.convert(self.let(f"call {kind} @{foreign.symbol(name, kind)}({given}i32 0)", dtype), out)
 
     def routine(self, name: str, of: tuple, dtype: np.dtype, *args: Scalar) -> Scalar:
         """A function with control flow, from the library of `routine`, made for the values `of`."""

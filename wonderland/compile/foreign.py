@@ -15,29 +15,34 @@ PREFIX = "wl_foreign_"
 
 
 @cache
-def address(name: str, count: int) -> int:
-    """The address of the function of `count` doubles; 0 if this SciPy has none of that name and signature."""
+def address(name: str, kind: str, count: int) -> int:
+    """The address of the function of `count` numbers of one kind; 0 if this SciPy has none of that signature."""
     from scipy.special import cython_special
 
-    numbers = ", ".join(["double"] * count)
+    numbers = ", ".join([kind] * count)
     # A function for several types comes under a mangled name for each. The last argument is Cython's own.
     names = re.compile(rf"(__pyx_fuse_\d+)?{name}")
-    signature = f"double ({numbers}, int __pyx_skip_dispatch)"
+    signature = f"{kind} ({numbers}, int __pyx_skip_dispatch)"
     for key, capsule in cython_special.__pyx_capi__.items():
         if names.fullmatch(key) and _name_of(capsule) == signature.encode():
             return _pointer_of(capsule, signature.encode())
     return 0
 
 
-def declaration(name: str, count: int) -> str:
-    """The line that makes `@wl_foreign_<name>` known to a module."""
-    return f"declare double @{PREFIX}{name}({'double, ' * count}i32) nounwind willreturn memory(none)"
+def symbol(name: str, kind: str) -> str:
+    """What the code calls it."""
+    return f"{PREFIX}{kind}_{name}"
+
+
+def declaration(name: str, kind: str, count: int) -> str:
+    """The line that makes the function known to a module."""
+    return f"declare {kind} @{symbol(name, kind)}({f'{kind}, ' * count}i32) nounwind willreturn memory(none)"
 
 
 def imports(ir: str) -> dict[str, int]:
     """The addresses of all that the text of a module declares."""
-    found = re.findall(rf"^declare double @{PREFIX}(\w+)\(((?:double, )+)i32\)", ir, re.MULTILINE)
-    return {PREFIX + name: address(name, numbers.count("double")) for name, numbers in found}
+    found = re.findall(rf"^declare (\w+) @{PREFIX}\1_(\w+)\(((?:\1, )+)i32\)", ir, re.MULTILINE)
+    return {symbol(name, kind): address(name, kind, numbers.count(kind)) for kind, name, numbers in found}
 
 
 def _name_of(capsule: object) -> bytes:

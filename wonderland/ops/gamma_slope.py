@@ -155,7 +155,7 @@ def _slope_jvp(primals: tuple, tangents: tuple, da: int, dw: int) -> tuple[Any, 
     return out, like(total, out)
 
 
-# In compiled code: the same integrals, branch-free ----------------------------------------------------------------------
+# In compiled code: the same integrals, branch-free --------------------------------------------------------------------
 
 
 def _sum_of(*terms: Any) -> Any:
@@ -244,8 +244,8 @@ def _lower_slope(builder: Any, a: Any, w: Any, da: int, dw: int) -> Any:
 @functools.lru_cache(64)
 def _slope_program(shape: tuple, da: int, dw: int) -> Program:
     with Record() as level:
-        inputs = [level.variable(ArrayType(shape, np.dtype(np.float64))) for _ in range(2)]
-        return level.finish(inputs, [_trace_slope(*inputs, da, dw)])
+        a, w = (level.variable(ArrayType(shape, np.dtype(np.float64))) for _ in range(2))
+        return level.finish([a, w], [_trace_slope(a, w, da, dw)])
 
 
 # The derivative G(a, w) of the logarithm w of a gamma variable with respect to its shape parameter a, or a higher

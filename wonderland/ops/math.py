@@ -105,7 +105,7 @@ def _part_of_hypot(out: Any, x: Any) -> Any:
 # The length of (x, y). At the origin, the tip of a cone, the derivative is 0, as that of abs at 0.
 hypot = elementwise(
     "hypot", np.hypot, (lambda out, x, y: _part_of_hypot(out, x), lambda out, x, y: _part_of_hypot(out, y)),
-    emit=lambda e, x, y: e.hypot(x, y), zero_preserving=True,
+    emit=lambda e, x, y: e.call("hypot", x, y), zero_preserving=True,
 )  # fmt: skip
 
 # Trigonometric functions ---------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ LOG2_E = 1.0 / math.log(2.0)
 
 
 def _safe_divisor(e: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """Is y zero, and a divisor that never traps: 1 for 0, and for -1 of the smallest number (x / 1 is what it wraps to)."""
+    """Is y zero, and a divisor that never traps: 1 for 0, and for -1 where x is the smallest number (x / 1 is x)."""
     zero = e.compare("eq", y, e.constant(0, y))
     unsafe = zero
     if x.dtype.kind == "i":
@@ -237,6 +237,22 @@ def sinc(order: int) -> Callable:
         return e.select(small, total if order % 4 in (0, 3) else e.neg(total), out)
 
     return emit
+
+
+def loggamma(e: Any, x: Any) -> Any:
+    """The logarithm of the gamma function where that is positive by its argument's sign; NaN for x < 0."""
+    return e.select(e.compare("lt", x, e.constant(0.0, x)), e.constant(np.nan, x), e.call("gammaln", x))
+
+
+def log_ndtr(e: Any, x: Any) -> Any:
+    """log of the normal distribution function, in double: by erfcx in the lower tail, where erfc vanishes."""
+    dtype = x.dtype
+    x = e.convert(x, np.dtype(np.float64))
+    t = e.let(f"fmul {x.typed}, {e.constant(math.sqrt(0.5), x).text}", x.dtype)
+    half = e.constant(0.5, x)
+    tail = e.sub(e.call("log", e.mul(half, e.call("erfcx", e.neg(t)))), e.mul(t, t))
+    body = e.call("log1p", e.neg(e.mul(half, e.call("erfc", t))))
+    return e.convert(e.select(e.compare("lt", x, e.constant(-1.0, x)), tail, body), dtype)
 
 
 # The zeta function ---------------------------------------------------------------------------------------------------

@@ -91,7 +91,9 @@ erf = elementwise(
     "erf", _scipy("erf"), (lambda out, x: _bell(x),), emit=lambda e, x: e.call("erf", x),
     monotone=True, zero_preserving=True,
 )  # fmt: skip
-erfc = elementwise("erfc", _scipy("erfc"), (lambda out, x: _bell(x, -TWO_OVER_ROOT_PI),), emit=_foreign("erfc"))
+erfc = elementwise(
+    "erfc", _scipy("erfc"), (lambda out, x: _bell(x, -TWO_OVER_ROOT_PI),), emit=lambda e, x: e.call("erfc", x)
+)
 erfi = elementwise(
     "erfi", _scipy("erfi"), (lambda out, x: mul(TWO_OVER_ROOT_PI, exp(mul(x, x))),), emit=_foreign("erfi"),
     monotone=True, zero_preserving=True,
@@ -120,7 +122,7 @@ def _erfcx_derivative(out: Any, x: Any) -> Any:
     return where(far, mul(mul(-0.5 * TWO_OVER_ROOT_PI, u), series), exact)
 
 
-erfcx = elementwise("erfcx", _scipy("erfcx"), (_erfcx_derivative,), emit=_foreign("erfcx"))
+erfcx = elementwise("erfcx", _scipy("erfcx"), (_erfcx_derivative,), emit=lambda e, x: e.call("erfcx", x))
 
 
 def _log_ndtr_derivative(out: Any, x: Any) -> Any:
@@ -133,9 +135,7 @@ def _log_ndtr_derivative(out: Any, x: Any) -> Any:
     return where(above, upper, lower)
 
 
-log_ndtr = elementwise(
-    "log_ndtr", _scipy("log_ndtr"), (_log_ndtr_derivative,), emit=_foreign("log_ndtr"), monotone=True
-)
+log_ndtr = elementwise("log_ndtr", _scipy("log_ndtr"), (_log_ndtr_derivative,), emit=code.log_ndtr, monotone=True)
 ndtri_exp = elementwise(
     "ndtri_exp", _scipy("ndtri_exp"),
     (lambda out, x: exp(add(x, add(LOG_ROOT_TWO_PI, mul(0.5, mul(out, out))))),), emit=_foreign("ndtri_exp"),
@@ -185,9 +185,11 @@ def _trigamma(out: Any, x: Any) -> Any:
 zeta = elementwise(
     "zeta", _scipy("zeta"), (_refuse("zeta", "x"), lambda out, s, q: neg(mul(s, zeta(add(s, 1.0), q)))), emit=code.zeta
 )
-digamma = elementwise("digamma", _scipy("digamma"), (_trigamma,), emit=_foreign("psi"))
-gammaln = elementwise("gammaln", _scipy("gammaln"), (lambda out, x: digamma(x),), emit=_foreign("gammaln"))
-loggamma = elementwise("loggamma", _scipy("loggamma"), (lambda out, x: digamma(x),), emit=_foreign("loggamma"))
+digamma = elementwise("digamma", _scipy("digamma"), (_trigamma,), emit=lambda e, x: e.call("digamma", x))
+gammaln = elementwise(
+    "gammaln", _scipy("gammaln"), (lambda out, x: digamma(x),), emit=lambda e, x: e.call("gammaln", x)
+)
+loggamma = elementwise("loggamma", _scipy("loggamma"), (lambda out, x: digamma(x),), emit=code.loggamma)
 gamma = elementwise("gamma", _scipy("gamma"), (lambda out, x: mul(out, digamma(x)),), emit=_foreign("gamma"))
 
 
@@ -279,7 +281,7 @@ def _bessel(
         return out, like(tangent if extra is None else add(tangent, extra(t, out, x)), out)
 
     primitive = elementwise(name, evaluate, jvp=jvp, emit=_foreign(general))
-    lower_any = primitive.lower
+    lower_any: Any = primitive.lower
 
     def lower(builder: Any, v: Any, x: Any) -> Any:
         order = getattr(v, "value", None) if v.type.weak else None
