@@ -9,10 +9,14 @@ from differential import assert_close, check, record
 
 import wonderland as wl
 from wonderland.compile.native import compile_program
+from wonderland.core.primitive import registry
 from wonderland.ops import cumulative, index, linalg, reduce
 from wonderland.ops import elementwise as ew
 from wonderland.ops import sort as order
 from wonderland.scipy.linalg import solve_triangular
+from wonderland.testing import op_table
+from wonderland.testing.op_checks import samples
+from wonderland.testing.samples import LAYOUTS
 
 SHAPES = [(1,), (5,), (3, 0), (4, 1), (2, 3, 4), (7, 600), (600, 7)]
 DTYPES = ["?", "i4", "u8", "f4", "f8"]
@@ -47,6 +51,27 @@ def against_numpy(f, *args):
         several = isinstance(want, tuple)
         for g, w in zip(got if several else [got], want if several else [want], strict=True):
             assert_close(g, w)
+
+
+# The op table ---------------------------------------------------------------------------------------------------------
+
+# What NumPy and SciPy evaluate between native code: decompositions and what is made of them, FFTs, special functions.
+EVALUATED = set(
+    "solve lstsq cholesky slogdet det adjugate adjugate_tangent expm expm_tangent eigh eig svd qr fft rfft irfft "
+    "gamma_slope sinc".split()
+)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "bool"])
+def test_structured_rows_of_the_op_table_are_native(dtype):
+    op_table.load()
+    for row in op_table.TABLE:
+        skipped = registry[row.name].elementwise or row.name in EVALUATED or row.name.startswith(("random_", "convert"))
+        if skipped or dtype not in row.dtype_names():
+            continue
+        for case in samples(row, [dtype], LAYOUTS[:1]):
+            found = set(wl.jit(case.function).inspect(*case.args()).fallbacks)
+            assert not found, f"{row} {dtype}: {found}"
 
 
 # Reductions -----------------------------------------------------------------------------------------------------------
