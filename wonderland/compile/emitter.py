@@ -73,7 +73,7 @@ def constant_text(value: Any, dtype: np.dtype) -> str:
 
 
 class Emitter:
-    """Appends instructions to `lines`; `needed` collects the vector functions, `routines` others, `declared` the declarations."""
+    """Appends instructions to `lines`; collects what they need: `needed` vector functions, `routines`, declarations."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 
-from wonderland.compile import vecmath_exp, vecmath_inverse, vecmath_log, vecmath_trig
+from wonderland.compile import vecmath_exp, vecmath_inverse, vecmath_log, vecmath_quantile, vecmath_trig
 from wonderland.compile.vecmath_emit import FLOATS, Block, Value
 
 _BODIES: dict[str, tuple[int, Callable[..., Value]]] = {
@@ -23,6 +23,7 @@ _BODIES: dict[str, tuple[int, Callable[..., Value]]] = {
     "sinh": (1, vecmath_exp.sinh),
     "cosh": (1, vecmath_exp.cosh),
     "erf": (1, vecmath_exp.erf),
+    "erfcinv": (1, vecmath_quantile.erfcinv),
     "log": (1, vecmath_log.log),
     "log2": (1, vecmath_log.log2),
     "log10": (1, vecmath_log.log10),

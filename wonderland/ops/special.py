@@ -92,7 +92,10 @@ erfi = elementwise(
 erfinv = elementwise(
     "erfinv", _scipy("erfinv"), (lambda out, x: mul(HALF_ROOT_PI, exp(mul(out, out))),), zero_preserving=True
 )
-erfcinv = elementwise("erfcinv", _scipy("erfcinv"), (lambda out, x: mul(-HALF_ROOT_PI, exp(mul(out, out))),))
+erfcinv = elementwise(
+    "erfcinv", _scipy("erfcinv"), (lambda out, x: mul(-HALF_ROOT_PI, exp(mul(out, out))),),
+    emit=lambda e, x: e.call("erfcinv", x),
+)  # fmt: skip
 
 
 def _erfcx_derivative(out: Any, x: Any) -> Any:
