@@ -2,8 +2,8 @@
 
 Every function is branch-free scalar code without libm calls, to be inlined into a loop that LLVM then
 vectorises. Errors are below 2 ulp for all finite arguments, subnormal arguments and results included
-(measured: 1.7, tanh 1.96, pow 1.2); infinities, NaN and signed zeros are C's. Without FMA hardware `llvm.fma`
-is a call to libm: slow, and right.
+(measured: 1.7, tanh 1.96, pow 1.2), but for erfcinv in double: 3, where SciPy's has 5; infinities, NaN and signed
+zeros are C's. Without FMA hardware `llvm.fma` is a call to libm: slow, and right.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from wonderland.compile.vecmath_emit import Value, fma, polynomial, sqrt, where
+from wonderland.compile.vecmath_emit import Value, fast_two_sum, fma, polynomial, sqrt, where
 from wonderland.compile.vecmath_log import log
 
 AT_ZERO = 0.5 * math.sqrt(math.pi)
@@ -53,7 +53,8 @@ def erfcinv(y: Value) -> Value:
     mirrored = y >= 1.0  # at 1 it is -0.0, as in SciPy
     z = where(mirrored, 2.0 - y, y)  # exact
     x = _of_float(z) if y.kind == "float" else _of_double(z)
-    x = where(z.equals(0.0), math.inf, x)
+    # SciPy halves a double first: the smallest one, 5e-324, is 0 for it.
+    x = where(z.equals(0.0) if y.kind == "float" else (z >= 0.0) & (z < 1e-323), math.inf, x)
     return where(mirrored, -x, x)
 
 
@@ -64,18 +65,21 @@ def _of_float(z: Value) -> Value:
     r = sqrt(w)
     shifted = r - 2.375
     tail = r - polynomial(shifted, TAIL[0]) / polynomial(shifted, TAIL[1])
-    return where(far, tail, (1.0 - z) * fma(w, polynomial(w, MIDDLE), AT_ZERO))
+    small = (w * polynomial(w, MIDDLE)).convert("double")
+    middle = (1.0 - z.convert("double")) * (AT_ZERO + small)
+    return where(far, tail, middle.convert("float"))
 
 
 def _of_double(z: Value) -> Value:
-    t = 1.0 - z
+    t, missing = fast_two_sum(z.like(1.0), -z)
     square = t * t
     outside = t > 0.85
     w = math.log(2.0) - log(z)
     r = sqrt(w)
     far = r > 5.0
     tail = where(far, _ratio(r - 5.0, FAR, 0.5**0.5), _ratio(r - 1.6, NEAR, 0.5**0.5))
-    return where(outside, tail, t * fma(square, _ratio(0.7225 - square, CENTRAL), AT_ZERO))
+    factor = fma(square, _ratio(0.7225 - square, CENTRAL), AT_ZERO)
+    return where(outside, tail, fma(t, factor, missing * factor))
 
 
 def _ratio(x: Value, of: tuple, factor: float = 1.0) -> Value:
