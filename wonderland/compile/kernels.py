@@ -261,7 +261,7 @@ class Nest(Loops):
             size = Scalar(self.cell(("size", node, number), extent), I64)
             wrapped = e.select(e.compare("lt", given, e.constant(0, I64)), e.add(given, size), given)
             fine = e.let(f"icmp ult {wrapped.typed}, {size.text}", np.dtype(bool))
-            self._fail_unless(fine, self.sites.index(axis, extent), given.text, home)
+            self.fail_unless(fine, self.sites.index(axis, extent), given.text, home)
             safe = e.select(fine, wrapped, e.constant(0, I64))
             moved = e.mul(safe, Scalar(self.cell(("place", node, number), stride), I64))
             total = moved if total is None else e.add(total, moved)
@@ -271,20 +271,7 @@ class Nest(Loops):
 
     def _require(self, fine: Scalar, kind: type, message: str) -> None:
         self.kernel.checks = True
-        self._fail_unless(fine, self.sites.raising(kind, message), "0", self.current)
-
-    def _fail_unless(self, fine: Scalar, site: int, index: str, scope: Scope) -> None:
-        """Set the error word if a condition doesn't hold, and go on."""
-        bad, on = self.fresh("bad"), self.fresh("on")
-        at = len(self.kernel.table)
-        self.kernel.table.append(site)
-        scope.lines += [
-            f"  br i1 {fine.text}, label %{on}, label %{bad}", f"{bad}:",
-            f"  %{bad}.at = getelementptr inbounds i64, ptr %t, i64 {at}",
-            f"  %{bad}.site = load i64, ptr %{bad}.at, align 8",
-            f"  call void @wl_fail(ptr %err, i64 %{bad}.site, i64 {index})", f"  br label %{on}", f"{on}:",
-        ]  # fmt: skip
-        scope.label = on
+        self.fail_unless(fine, self.sites.raising(kind, message), "0", self.current)
 
     def _indexed_pointer(self, node: Gather | Scatter, scope: Scope) -> str:
         displacement = self._displacement(node, scope)

@@ -155,6 +155,19 @@ class Loops:
             scope.memo[access] = total
         return scope.memo[access]
 
+    def fail_unless(self, fine: Scalar, site: int, index: str, scope: Scope) -> None:
+        """Set the error word if a condition doesn't hold, and go on."""
+        bad, on = self.fresh("bad"), self.fresh("on")
+        at = len(self.kernel.table)
+        self.kernel.table.append(site)
+        scope.lines += [
+            f"  br i1 {fine.text}, label %{on}, label %{bad}", f"{bad}:",
+            f"  %{bad}.at = getelementptr inbounds i64, ptr %t, i64 {at}",
+            f"  %{bad}.site = load i64, ptr %{bad}.at, align 8",
+            f"  call void @wl_fail(ptr %err, i64 %{bad}.site, i64 {index})", f"  br label %{on}", f"{on}:",
+        ]  # fmt: skip
+        scope.label = on
+
     def advance(self, pointer: str, access: Access, index: str, stride: int, scope: Scope) -> str:
         e = self.at(scope)
         if stride != 1:

@@ -13,7 +13,7 @@ from functools import cache
 
 from wonderland.compile.random_code import counter, pair, words
 from wonderland.compile.routine import Routine, body_of, choose, function, repeat, written
-from wonderland.compile.vecmath_emit import Value, fabs, polynomial, sqrt, where
+from wonderland.compile.vecmath_emit import Value, fabs, sqrt, where
 from wonderland.ops.random import BOOST, DRAW
 
 LAW_COST = 1000  # a block, some logarithms, and then again
@@ -74,39 +74,9 @@ def larger(x: Value, y: Value | float) -> Value:
     return where(x > y, x, y)
 
 
-# The normal variable whose upper tail has a probability: Wichura's algorithm AS 241 (1988), with an error of 1e-16.
-CENTRAL = (
-    (3.3871328727963666080, 133.14166789178437745, 1971.5909503065514427, 13731.693765509461125,
-     45921.953931549871457, 67265.770927008700853, 33430.575583588128105, 2509.0809287301226727),
-    (1.0, 42.313330701600911252, 687.18700749205790830, 5394.1960214247511077,
-     21213.794301586595867, 39307.895800092710610, 28729.085735721942674, 5226.4952788528545610),
-)  # fmt: skip
-MIDDLE = (
-    (1.42343711074968357734, 4.63033784615654529590, 5.76949722146069140550, 3.64784832476320460504,
-     1.27045825245236838258, 0.241780725177450611770, 0.0227238449892691845833, 7.74545014278341407640e-4),
-    (1.0, 2.05319162663775882187, 1.67638483018380384940, 0.689767334985100004550,
-     0.148103976427480074590, 0.0151986665636164571966, 5.47593808499534494600e-4, 1.05075007164441684324e-9),
-)  # fmt: skip
-FAR = (
-    (6.65790464350110377720, 5.46378491116411436990, 1.78482653991729133580, 0.296560571828504891230,
-     0.0265321895265761230930, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7),
-    (1.0, 0.599832206555887937690, 0.136929880922735805310, 0.0148753612908506148525,
-     7.86869131145613259100e-4, 1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15),
-)  # fmt: skip
-
-
 def upper_quantile(p: Value) -> Value:
-    """For a probability up to 1/2."""
-
-    def ratio(x: Value, of: tuple) -> Value:
-        return polynomial(x, of[0]) / polynomial(x, of[1])
-
-    def tail() -> Value:
-        r = sqrt(-log(p))
-        return choose(r > 5.0, lambda: ratio(r - 5.0, FAR), lambda: ratio(r - 1.6, MIDDLE))
-
-    q = 0.5 - p
-    return choose(p > 0.075, lambda: q * ratio(0.180625 - q * q, CENTRAL), tail)
+    """The normal variable whose upper tail has a probability, up to 1/2."""
+    return function("erfcinv", p * 2.0) * 2**0.5
 
 
 # The laws ------------------------------------------------------------------------------------------------------------

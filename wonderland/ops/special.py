@@ -103,8 +103,9 @@ erfinv = elementwise(
     zero_preserving=True,
 )  # fmt: skip
 erfcinv = elementwise(
-    "erfcinv", _scipy("erfcinv"), (lambda out, x: mul(-HALF_ROOT_PI, exp(mul(out, out))),), emit=_foreign("erfcinv")
-)
+    "erfcinv", _scipy("erfcinv"), (lambda out, x: mul(-HALF_ROOT_PI, exp(mul(out, out))),),
+    emit=lambda e, x: e.call("erfcinv", x),
+)  # fmt: skip
 
 
 def _erfcx_derivative(out: Any, x: Any) -> Any:
