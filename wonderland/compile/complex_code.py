@@ -42,7 +42,7 @@ def div(e: Any, x: Complex, y: Complex) -> Complex:
     big, small = e.select(upright, y.im, y.re), e.select(upright, y.re, y.im)
     first, second = e.select(upright, x.im, x.re), e.select(upright, x.re, x.im)
     ratio = e.div(small, big)
-    # No product is contracted: z / z is 1.
+    # No product is contracted: the digits are NumPy's.
     scale = e.div(e.constant(1, big), e.add(big, e.mul(small, ratio).rounded()))
     re = e.mul(e.add(first, e.mul(second, ratio).rounded()), scale)
     turned = e.mul(first, ratio).rounded()

@@ -350,8 +350,11 @@ def _arctanh(x: Real, y: Real) -> tuple[Real, Real]:
     side = abs(x)
     big, small = _larger(1.0 - side, y)
     ratio = (big.equals(0.0) | big.infinite).choose(0.0, small / big)
-    # log1p((4 x / big) / (big (1 + ratio^2))): no square of a part that could overflow
-    re = 0.25 * (((4.0 * side) / big) / (big * (1.0 + ratio * ratio))).call("log1p")
+    # No square of a part that could overflow; very near 1, where only the quotient counts, its fourth root.
+    near = big < (1e-40 if x.is_double() else 1e-17)
+    quotient = side / (1.0 + ratio * ratio)
+    root = (4.0 * quotient).sqrt().sqrt() / big.sqrt()
+    re = near.choose(1.0, x.number(0.25)) * near.choose(root, 4.0 * (quotient / big / big)).call("log1p")
     im = 0.5 * y.call("arctan2", 0.5 * ((1.0 - side) * (1.0 + side) - (y * y).rounded()))
     infinite = x.infinite | y.infinite
     re = infinite.choose(0.0, re)
