@@ -158,6 +158,14 @@ def test_blocks_are_exact(dtype, transposed_a, transposed_b):
         check_exact(a, b, dtype)
 
 
+@pytest.mark.parametrize("layouts", [("rows", "rows"), ("columns", "rows"), ("strided", "reversed"), ("rows", "columns")])
+def test_long_sums_of_few_tiles_are_exact(dtype, layouts):
+    """Products that are cut along k."""
+    rng = np.random.default_rng(12)
+    for m, n, k in [(16, 16, 8192), (2, 3, 400_001), (7, 33, 9_999), (8, 15, 9 * gemm.SPLIT_DEPTH + 1), (31, 33, 2_051)]:
+        check_exact(operand(rng, m, k, layouts[0], dtype), operand(rng, k, n, layouts[1], dtype), dtype)
+
+
 @pytest.mark.parametrize(
     "layout", ["rows", "columns", "padded rows", "padded columns", "reversed", "strided"]
 )
@@ -260,6 +268,8 @@ SHARED = [
     (1500, 40, 50),
     (40, 1500, 50),
     (60, 60, 3000),
+    (16, 20, 9000),
+    (3, 5, 150_000),
     (1, 2000, 900),
     (2000, 1, 900),
     (1, 1, 400_000),

@@ -28,7 +28,9 @@ import ctypes
 from functools import cache
 
 from wonderland.compile import llvm, pool
-from wonderland.compile.gemm_emit import Fields, Function, Tile, Value, tile, with_loop_hints
+from wonderland.compile.entry import round_up
+from wonderland.compile.gemm_emit import Fields, Function, Tile, tile, with_loop_hints
+from wonderland.compile.gemm_vector import axpy_task, dot_task, matrix_vector, scratch_elements
 
 BLOCK_ROWS = 2048  # of A packed at a time; bounds the scratch
 BLOCK_COLUMNS = 2048
@@ -37,16 +39,12 @@ CHUNK_WORK = 1 << 17  # multiply-adds that are worth a task
 MOST_CHUNKS = 64
 WHOLE_ROW_TILES = 4  # least tiles down a chunk of whole rows
 PARALLEL_WORK = 1 << 21  # multiply-adds from which a product is shared between threads
-PARALLEL_VECTOR_BYTES = 1 << 19  # of a matrix, from which its product with a vector is shared
 SMALL_BYTES = 1 << 16  # of an operand that needn't be packed
+FEW_TILES = 8  # of a result that is rather shared along k
+SPLIT_DEPTH, MOST_PARTS = 1024, 16  # least steps of k in a part, most parts
 UNROLL = 4  # steps of k in one turn of the kernel's loop
 AHEAD = 16  # steps of k between a prefetch and its use
 PACK_AHEAD = 8  # rows of B between a prefetch and its use in packing
-DOT_ROWS = 4  # rows of a matrix that share the loads of the vector
-AXPY_COLUMNS = 4  # columns of a matrix that are added in one pass over the result
-AXPY_BYTES = 1 << 14  # of a result that is summed at a time, in L1
-VECTOR_CHUNK = 1 << 15  # matrix elements that are worth a task
-VECTOR_CHUNKS = 16  # most cuts of matrix times vector along k
 
 
 def scratch_bytes(m: int, n: int, k: int, dtype: str) -> int:
@@ -54,13 +52,27 @@ def scratch_bytes(m: int, n: int, k: int, dtype: str) -> int:
     t = tile(dtype)
     if m <= 0 or n <= 0 or k <= 0:
         return 0
-    depth = min(k, t.depth)
-    rows = -(-min(m, BLOCK_ROWS) // t.rows) * t.rows
-    columns = -(-min(n, BLOCK_COLUMNS) // t.columns) * t.columns
-    vector = 0
     if m == 1 or n == 1:
-        vector = k + max(m, n) * max(1, min(VECTOR_CHUNKS, m * n * k // VECTOR_CHUNK))
-    return max((rows + columns) * depth, vector) * t.bytes + 128
+        return max(_panel_bytes(t, m, n, k), scratch_elements(m, n, k) * t.bytes + 128)
+    parts, depth = _split(t, m, n, k)
+    if parts > 1:
+        return parts * (round_up(m * n * t.bytes, 64) + round_up(_panel_bytes(t, m, n, depth), 64)) + 128
+    return _panel_bytes(t, m, n, k)
+
+
+def _panel_bytes(t: Tile, m: int, n: int, k: int) -> int:
+    """Bytes of the panels of one block."""
+    rows, columns = round_up(min(m, BLOCK_ROWS), t.rows), round_up(min(n, BLOCK_COLUMNS), t.columns)
+    return (rows + columns) * min(k, t.depth) * t.bytes + 128
+
+
+def _split(t: Tile, m: int, n: int, k: int) -> tuple[int, int]:
+    """How many products of which depth are summed: more than one if the result has too few tiles to share."""
+    tiles = -(-m // t.rows) * -(-n // t.columns)
+    if tiles > FEW_TILES or k < 2 * SPLIT_DEPTH or m * n * k < PARALLEL_WORK:
+        return 1, k
+    depth = round_up(-(-k // min(MOST_PARTS, k // SPLIT_DEPTH)), UNROLL)
+    return -(-k // depth), depth
 
 
 @cache
@@ -91,10 +103,12 @@ def definition(dtype: str) -> str:
         _pack_wide(t),
         _pack_task(t),
         _tile_task(t),
-        _dot_task(t),
-        _axpy_task(t),
         _run(t),
-        _matrix_vector(t),
+        dot_task(t),
+        axpy_task(t),
+        matrix_vector(t),
+        _blocks(t),
+        _split_task(t),
         _gemm_rows(t),
         _gemm(t),
     ]
@@ -113,15 +127,15 @@ declare void @llvm.masked.store.{t.suffix}.p0({t.vector}, ptr, i32, {lane_mask})
     return with_loop_hints(declarations + "\n".join(function.text() for function in functions))
 
 
+# A product in parts along k, each with its own result and panels behind `ptr_parts`.
+SPLIT = ["m", "n", "k", "ptr_a", "rsa", "csa", "ptr_b", "rsb", "csb", "ptr_parts", "depth", "size", "panels"]
 # One block of a product. Columns of B from `packed_from` on are packed; A is packed if `pack_a`.
 BLOCK = [
     "m", "n", "k", "ptr_a", "rsa", "csa", "ptr_b", "rsb", "csb", "ptr_c", "ldc", "accumulate",
     "ptr_rows", "ptr_columns", "pack_a", "packed_from", "row_groups",
     "chunk_rows", "chunk_columns", "column_chunks", "first_row", "ptr_epilogue", "ptr_context",
 ]  # fmt: skip
-KINDS, PARAMETERS = "iiipiipiipiip", "m n k a rsa csa b rsb csb c ldc accumulate scratch0"
-# M x in chunks of height x depth; those of the same columns of M write the same vector of partial sums.
-VECTOR = ["m", "k", "ptr_matrix", "rs", "cs", "ptr_x", "incx", "ptr_partial", "height", "depth"]
+KINDS, PARAMETERS = "iiipiipiipiip", "m n k a rsa csa b rsb csb c ldc accumulate scratch"
 
 
 def _kernel(t: Tile, packed: bool) -> Function:
@@ -376,135 +390,6 @@ def _run(t: Tile) -> Function:
     return f
 
 
-def _vector_chunk(f: Function, fields: Fields) -> tuple[Value, Value, Value, Value, str]:
-    """Rows top..bottom and columns start..stop of a chunk, and where its sums go."""
-    m, k, height, depth = (fields.get(name) for name in ("m", "k", "height", "depth"))
-    across = f.ceil_div(m, height)
-    part = f.div("%chunk", across)
-    top = f.mul(f.sub("%chunk", f.mul(part, across)), height)
-    start = f.mul(part, depth)
-    bottom, stop = f.min(m, f.add(top, height)), f.min(k, f.add(start, depth))
-    return top, bottom, start, stop, f.at(fields.get("ptr_partial"), f.mul(part, m))
-
-
-def _dot_task(t: Tile) -> Function:
-    """partial_i = sum_p M_ip x_p with M contiguous along p, as is x: four rows share the loads of x."""
-    f = Function(t, "dot_task", "pi", "context chunk")
-    fields = Fields(f, "%context", VECTOR)
-    top, bottom, start, stop, partial = _vector_chunk(f, fields)
-    matrix, rs, x = (fields.get(name) for name in ("ptr_matrix", "rs", "ptr_x"))
-
-    def dots(i: Value, count: int, parts: int) -> None:
-        """Rows i, ..., i + count - 1, each summed in `parts` vectors."""
-        rows = [f.at(matrix, f.mul(f.add(i, r), rs)) for r in range(count)]
-        sums = [[f.variable(t.vector, "zeroinitializer", 64) for _ in range(parts)] for _ in rows]
-        size = f.sub(stop, start)
-        whole = f.add(start, f.sub(size, f.let(f"urem i64 {size}, {parts * t.lanes}")))
-        with f.loop(start, whole, parts * t.lanes) as p:
-            for part in range(parts):
-                factor = f.load(f.at(f.at(x, p), part * t.lanes), t.vector)
-                for row, cells in zip(rows, sums, strict=True):
-                    value = f.load(f.at(f.at(row, p), part * t.lanes), t.vector)
-                    f.store(f.fma(value, factor, f.load(cells[part], t.vector, 64)), cells[part], t.vector, 64)
-        totals = []
-        for cells in sums:
-            values = [f.load(cell, t.vector, 64) for cell in cells]
-            while len(values) > 1:
-                pairs = zip(values[::2], values[1::2], strict=True)
-                values = [f.let(f"fadd {t.vector} {left}, {right}") for left, right in pairs]
-            call = f"@llvm.vector.reduce.fadd.{t.suffix}({t.scalar} -0.0, {t.vector} {values[0]})"
-            totals.append(f.variable(t.scalar, f.let(f"call reassoc {t.scalar} {call}")))
-        with f.loop(whole, stop) as p:
-            factor = f.load(f.at(x, p))
-            for row, total in zip(rows, totals, strict=True):
-                f.store(f.fma_scalar(f.load(f.at(row, p)), factor, f.load(total, align=8)), total, align=8)
-        for r, total in enumerate(totals):
-            f.store(f.load(total, align=8), f.at(partial, f.add(i, r)))
-
-    fours = f.add(top, f.let(f"and i64 {f.sub(bottom, top)}, {-DOT_ROWS}"))
-    with f.loop(top, fours, DOT_ROWS) as i:
-        dots(i, DOT_ROWS, 2)
-    with f.loop(fours, bottom) as i:
-        dots(i, 1, 8)
-    return f
-
-
-def _axpy_task(t: Tile) -> Function:
-    """partial = sum_p M_:p x_p with M contiguous along its rows' index: the sums stay in L1."""
-    f = Function(t, "axpy_task", "pi", "context chunk")
-    fields = Fields(f, "%context", VECTOR)
-    top, bottom, start, stop, partial = _vector_chunk(f, fields)
-    matrix, cs, x, incx = (fields.get(name) for name in ("ptr_matrix", "cs", "ptr_x", "incx"))
-    whole = f.add(top, f.let(f"and i64 {f.sub(bottom, top)}, {-t.lanes}"))
-    with f.loop(top, bottom) as i:
-        f.store("0.0", f.at(partial, i))
-
-    def columns(p: Value, count: int) -> None:
-        factors = [f.load(f.at(x, f.mul(f.add(p, q), incx))) for q in range(count)]
-        spread = [f.broadcast(factor) for factor in factors]
-        sources = [f.at(matrix, f.mul(f.add(p, q), cs)) for q in range(count)]
-        with f.loop(top, whole, t.lanes) as i:
-            total = f.load(f.at(partial, i), t.vector)
-            for source, factor in zip(sources, spread, strict=True):
-                total = f.fma(f.load(f.at(source, i), t.vector), factor, total)
-            f.store(total, f.at(partial, i), t.vector)
-        with f.loop(whole, bottom) as i:
-            total = f.load(f.at(partial, i))
-            for source, factor in zip(sources, factors, strict=True):
-                total = f.fma_scalar(f.load(f.at(source, i)), factor, total)
-            f.store(total, f.at(partial, i))
-
-    whole_steps = f.add(start, f.let(f"and i64 {f.sub(stop, start)}, {-AXPY_COLUMNS}"))
-    with f.loop(start, whole_steps, AXPY_COLUMNS) as p:
-        columns(p, AXPY_COLUMNS)
-    with f.loop(whole_steps, stop) as p:
-        columns(p, 1)
-    return f
-
-
-def _matrix_vector(t: Tile) -> Function:
-    """y_i = (y_i) + sum_p M[i*rs + p*cs] x[p*incx] where rs or cs is 1."""
-    f = Function(t, "matrix_vector", "iipiipipiip", "m k matrix rs cs x incx y incy accumulate scratch")
-    context = f.space(f"[{len(VECTOR)} x i64]", 8)
-    fields = Fields(f, context, VECTOR)
-    partial = f.at("%scratch", "%k")
-    fields.put(m="%m", k="%k", ptr_matrix="%matrix", rs="%rs", cs="%cs", ptr_x="%x", incx="%incx")
-    fields.put(ptr_partial=partial)
-    by_rows = f.compare("eq", "%cs", 1)
-    with f.when(f.both(by_rows, f.compare("ne", "%incx", 1))):
-        with f.loop(0, "%k") as p:
-            f.store(f.load(f.at("%x", f.mul(p, "%incx"))), f.at("%scratch", p))
-        fields.put(ptr_x="%scratch")
-
-    # Chunks of about equal work; along k only as far as the rows alone don't make enough of them.
-    work = f.mul("%m", "%k")
-    shared = f.compare("sge", work, PARALLEL_VECTOR_BYTES // t.bytes)
-    most_rows = f.choose(by_rows, f.round_up(f.add(f.div(VECTOR_CHUNK, "%k"), 1), DOT_ROWS), AXPY_BYTES // t.bytes)
-    height = f.round_up(f.ceil_div("%m", f.ceil_div("%m", most_rows)), DOT_ROWS)
-    down = f.ceil_div("%m", height)
-    chunks = f.min(VECTOR_CHUNKS, f.div(work, VECTOR_CHUNK))
-    depth = f.round_up(f.ceil_div("%k", f.max(1, f.div(chunks, down))), 64)
-    parts = f.ceil_div("%k", depth)
-    fields.put(height=height, depth=depth)
-    task = f.choose(by_rows, "@dot_task", "@axpy_task", "ptr")
-    f.call("@run", "ppib", task, context, f.mul(down, parts), shared)
-
-    width = f.let(f"and i64 %m, {-t.lanes}")
-    with f.loop(1, parts) as part:
-        source = f.at(partial, f.mul(part, "%m"))
-        for start, stop, step, kind in ((0, width, t.lanes, t.vector), (width, "%m", 1, t.scalar)):
-            with f.loop(start, stop, step) as i:
-                old, new = f.load(f.at(partial, i), kind), f.load(f.at(source, i), kind)
-                f.store(f.let(f"fadd {kind} {old}, {new}"), f.at(partial, i), kind)
-    adding = f.compare("ne", "%accumulate", 0)
-    with f.loop(0, "%m") as i:
-        place, value = f.at("%y", f.mul(i, "%incy")), f.variable(t.scalar, f.load(f.at(partial, i)))
-        with f.when(adding):
-            f.store(f.let(f"fadd {t.scalar} {f.load(place)}, {f.load(value, align=8)}"), value, align=8)
-        f.store(f.load(value, align=8), place)
-    return f
-
-
 def _gemm(t: Tile) -> Function:
     f = Function(t, f"wl_gemm_{t.dtype}", KINDS, PARAMETERS, exported=True)
     arguments = [f"%{name}" for name in PARAMETERS.split()]
@@ -527,9 +412,9 @@ def _gemm_rows(t: Tile) -> Function:
         with f.when(f.compare("eq", "%accumulate", 0)), f.loop(0, "%m") as i, f.loop(0, "%n") as j:
             f.store("0.0", f.at(f.at("%c", f.mul(i, "%ldc")), j))
     finish(f.compare("sle", "%k", 0))
-    number = f.let("ptrtoint ptr %scratch0 to i64")
+    number = f.let("ptrtoint ptr %scratch to i64")
     aligned = f.let(f"and i64 {f.add(number, 63)}, -64")
-    scratch = f.let(f"getelementptr i8, ptr %scratch0, i64 {f.sub(aligned, number)}")
+    scratch = f.byte_at("%scratch", f.sub(aligned, number))
 
     # A row times a matrix is the transposed matrix times a column.
     column = f.compare("eq", "%n", 1)
@@ -549,6 +434,54 @@ def _gemm_rows(t: Tile) -> Function:
         f.call("@matrix_vector", "iipiipipiip", *"%n %k %b %csb %rsb %a %csa %c 1 %accumulate".split(), scratch)
     finish(by_row)
 
+    # Few tiles and long sums: parts along k, then their sum.
+    tiles = f.mul(f.ceil_div("%m", t.rows), f.ceil_div("%n", t.columns))
+    few = f.both(f.compare("sle", tiles, FEW_TILES), f.compare("sge", "%k", 2 * SPLIT_DEPTH))
+    elements = f.mul("%m", "%n")
+    split = f.both(few, f.compare("sge", f.mul(elements, "%k"), PARALLEL_WORK))
+    with f.when(split):
+        words = f.space(f"[{len(SPLIT)} x i64]", 8)
+        depth = f.round_up(f.ceil_div("%k", f.min(MOST_PARTS, f.div("%k", SPLIT_DEPTH))), UNROLL)
+        parts = f.ceil_div("%k", depth)
+        lines = f.add(f.round_up("%m", t.rows), f.round_up("%n", t.columns))
+        panels = f.round_up(f.add(f.mul(f.mul(lines, f.min(depth, t.depth)), t.bytes), 128), 64)
+        result = f.round_up(f.mul(elements, t.bytes), 64)
+        size = f.add(result, panels)
+        fields = Fields(f, words, SPLIT)
+        fields.put(**{name: f"%{name.removeprefix('ptr_')}" for name in SPLIT[:9]})
+        fields.put(ptr_parts=scratch, depth=depth, size=size, panels=result)
+        f.call("@run", "ppib", "@split_task", words, parts, "true")
+        with f.loop(1, parts) as part:
+            f.accumulate(scratch, f.byte_at(scratch, f.mul(part, size)), elements)
+        adding = f.compare("ne", "%accumulate", 0)
+        with f.loop(0, "%m") as i, f.loop(0, "%n") as j:
+            place = f.at(f.at("%c", f.mul(i, "%ldc")), j)
+            value = f.variable(t.scalar, f.load(f.at(f.at(scratch, f.mul(i, "%n")), j)))
+            with f.when(adding):
+                f.store(f.let(f"fadd {t.scalar} {f.load(place)}, {f.load(value, align=8)}"), value, align=8)
+            f.store(f.load(value, align=8), place)
+    finish(split)
+    f.call("@blocks", KINDS + "pp", *[f"%{name}" for name in PARAMETERS.split()[:-1]], scratch, "%epilogue", "%context")
+    return f
+
+
+def _split_task(t: Tile) -> Function:
+    """One part of a product along k."""
+    f = Function(t, "split_task", "pi", "context chunk")
+    m, n, k, a, rsa, csa, b, rsb, csb, parts, depth, size, panels = Fields(f, "%context", SPLIT).all()
+    start = f.mul("%chunk", depth)
+    own = f.byte_at(parts, f.mul("%chunk", size))
+    left, right = f.at(a, f.mul(start, csa)), f.at(b, f.mul(start, rsb))
+    steps = f.min(depth, f.sub(k, start))
+    rest = (own, n, 0, f.byte_at(own, panels), "null", "null")
+    f.call("@blocks", KINDS + "pp", m, n, steps, left, rsa, csa, right, rsb, csb, *rest)
+    return f
+
+
+def _blocks(t: Tile) -> Function:
+    """A product block by block, each packed and multiplied by tasks; the scratch is aligned."""
+    f = Function(t, "blocks", KINDS + "pp", PARAMETERS + " epilogue context")
+    follows = f.exists("%epilogue")
     # Packing pays when the panels are used often, unless the operand sits in the nearest caches anyway.
     words = f.space(f"[{len(BLOCK)} x i64]", 8)
     block = Fields(f, words, BLOCK)
@@ -573,8 +506,8 @@ def _gemm_rows(t: Tile) -> Function:
         packed_from = f.choose(direct_b, f.mul(f.div(n, t.columns), t.columns), 0)
         row_groups = f.choose(pack_a, f.ceil_div(m, PACKED_PANELS * t.rows), 0)
         column_groups = f.ceil_div(f.sub(n, packed_from), PACKED_PANELS * t.columns)
-        columns = f.at(scratch, f.choose(pack_a, f.mul(f.round_up(m, t.rows), k), 0))
-        block.put(ptr_rows=scratch, ptr_columns=columns, packed_from=packed_from, row_groups=row_groups)
+        columns = f.at("%scratch", f.choose(pack_a, f.mul(f.round_up(m, t.rows), k), 0))
+        block.put(ptr_rows="%scratch", ptr_columns=columns, packed_from=packed_from, row_groups=row_groups)
 
         work = f.mul(f.mul(m, n), k)
         shared = f.compare("sge", work, PARALLEL_WORK)

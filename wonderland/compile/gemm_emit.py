@@ -154,6 +154,9 @@ class Function:
             return base
         return self.let(f"getelementptr {self.tile.scalar}, ptr {base}, i64 {index}")
 
+    def byte_at(self, base: str, offset: Value) -> str:
+        return self.let(f"getelementptr i8, ptr {base}, i64 {offset}")
+
     def load(self, pointer: str, kind: str | None = None, align: int | None = None) -> str:
         return self.let(f"load {kind or self.tile.scalar}, ptr {pointer}, align {align or self.tile.bytes}")
 
@@ -205,6 +208,15 @@ class Function:
                     rows[row] = self.let(f"shufflevector {operands}, <{t.lanes} x i32> <{indices}>")
             block *= 2
         return rows
+
+    def accumulate(self, to: str, source: str, count: Value) -> None:
+        """to[i] += source[i]"""
+        t = self.tile
+        whole = self.let(f"and i64 {count}, {-t.lanes}")
+        for start, stop, step, kind in ((0, whole, t.lanes, t.vector), (whole, count, 1, t.scalar)):
+            with self.loop(start, stop, step) as i:
+                old, new = self.load(self.at(to, i), kind), self.load(self.at(source, i), kind)
+                self.store(self.let(f"fadd {kind} {old}, {new}"), self.at(to, i), kind)
 
     @contextmanager
     def loop(self, start: Value, stop: Value, step: Value = 1) -> Iterator[str]:
@@ -285,6 +297,9 @@ class Fields:
     def get(self, name: str) -> str:
         slot, kind = self._slot(name)
         return self._function.load(slot, kind, 8)
+
+    def all(self) -> list[str]:
+        return [self.get(name) for name in self._names]
 
     def put(self, **values: Value) -> None:
         for name, value in values.items():

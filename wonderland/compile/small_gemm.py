@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from wonderland.compile.gemm_emit import Function, Tile, Value, tile
 
-MOST_WORK = 1 << 18  # multiply-adds
+MOST_WORK = 1 << 20  # multiply-adds
 MOST_BYTES = 1 << 15  # of y, which stays in L1
 UNROLL = 4  # steps of k in one turn of the loop
 MANY_ROWS = 32  # from more on, m isn't part of the code
