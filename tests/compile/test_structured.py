@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse
-from differential import assert_close, check, record
+from differential import Generator, assert_close, check, is_single, record
 
 import wonderland as wl
 from wonderland.compile.native import compile_program
 from wonderland.core.primitive import registry
+from wonderland.core.program import run
 from wonderland.ops import cumulative, index, linalg, reduce
 from wonderland.ops import elementwise as ew
 from wonderland.ops import sort as order
@@ -327,3 +328,69 @@ def test_inside_control_flow():
     against_numpy(loop, x, w)
     against_numpy(wl.grad(lambda x, w: np.sum(run(x, w)[0])), x, w)
     against_numpy(wl.grad(lambda x, w: np.sum(loop(x, w))), x, w)
+
+
+# Random programs ------------------------------------------------------------------------------------------------------
+
+
+class Structured(Generator):
+    """Every other equation is a structured one."""
+
+    def equation(self):
+        if self.rng.random() < 0.5:
+            return super().equation()
+        x = self.pick("fi")
+        return getattr(self, f"make_{self.rng.choice(['running', 'order', 'place', 'product', 'system'])}")(x)
+
+    def make_running(self, x):
+        if not x.shape:
+            return None
+        along = {"axis": int(self.rng.integers(len(x.shape))), "reverse": bool(self.rng.integers(2))}
+        if x.type.dtype.kind == "i" or self.rng.random() < 0.3:
+            return cumulative.cummax(x, **along)
+        choice = self.rng.integers(3)
+        if choice == 0:
+            return ew.tanh(ew.mul(cumulative.cumsum(x, **along), 0.1))
+        if choice == 1:
+            return cumulative.cumprod(ew.tanh(x), **along)
+        return cumulative.recurrence(ew.mul(ew.tanh(x), 0.5), x, **along)
+
+    def make_order(self, x):
+        if not x.shape:
+            return None
+        axis = int(self.rng.integers(len(x.shape)))
+        if x.type.dtype.kind == "f" or self.rng.random() < 0.5:
+            return order.sort(x, axis=axis)
+        return order.argsort(x, axis=axis)
+
+    def make_place(self, x):
+        if not x.shape:
+            return None
+        if x.type.dtype.kind == "i":
+            return reduce.argmax(x, axis=int(self.rng.integers(len(x.shape))))
+        axes, arrays = self.indices(x, 1)
+        kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+        return index.scatter_max(x, *arrays, self.array((*arrays[0].shape, *kept), x.type.dtype)[()], axes=axes)
+
+    def make_product(self, x):
+        return reduce.prod(ew.tanh(x), axes=self.axes(len(x.shape))) if x.type.dtype.kind == "f" else None
+
+    def make_system(self, x):
+        if len(x.shape) != 2 or x.shape[0] != x.shape[1] or x.type.dtype.kind != "f":
+            return None
+        a = ew.add(ew.mul(ew.tanh(x), 0.02), 2 * np.eye(x.shape[0], dtype=x.type.dtype))
+        flags = self.rng.integers(2, size=2).astype(bool)
+        return linalg.triangular_solve(a, x, lower=bool(flags[0]), adjoint=bool(flags[1]), unit=False)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_random_programs(block):
+    for seed in range(block * 10, block * 10 + 10):
+        program, arrays = Structured(seed).program(12)
+        with np.errstate(all="ignore"):
+            want = run(program, arrays)
+        compiled = compile_program(program)
+        assert not compiled.fallbacks
+        for _ in range(2):
+            for i, (g, w) in enumerate(zip(compiled(*arrays), want, strict=True)):
+                assert_close(g, w, f"seed {seed}, output {i} of\n{program}", is_single(program))

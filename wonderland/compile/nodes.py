@@ -125,9 +125,7 @@ class Cumulative(Node):
 
     __slots__ = ("axes", "emit", "operands", "reverse", "start")
 
-    def __init__(
-        self, type: ArrayType, emit: Callable, operands: Sequence[Node], start: Any, axis: int, reverse: bool
-    ):
+    def __init__(self, type: ArrayType, emit: Callable, operands: Sequence[Node], start: Any, axis: int, reverse: bool):
         super().__init__(type)
         self.emit = emit
         self.operands = tuple(operands)
