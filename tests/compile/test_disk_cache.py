@@ -135,6 +135,16 @@ def test_what_others_can_write_is_not_executed(place):
         assert cache.load("a") is None
 
 
+def test_a_cache_that_can_only_be_read_is_read(place, monkeypatch):
+    def refuse(*args):
+        raise PermissionError
+
+    cache.store("a", b"code")
+    os.utime(entries(place)[0], (0, 0))
+    monkeypatch.setattr(os, "utime", refuse)
+    assert cache.load("a") == b"code"
+
+
 def test_what_was_not_used_for_longest_goes(place, monkeypatch):
     monkeypatch.setenv("WONDERLAND_CACHE_MB", "0.1")
     for i in range(8):
