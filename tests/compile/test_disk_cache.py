@@ -7,9 +7,12 @@ import textwrap
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from differential import Generator
 
-from wonderland.compile import cache, llvm
+import wonderland as wl
+from wonderland.compile import cache, llvm, native
 
 IR = "define i64 @answer() {{\n  ret i64 {}\n}}"
 USER = """
@@ -132,6 +135,16 @@ def test_what_others_can_write_is_not_executed(place):
         assert cache.load("a") is None
 
 
+def test_a_cache_that_can_only_be_read_is_read(place, monkeypatch):
+    def refuse(*args):
+        raise PermissionError
+
+    cache.store("a", b"code")
+    os.utime(entries(place)[0], (0, 0))
+    monkeypatch.setattr(os, "utime", refuse)
+    assert cache.load("a") == b"code"
+
+
 def test_what_was_not_used_for_longest_goes(place, monkeypatch):
     monkeypatch.setenv("WONDERLAND_CACHE_MB", "0.1")
     for i in range(8):
@@ -191,3 +204,33 @@ def test_loaded_code_runs(place):
     for _ in range(2):  # made, then found
         library = llvm.compile_library(IR.format(42), ["answer"])
         assert ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("answer"))() == 42
+
+
+class TextOnly(Exception):
+    pass
+
+
+def products(x, y, z):
+    """Kernels that may overwrite one of several operands."""
+    a, b, c = x @ y, x @ z, y @ z
+    return np.tanh(a) * b * c @ (np.sin(b) + a + c)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_program_has_one_text(seed, monkeypatch):
+    """Whatever is in memory where: otherwise another process would not find it."""
+    texts, clutter = set(), []
+
+    def keep(driver):
+        texts.add(driver.ir)
+        raise TextOnly
+
+    monkeypatch.setattr(native, "_library", keep)
+    program = Generator(seed).program(40)[0] if seed else wl.trace(products)(*3 * [np.ones((64, 64))])
+    for turn in range(12):
+        clutter.append([object() for _ in range(1000 * turn + 7)])
+        with pytest.raises(TextOnly):
+            native.compile_program(program)
+        if turn % 2:
+            del clutter[-1][::3]
+    assert len(texts) == 1

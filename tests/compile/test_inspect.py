@@ -13,7 +13,7 @@ from wonderland.compile.profile import duration, size
 def loss(w, x):
     hidden = np.tanh(x @ w)
     state, _ = wl.scan(lambda c, _: (np.sin(c) + 1, None), hidden[0], np.zeros(5))
-    return np.mean(hidden**2) + np.sum(np.sort(state))
+    return np.mean(hidden**2) + np.sum(np.linalg.eigvalsh(np.outer(state, state)))
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_a_summary_names_everything(arguments):
     text = str(found)
     assert text.startswith("loss(f64[40,30], f64[50,40]) -> f64")
     assert "product 50x40 by 40x30, float64" in text and "loop of 5 turns" in text
-    assert "by NumPy:  sort" in text or "by NumPy:  argsort" in text
+    assert found.fallbacks and f"by NumPy:  {', '.join(found.fallbacks)}" in text
     assert all(len(line) < 140 for line in text.splitlines())
     assert repr(found).startswith("<compiled loss: ") and len(repr(found)) < 80
     assert found.peak_bytes == found.arena_bytes + found.result_bytes > 50 * 30 * 8
@@ -55,7 +55,7 @@ def test_html_is_well_formed(arguments):
 def test_many_steps_are_cut_short():
     def f(x):
         for _ in range(60):
-            x = np.sort(x)
+            x = np.linalg.eigvalsh(np.outer(x, x))
         return x
 
     assert "more" in str(wl.jit(f).inspect(np.ones(4))).splitlines()[-1]

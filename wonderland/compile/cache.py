@@ -20,6 +20,7 @@ import stat
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 MAGIC = b"wonderland object 1\n"
@@ -91,16 +92,18 @@ def _read(key: str) -> bytes | None:
     place = directory()
     if place is None:
         return None
+    path = place / (key + SUFFIX)
     try:
-        with open(place / (key + SUFFIX), "rb") as file:
+        with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             if not _is_ours(status):
                 return None
             data = file.read()
-            if time.time() - status.st_mtime > TOUCH_AFTER:
-                os.utime(file.name)
     except OSError:
         return None
+    if time.time() - status.st_mtime > TOUCH_AFTER:
+        with suppress(OSError):  # a cache that can only be read is a cache
+            os.utime(path)
     header = len(MAGIC) + hashlib.sha256().digest_size
     code = data[header:]
     return code if data[:header] == MAGIC + _checksum(key, code) else None
@@ -152,10 +155,8 @@ def _trim(place: Path, most: int) -> None:
 
 
 def _remove(path: str) -> None:
-    try:
+    with suppress(OSError):
         os.unlink(path)
-    except OSError:
-        pass
 
 
 def _checksum(key: str, code: bytes) -> bytes:

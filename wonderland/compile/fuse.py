@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from wonderland.compile.emitter import CALL_COST
 from wonderland.compile.nodes import (
@@ -46,12 +46,25 @@ PER_ELEMENT = ("full", "cumulate")  # roles with a value at each element of the 
 HORIZONTAL = 8  # clusters that a node without one looks at
 
 
+Item = TypeVar("Item")
+
+
+class Ordered(dict[Item, None]):
+    """A set in the order of insertion: the same Program gives the same text in every process."""
+
+    def add(self, item: Item) -> None:
+        self[item] = None
+
+    def remove(self, item: Item) -> None:
+        del self[item]
+
+
 class Unit:
     """Something that runs as a whole."""
 
     def __init__(self) -> None:
         self.rank = 0  # its place in the order
-        self.before: set[Unit] = set()
+        self.before: Ordered[Unit] = Ordered()
 
 
 class Step(Unit):
@@ -73,8 +86,8 @@ class Cluster(Unit):
         self.roles: dict[Node, str] = {}  # "full", "row", "reduce", "cumulate" or "scatter"; in order
         self.cost = 0  # of all maps
         self.levels: dict[Node, int] = {}  # how many sweeps over a row a value waits for
-        self.sources: set[Node] = set()  # memory that is read
-        self.targets: set[Node] = set()  # memory that scatters write
+        self.sources: Ordered[Node] = Ordered()  # memory that is read
+        self.targets: Ordered[Node] = Ordered()  # memory that scatters write
         self.partials: dict[Node, Node] = {}  # of a long row cut into pieces: where each reduction's pieces go
         self.override: dict[Node, Node] = {}  # and, in the kernel that combines them, what it reads instead
 
