@@ -1,8 +1,8 @@
 """Scalar code for complex numbers: what each operation of the emitter is in terms of real ones.
 
 `OPERATIONS` has an entry for each operation of `Emitter` that complex operands can have; `complex_math` has the
-elementary functions. The formulas are NumPy's: the plain product (so an infinity times a complex number may have NaN parts), and
-Smith's quotient, which doesn't overflow where the result doesn't.
+elementary functions. The formulas are NumPy's: the plain product (so an infinity times a complex number may have NaN
+parts), and Smith's quotient, which doesn't overflow where the result doesn't.
 """
 
 from __future__ import annotations
