@@ -248,10 +248,13 @@ def test_indices():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_order_and_triangular_systems(dtype):
-    """Whoever does it."""
+    """Whoever does it: NumPy, or native code."""
     z = np.array([complex(a, b) for a in (1, -1, 0, NAN) for b in (2, -0.5, NAN)], dtype)
     for f in (np.sort, np.argsort, np.argmax, np.argmin, lambda z: np.searchsorted(np.sort(z), z)):
         np.testing.assert_array_equal(wl.jit(f)(z), f(z))
+    for f in (np.maximum.accumulate, np.minimum.accumulate, np.cumsum, np.cumprod, np.prod):
+        for x in (z, z[:2], z[::-3]):
+            assert_close(wl.jit(lambda x, f=f: f(x))(x), f(x), single=dtype == "complex64")
     a, b = numbers(60, 60, dtype=dtype) / 60 + np.eye(60, dtype=dtype), numbers(60, 7, dtype=dtype, seed=1)
     for options in ({}, {"lower": True}, {"trans": "C"}, {"trans": "T", "lower": True}):
         got = wl.jit(lambda a, b, options=options: solve_triangular(a, b, **options))(a, b)
