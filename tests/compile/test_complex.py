@@ -9,6 +9,7 @@ from wonderland.core import tree
 from wonderland.ops import elementwise as ew
 from wonderland.ops import reduce as reduce_ops
 from wonderland.ops import shape as shape_ops
+from wonderland.scipy.linalg import solve_triangular
 from wonderland.testing import op_table
 from wonderland.testing.op_checks import samples
 
@@ -245,6 +246,21 @@ def test_indices():
         wl.jit(f)(z, np.array([6, 0, 0, 0]))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_order_and_triangular_systems(dtype):
+    """Whoever does it: NumPy, or native code."""
+    z = np.array([complex(a, b) for a in (1, -1, 0, NAN) for b in (2, -0.5, NAN)], dtype)
+    for f in (np.sort, np.argsort, np.argmax, np.argmin, lambda z: np.searchsorted(np.sort(z), z)):
+        np.testing.assert_array_equal(wl.jit(f)(z), f(z))
+    for f in (np.maximum.accumulate, np.minimum.accumulate, np.cumsum, np.cumprod, np.prod):
+        for x in (z, z[:2], z[::-3]):
+            assert_close(wl.jit(lambda x, f=f: f(x))(x), f(x), single=dtype == "complex64")
+    a, b = numbers(60, 60, dtype=dtype) / 60 + np.eye(60, dtype=dtype), numbers(60, 7, dtype=dtype, seed=1)
+    for options in ({}, {"lower": True}, {"trans": "C"}, {"trans": "T", "lower": True}):
+        got = wl.jit(lambda a, b, options=options: solve_triangular(a, b, **options))(a, b)
+        assert_close(got, solve_triangular(a, b, **options), single=dtype == "complex64")
+
+
 PRODUCTS = [(2, 3, 4), (1, 300, 200), (200, 300, 1), (1, 5000, 1), (20, 1, 20), (40, 30, 50), (70, 200, 33)]
 
 
@@ -269,6 +285,17 @@ def test_batched_products():
     check(lambda x, y: np.einsum("abij,abjk->aik", x, y), x, y)
     check(lambda x, y: np.einsum("abij,cbjk->aick", x, y), x, y)
     check(wl.vmap(wl.vmap(lambda x, y: x @ y)), x, y)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sizes", [(9, 9, 9), (70, 90, 33), (300, 40, 100)])
+def test_maps_around_products(sizes, dtype):
+    m, k, n = sizes
+    x, y = numbers(m, k, dtype=dtype) / k, numbers(k, n, dtype=dtype, seed=1)
+    b, r = numbers(n, dtype=dtype, seed=2), numbers(m, n, dtype=dtype, seed=3)
+    check(lambda x, y, b, r: (np.exp(2 * x @ y.conj()) + b, r - x @ y, np.abs(x @ y), (x @ y).imag), x, y, b, r)
+    check(lambda x, y, b, r: (np.sum(x @ y * r, 1), np.mean(x @ y, 0)), x, y, b, r)
+    check(wl.grad(lambda x, y, b, r: np.mean(np.abs(np.tanh(x @ y) + b - r) ** 2), (0, 1, 2)), x, y, b, r)
 
 
 def test_products_of_infinities():

@@ -1,8 +1,8 @@
 """Scalar code for complex numbers: what each operation of the emitter is in terms of real ones.
 
-`OPERATIONS` has an entry for each operation of `Emitter` that complex operands can have; `complex_math` the elementary
-functions. The formulas are NumPy's: the plain product (so an infinity times a complex number may have NaN parts), and
-Smith's quotient, which doesn't overflow where the result doesn't.
+`OPERATIONS` has an entry for each operation of `Emitter` that complex operands can have; `complex_math` has the
+elementary functions. The formulas are NumPy's: the plain product (so an infinity times a complex number may have NaN
+parts), and Smith's quotient, which doesn't overflow where the result doesn't.
 """
 
 from __future__ import annotations
@@ -209,3 +209,11 @@ OPERATIONS: dict[str, Callable] = {
     "store": store,
     "intrinsic": intrinsic,
 }
+
+
+def operate(e: Any, name: str, *args: Any, **options: Any) -> Any:
+    """An operation of the emitter, of which some operand is complex: then all of them must be."""
+    operands = args[1:] if name == "select" else args  # behind the condition
+    if any(type(a) is Scalar for a in operands):
+        raise Unsupported(f"{name} of real and complex numbers together")
+    return OPERATIONS[name](e, *args, **options)

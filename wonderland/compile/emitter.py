@@ -46,7 +46,7 @@ def _complex_too(method: Callable) -> Any:
     def operation(self: Emitter, *args: Any, **options: Any) -> Any:
         for a in args:
             if type(a) is Complex:
-                return complex_code.OPERATIONS[name](self, *args, **options)
+                return complex_code.operate(self, name, *args, **options)
         return method(self, *args, **options)
 
     return operation
