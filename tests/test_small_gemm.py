@@ -13,7 +13,7 @@ import wonderland as wl
 from wonderland.compile import gemm_emit, llvm, small_gemm
 
 DTYPES = {"f32": np.float32, "f64": np.float64}
-SIGNATURE = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)
+SIGNATURE = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int64)
 
 
 class Products:
@@ -29,10 +29,10 @@ class Products:
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """x @ y; what surrounds the result must stay as it is."""
-        m, n = len(x), y.shape[1]
+        (m, k), n = x.shape, y.shape[1]
         space = np.full(m * n + 32, -77.0, x.dtype)
         address = self.library.address(small_gemm.name(self.dtype, *key_of(x, y)))
-        SIGNATURE(address)(x.ctypes.data, y.ctypes.data, space[16:].ctypes.data, m)
+        SIGNATURE(address)(x.ctypes.data, y.ctypes.data, space[16:].ctypes.data, m, k)
         assert (space[:16] == -77).all() and (space[-16:] == -77).all(), "wrote outside the result"
         return space[16:-16].reshape(m, n)
 
@@ -133,9 +133,10 @@ def test_nothing_outside_the_operands_is_touched():
         np.testing.assert_array_equal(multiply(x, y), x @ y)
 
 
-def test_many_rows_share_a_function():
-    names = {small_gemm.name("f32", (m, 16, 16), (16, 1), (1, 16)) for m in (33, 64, 100)}
-    assert len(names) == 1
+def test_sizes_of_batches_share_a_function():
+    forward = {small_gemm.definition("f32", (batch, 10, 16), (16, 1), (1, 10)) for batch in (33, 64, 100)}
+    backward = {small_gemm.definition("f32", (16, 10, batch), (1, 16), (1, 10)) for batch in (33, 64, 100)}
+    assert len(forward) == len(backward) == 1
 
 
 PRODUCTS = {

@@ -80,9 +80,10 @@ GEMM = "declare void @wl_gemm_{}(i64, i64, i64, ptr, i64, i64, ptr, i64, i64, pt
 
 
 def product_call(product: str, values: list[str]) -> str:
-    """The call of GEMM with all its arguments, or of a function for small sizes with the arrays and m."""
+    """The call of GEMM with all its arguments, or of a function for small sizes with the arrays, m and k."""
     if product.startswith("wl_small"):
-        return f"call void @{product}(ptr {values[3]}, ptr {values[6]}, ptr {values[9]}, i64 {values[0]})"
+        m, k, x, y, out = (values[i] for i in (0, 2, 3, 6, 9))
+        return f"call void @{product}(ptr {x}, ptr {y}, ptr {out}, i64 {m}, i64 {k})"
     kinds = ["ptr" if i in (3, 6, 9, 12, 13, 14) else "i64" for i in range(len(values))]
     return f"call void @{product}({', '.join(f'{kind} {v}' for kind, v in zip(kinds, values, strict=True))})"
 

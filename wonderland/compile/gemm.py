@@ -124,7 +124,8 @@ declare {t.scalar} @llvm.vector.reduce.fadd.{t.suffix}({t.scalar}, {t.vector})
 declare {t.vector} @llvm.masked.load.{t.suffix}.p0(ptr, i32, {lane_mask}, {t.vector})
 declare void @llvm.masked.store.{t.suffix}.p0({t.vector}, ptr, i32, {lane_mask})
 """
-    return with_loop_hints(declarations + "\n".join(function.text() for function in functions))
+    text = declarations + "\n".join(function.text() for function in functions)
+    return llvm.AS_WRITTEN + with_loop_hints(text)
 
 
 # A product in parts along k, each with its own result and panels behind `ptr_parts`.

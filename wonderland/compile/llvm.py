@@ -25,6 +25,7 @@ import llvmlite.binding as llvm
 from wonderland.compile import cache as disk
 
 lock = threading.RLock()
+AS_WRITTEN = "; as written\n"  # at the head of a text whose loops need no vectorising, unrolling or inlining
 
 
 def _before_fork() -> None:
@@ -137,6 +138,8 @@ def optimize(ir: str, quick: bool = False) -> Any:
         module.verify()
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
+        if ir.startswith(AS_WRITTEN):
+            return _tidy(module, machine)
         tuning = llvm.create_pipeline_tuning_options(speed_level=2 if quick else 3)
         tuning.loop_vectorization = True
         tuning.slp_vectorization = not quick
@@ -149,6 +152,20 @@ def optimize(ir: str, quick: bool = False) -> Any:
         llvm.newpassmanagers.NewPassManager._dispose(passes)
         passes.detach()
         return module
+
+
+def _tidy(module: Any, machine: Any) -> Any:
+    """Variables into registers, and what is the same computed once: a quarter of the time that all passes take."""
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_loop_rotate_pass()
+    passes.add_new_gvn_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2)))
+    return module
 
 
 def compile_object(ir: str, quick: bool = False) -> bytes:

@@ -1,11 +1,11 @@
 """Small matrix products: sizes and strides come in, the text of an LLVM function made for them goes out.
 
-    void name(ptr x, ptr y, ptr out, i64 m)     out[i*n + j] = sum_p x[i*xm + p*xk] * y[p*yk + j*yn]
+    void name(ptr x, ptr y, ptr out, i64 m, i64 k)     out[i*n + j] = sum_p x[i*xm + p*xk] * y[p*yk + j*yn]
 
-All but a large m (often the size of a batch: another one gives the same text) are constants, so little is decided at
-run time: register tiles run over the operands where they lie. Only a `y` whose columns aren't next to each other is
-first copied, to the stack. There are no edge tiles: the last tile of a row or column of tiles overlaps the one before,
-and writes the same numbers again.
+Sizes and strides are constants, so little is decided at run time: register tiles run over the operands where they lie.
+Only a `y` whose columns aren't next to each other is first copied, to the stack. There are no edge tiles: the last tile
+of a row or column of tiles overlaps the one before, and writes the same numbers again. A large m or k isn't part of the
+code: it is often the size of a batch, and another one gives the same text.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from wonderland.compile.gemm_emit import Function, Tile, Value, tile
 
 MOST_WORK = 1 << 20  # multiply-adds
 MOST_BYTES = 1 << 15  # of y, which stays in L1
-UNROLL = 4  # steps of k in one turn of the loop
-MANY_ROWS = 32  # from more on, m isn't part of the code
+LARGE = 32  # m and k above it aren't part of the code
 
 Sizes = tuple[int, int, int]
 Strides = tuple[int, int]
@@ -31,25 +30,32 @@ def fits(sizes: Sizes, size: int) -> bool:
 
 def name(dtype: str, sizes: Sizes, x_strides: Strides, y_strides: Strides) -> str:
     """The name of the function of a product; `x_strides` are (xm, xk), `y_strides` (yn, yk)."""
-    m, n, k = sizes
-    numbers = (m if m <= MANY_ROWS else "m", n, k, *x_strides, *y_strides)
-    return f"wl_small_{dtype}_" + "_".join(str(v).replace("-", "r") for v in numbers)
+    m, k = _written(sizes, y_strides)
+    numbers = (m, sizes[1], k, *x_strides, *y_strides)
+    return f"wl_small_{dtype}_" + "_".join(str(v).replace("-", "r").strip("%") for v in numbers)
+
+
+def _written(sizes: Sizes, y_strides: Strides) -> tuple[Value, Value]:
+    """m and k as the code has them: numbers or parameters."""
+    m, _, k = sizes
+    return m if m <= LARGE else "%m", k if k <= LARGE or y_strides[0] != 1 else "%k"
 
 
 def definition(dtype: str, sizes: Sizes, x_strides: Strides, y_strides: Strides) -> str:
     """The text of the function; the module must go through `with_loop_hints`."""
-    m, n, k = sizes
+    n = sizes[1]
+    m, k = _written(sizes, y_strides)
     lanes = min(tile(dtype).lanes, 1 << (n.bit_length() - 1))
-    t = _tile(replace(tile(dtype), lanes=lanes), m if m <= MANY_ROWS else 1 << 20, n, k)
-    f = Function(t, name(dtype, sizes, x_strides, y_strides), "pppi", "x y out m")
+    t = _tile(replace(tile(dtype), lanes=lanes), *(v if isinstance(v, int) else 1 << 20 for v in (m, n, k)))
+    f = Function(t, name(dtype, sizes, x_strides, y_strides), "pppii", "x y out m k")
     y, yk = "%y", y_strides[1]
     if y_strides[0] != 1:
-        y, yk = f.space(f"[{n * k} x {t.scalar}]", 64), n
-        _pack(f, n, k, y_strides, y)
+        y, yk = f.space(f"[{n * sizes[2]} x {t.scalar}]", 64), n
+        _pack(f, n, sizes[2], y_strides, y)
     # Vectors in a row of a tile: side by side, unless the matrix is narrower than they are together.
     columns = [min(v * lanes, n - lanes) for v in range(t.vectors)]
     width = columns[-1] + lanes
-    with f.tiles(n, width) as j, f.tiles(m if m <= MANY_ROWS else "%m", t.rows) as i:
+    with f.tiles(n, width) as j, f.tiles(m, t.rows) as i:
         x = f.at("%x", f.mul(i, x_strides[0]))
         _run_tile(f, k, x, x_strides, f.at(y, j), yk, f.at(f.at("%out", f.mul(i, n)), j), n, columns)
     return f.text()
@@ -76,31 +82,17 @@ def _tile(t: Tile, m: int, n: int, k: int) -> Tile:
 
 
 def _run_tile(
-    f: Function, k: int, x: str, x_strides: Strides, y: str, yk: int, out: str, ldc: int, columns: list[int]
+    f: Function, k: Value, x: str, x_strides: Strides, y: str, yk: int, out: str, ldc: int, columns: list[int]
 ) -> None:
-    t, zero = f.tile, "zeroinitializer"
-    sums = [[f.variable(t.vector, zero, 64) for _ in columns] for _ in range(t.rows)]
-
-    def steps(first: Value, count: int) -> None:
-        x_at, y_at = f.at(x, f.mul(first, x_strides[1])), f.at(y, f.mul(first, yk))
-        totals = [[f.load(cell, t.vector, 64) for cell in row] for row in sums]
-        for p in range(count):
-            values = [f.load(f.at(y_at, p * yk + c), t.vector) for c in columns]
-            for r, row in enumerate(totals):
-                factor = f.broadcast(f.load(f.at(x_at, r * x_strides[0] + p * x_strides[1])))
-                totals[r] = [f.fma(factor, value, total) for value, total in zip(values, row, strict=True)]
-        for row, cells in zip(totals, sums, strict=True):
-            for value, cell in zip(row, cells, strict=True):
-                f.store(value, cell, t.vector, 64)
-
-    whole = k - k % UNROLL
-    if whole > UNROLL:
-        with f.loop(0, whole, UNROLL) as p:
-            steps(p, UNROLL)
-    else:
-        whole = 0
-    if whole < k:
-        steps(whole, k - whole)
+    t = f.tile
+    sums = [[f.variable(t.vector, "zeroinitializer", 64) for _ in columns] for _ in range(t.rows)]
+    with f.loop(0, k) as p:  # unrolling it gains nothing
+        x_at, y_at = f.at(x, f.mul(p, x_strides[1])), f.at(y, f.mul(p, yk))
+        values = [f.load(f.at(y_at, c), t.vector) for c in columns]
+        for r, row in enumerate(sums):
+            factor = f.broadcast(f.load(f.at(x_at, r * x_strides[0])))
+            for cell, value in zip(row, values, strict=True):
+                f.store(f.fma(factor, value, f.load(cell, t.vector, 64)), cell, t.vector, 64)
     for r, row in enumerate(sums):
         for cell, c in zip(row, columns, strict=True):
             f.store(f.load(cell, t.vector, 64), f.at(out, r * ldc + c), t.vector)
