@@ -39,6 +39,7 @@ MOST_MEMBERS, MOST_COST = 256, 400  # in one kernel: LLVM's time grows faster th
 LONG_ROW = 1 << 15  # elements from which few rows are cut into pieces, and so must be done with in one sweep
 FEW_ROWS, FEW_COLUMNS = 8, 512
 HORIZONTAL = 8  # clusters that a node without one looks at
+LOOKBACK = 100  # units searched for a dependence; further away it is taken for granted, so that scheduling stays linear
 
 
 class Unit:
@@ -395,8 +396,12 @@ class Schedule:
 
     def _depends(self, unit: Unit, on: Unit) -> bool:
         """Is there a way from `on` to `unit`? Only units between them in the order can be on it."""
+        if unit.rank < on.rank:
+            return False
         stack, seen = [unit], {unit}
         while stack:
+            if len(seen) > LOOKBACK:
+                return True
             for earlier in stack.pop().before:
                 if earlier is on:
                     return True
