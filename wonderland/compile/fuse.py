@@ -44,6 +44,7 @@ LONG_ROW = 1 << 15  # elements from which few rows are cut into pieces, and so m
 FEW_ROWS, FEW_COLUMNS = 8, 512
 PER_ELEMENT = ("full", "cumulate")  # roles with a value at each element of the space
 HORIZONTAL = 8  # clusters that a node without one looks at
+LOOKBACK = 100  # units searched for a dependence; further away it is taken for granted, so that scheduling stays linear
 
 
 Item = TypeVar("Item")
@@ -450,8 +451,12 @@ class Schedule:
 
     def _depends(self, unit: Unit, on: Unit) -> bool:
         """Is there a way from `on` to `unit`? Only units between them in the order can be on it."""
+        if unit.rank < on.rank:
+            return False
         stack, seen = [unit], {unit}
         while stack:
+            if len(seen) > LOOKBACK:
+                return True
             for earlier in stack.pop().before:
                 if earlier is on:
                     return True

@@ -12,7 +12,7 @@ Every value is computed in the outermost loop that it allows.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,6 +105,7 @@ class Nest(Loops):
         cluster = self.cluster
         self.reads: dict[tuple[Node, bool], Access] = {}
         self.places: dict[Node, Access] = {}
+        self.scalars: dict[Node, None] = {}  # inlined, in order
 
         def visit(node: Node, row: bool) -> None:
             for operand in self._operands(node):
@@ -117,6 +118,7 @@ class Nest(Loops):
                     continue
                 if self._inlined(base):
                     visit(base, False)
+                    self.scalars[base] = None
                 else:
                     self.reads[operand, row] = self._read(operand, row)
             if isinstance(node, Gather):
@@ -154,6 +156,8 @@ class Nest(Loops):
             access.strides = tuple(access.strides[i] for i in self.positions)
         self.sum_dims = frozenset(range(self.outer, self.outer + self.sums))
         self.kept_dims = frozenset(range(len(self.extents))) - self.sum_dims
+        for node in (*self.scalars, *cluster.roles):  # in order, so that no chain is followed recursively
+            self.dependence(node)
 
     def extent(self, dim: int) -> str:
         return self.cell(("extent", dim), self.extents[dim])
@@ -209,28 +213,52 @@ class Nest(Loops):
         return scope.memo[key]
 
     def member(self, node: Node, scope: Scope) -> Scalar:
+        """The value of a member or inlined scalar; what it needs comes first, without recursion: chains are long."""
+        value = self._known(node, scope)
+        if value is not None:
+            return value
+        first = self.home(self.dependence(node), scope)
+        stack = [(node, first)]
+        while stack:
+            n, home = stack[-1]
+            waiting = [] if n in home.memo else [*self._waiting(n, home)]
+            if not waiting:
+                stack.pop()
+                if n not in home.memo:
+                    home.memo[n] = self._emit(n, home)
+            stack += reversed(waiting)
+        return first.memo[node]
+
+    def _waiting(self, node: Node, scope: Scope) -> Iterator[tuple[Node, Scope]]:
+        """The operands that have to be computed first, each with its home."""
+        for base in map(base_of, operands_of(node)):
+            if (base in self.cluster.roles or self._inlined(base)) and self._known(base, scope) is None:
+                yield base, self.home(self.dependence(base), scope)
+
+    def _known(self, node: Node, scope: Scope) -> Scalar | None:
+        """A value that is there already, or in memory."""
         for s in scope.chain:
             if node in s.memo:
                 return s.memo[node]
-        home = self.home(self.dependence(node), scope)
         if node in self.slots and (self.column or node in self.available):
-            value = self._from_stack(node, scope)
-            scope.memo[node] = value
+            scope.memo[node] = value = self._from_stack(node, scope)
             return value
         if node in self.available:
             return self.load(self.stores[node], self.home(varies(self.stores[node]), scope), node)
+        return None
+
+    def _emit(self, node: Node, home: Scope) -> Scalar:
         if isinstance(node, Gather):
-            value = self._gather(node, home)
-        elif isinstance(node, Cumulative):
-            value = self.running.step(node, home)
-        else:
-            assert isinstance(node, Map)
-            row = self.cluster.roles.get(node) == "row"
-            scalars = [self.operand(o, row, home) for o in node.operands]
-            value = node.emit(self.at(home), *scalars)
-            if node in self.schedule.stored:
-                value = value.rounded()  # some read it from memory, rounded: so do all
-        home.memo[node] = value
+            pointer = self._indexed_pointer(node, home)
+            return self.at(home).load(pointer, node.dtype)
+        if isinstance(node, Cumulative):
+            return self.running.step(node, home)
+        assert isinstance(node, Map)
+        row = self.cluster.roles.get(node) == "row"
+        scalars = [self.operand(o, row, home) for o in node.operands]
+        value = node.emit(self.at(home), *scalars)
+        if node in self.schedule.stored:
+            value = value.rounded()  # some read it from memory, rounded: so do all
         return value
 
     def _stack_pointer(self, node: Node, scope: Scope) -> str:
@@ -281,10 +309,6 @@ class Nest(Loops):
             return pointer
         kind = memory_kind(access.dtype)
         return self.at(scope).let(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {displacement.text}", I64).text
-
-    def _gather(self, node: Gather, home: Scope) -> Scalar:
-        pointer = self._indexed_pointer(node, home)
-        return self.at(home).load(pointer, node.dtype)
 
     # -- the nest ---------------------------------------------------------------------------------
 

@@ -238,15 +238,15 @@ class RegionPlan:
 
         What is updated in place starts in the same memory, if it has no other use; and so does what that starts from.
         """
-        placed = can_start = self._place_one(node, target)
-        while can_start:
-            unit, size = self.schedule.unit[node], node.bytes
-            node = self._starts_from(node)
-            can_start = (
-                node is not None and node is not target.old and node.bytes == size
-                and self.uses.get(node) == [self.at[unit]] and self._count(unit, node) == 1
-                and self._place_one(node, target)
+        placed = self._place_one(node, target)
+        last = node if placed else None
+        while last is not None:
+            unit, start = self.schedule.unit[last], self._starts_from(last)
+            alone = (
+                start is not None and start is not target.old and start.bytes == last.bytes
+                and self.uses.get(start) == [self.at[unit]] and self._count(unit, start) == 1
             )  # fmt: skip
+            last = start if alone and start is not None and self._place_one(start, target) else None
         return placed
 
     def _place_one(self, node: Node, target: Target) -> bool:

@@ -4,9 +4,18 @@
 function, and `check_operator` runs everything there is to check for one row.
 """
 
+from typing import Any
+
 from wonderland.testing.check_grads import check_grads
 from wonderland.testing.op_checks import check_operator
 from wonderland.testing.op_table import TABLE, Row, add, function
-from wonderland.testing.random_programs import random_program
 
 __all__ = ["check_grads", "check_operator", "Row", "TABLE", "add", "function", "random_program"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "random_program":  # not before: the module is a command as well
+        from wonderland.testing.random_programs import random_program
+
+        return random_program
+    raise AttributeError(f"module 'wonderland.testing' has no attribute {name!r}")

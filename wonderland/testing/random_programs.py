@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import wonderland as wl
+from wonderland.testing.wide_statements import WIDE
 
 LIMIT = 4.0  # numbers that grow beyond are scaled down
 MARGIN = 0.03  # between numbers that are compared
@@ -69,6 +70,7 @@ class Program:
 
     def __init__(self, seed: int, lines: list[str], results: str, args: dict[str, Any]):
         self.seed, self.args = seed, tuple(args.values())
+        self.lines, self.results = lines, results
         self.__name__ = f"program_{seed}"
         head = f"def {self.__name__}({', '.join(args)}):"
         self.source = "\n".join([head, *(f"    {line}" for line in [*lines, f"return {results}"])]) + "\n"
@@ -95,22 +97,30 @@ def _literal(value: Any) -> str:
     return f"np.array({text}, dtype=np.{value.dtype}).reshape({value.shape})".replace("np.bool", "bool")
 
 
-def random_program(seed: int, size: int = 12, ops: Collection[str] | None = None) -> tuple[Program, tuple]:
+def random_program(
+    seed: int, size: int = 12, ops: Collection[str] | None = None, wide: bool = False
+) -> tuple[Program, tuple]:
     """A random program and arguments for it: `(function, args)`, the same for the same seed and options.
 
     `size` counts its statements; `ops` limits them to families, of which `random_programs.FAMILIES` has the names. Some
-    arguments are integers or bools. The function returns a tuple of arrays and numbers, the first of floating point.
+    arguments are integers or bools. `wide` adds the families of `wide_statements`. The function returns a tuple of arrays and numbers, the first of floating point.
     """
-    unknown = set(ops or ()) - set(FAMILIES)
+    unknown = set(ops or ()) - set(FAMILIES) - set(WIDE)
     if unknown:
         raise ValueError(f"no families of statements {sorted(unknown)}; there are {', '.join(FAMILIES)}")
-    writer = _Writer(np.random.default_rng([seed, size]))
-    families = [f for name, (f, weight) in FAMILIES.items() if ops is None or name in ops for _ in range(weight)]
+    writer = _Writer(np.random.default_rng([seed, size, 1] if wide else [seed, size]))
+    known = FAMILIES | WIDE if wide else FAMILIES
+    families = [f for name, (f, weight) in known.items() if ops is None or name in ops for _ in range(weight)]
     goal, attempts = size, 0
     while writer.statements < goal and attempts < 20 * size:
         attempts += 1
         before = len(writer.lines)
-        families[int(writer.rng.integers(len(families)))](writer)
+        try:
+            families[int(writer.rng.integers(len(families)))](writer)
+        except (ValueError, TypeError, IndexError):
+            if not wide:
+                raise
+            writer.forget(before)  # these families choose without looking whether everything fits
         writer.statements += len(writer.lines) > before
     program = Program(seed, writer.lines, writer.results(), writer.args)
     return program, program.args
@@ -181,6 +191,13 @@ class _Writer:
         """A statement that writes into something."""
         self.lines.append(line)
         exec(line, self.space)
+
+    def forget(self, line: int) -> None:
+        """Take back the lines from a number on."""
+        names = {text.split(" = ")[0] for text in self.lines[line:]}
+        del self.lines[line:]
+        self.values = {name: value for name, value in self.values.items() if name not in names}
+        self.written -= names
 
     def clear(self, name: str, of: float = 0.0) -> bool:
         """Are all numbers clearly different from one?"""
@@ -497,3 +514,9 @@ FAMILIES: dict[str, tuple[Callable[[_Writer], None], int]] = {  # family -> (wri
     "control": (_control, 1),
     "linear_algebra": (_linear_algebra, 1),
 }
+
+
+if __name__ == "__main__":
+    from wonderland.testing.compiled_programs import main
+
+    main()
