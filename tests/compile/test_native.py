@@ -148,9 +148,9 @@ def test_complex_and_half_fall_back_to_numpy():
     check(lambda h: ew.add(shape_ops.convert(h, dtype=np.dtype("f4")), 1.0), h)
 
 
-def test_integer_powers_fall_back():
+def test_integer_powers_are_native():
     compiled = check(lambda x, y: ew.add(ew.pow(x, y), 1), np.arange(5), np.arange(5))
-    assert compiled.fallbacks == ("pow",)
+    assert not compiled.fallbacks
     with pytest.raises(ValueError):
         compiled(np.arange(5), -np.arange(5))
     np.testing.assert_array_equal(compiled(np.arange(5), np.arange(5))[0], np.arange(5) ** np.arange(5) + 1)
