@@ -18,12 +18,13 @@ from wonderland.compile import llvm
 from wonderland.compile.access import leaf_reader
 from wonderland.compile.entry import MISS
 from wonderland.compile.native import Compiled, compile_program
+from wonderland.compile.unrolled import Watched
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
 from wonderland.core.primitive import Linear, Primitive
-from wonderland.core.program import Program, Record, hoist
+from wonderland.core.program import Program, hoist
 from wonderland.core.types import ArrayType
 from wonderland.ops.pattern import program_pattern
 from wonderland.transform.programs import (
@@ -111,10 +112,11 @@ class Specialization:
     """A function recorded for arguments of given structure, types and static values."""
 
     def __init__(self, call: Call, name: str):
-        level = Record(f"the jitted function {name}")
+        level = Watched(f"the jitted function {name}")
         with level:
             inputs = [level.variable(t) for t in call.types]
             program = level.finish(inputs, call.run(inputs))
+        self.advice = level.advice(name, len(program.equations))
         self.closes_over_tracers = any(isinstance(value, Traced) for _, value in program.constants)
         # Inside another transformation captured arrays are operands: it keeps what they were at the time of the call.
         self.open_program, self.captured = hoist(program)
@@ -180,6 +182,7 @@ class Jitted:
         positional = {names[i] for i in static_argnums if 0 <= i < len(names)}
         self._static_names = frozenset({*static_argnames, *positional})
         self._specializations: dict[Any, Specialization] = {}
+        self._advised = False  # about a long Program
         self._fast: tuple[Callable, Callable | None, Callable | None] | None = None  # read at once: calls race
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -232,6 +235,9 @@ class Jitted:
         spec = self._specializations.get(key)
         if spec is None:
             spec = Specialization(call, self.__name__)
+            if spec.advice is not None and not self._advised:
+                self._advised = True
+                warnings.warn(spec.advice, stacklevel=4)
             if spec.closes_over_tracers:
                 return spec  # valid for this call only
             self._warn_if_often(key)

@@ -1,9 +1,9 @@
 """Random programs, compiled: seeds come in, differences from NumPy go out.
 
-Many programs are compiled as one function, which costs less than one by one; when something differs, or the compilation
-fails, they are tried one by one, and the culprit is shrunk and shown. The oracle is a higher precision: compiled results
-may be off by a small multiple of what NumPy's own are, and integers and bools not at all. What NumPy's are off by is
-seen from a run in long doubles, and from runs with arguments moved by a unit in the last place.
+Many programs are compiled as one function, which costs less than one by one; when something differs, or the
+compilation fails, they are tried one by one, and the culprit is shrunk and shown. The oracle is a higher precision:
+compiled results may be off by a small multiple of what NumPy's own are, and integers and bools not at all. What NumPy's
+are off by is seen from a run in long doubles, and from runs with arguments moved by a unit in the last place.
 
     python -m wonderland.testing.random_programs --count 20000 --start 0
 """
