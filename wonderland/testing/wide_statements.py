@@ -109,7 +109,7 @@ def _running(w: Any) -> None:
                      "np.linalg.norm({0} + 2.0, axis={1})", "np.searchsorted(np.array([-1.0, 0.0, 1.0]), {0})"
                      if w.clear(a) and w.clear(a, 1.0) and w.clear(a, -1.0) else "np.flip({0})"])  # fmt: skip
     ordered = any(word in form for word in ("max", "min", "sort", "percentile"))
-    gaps = np.diff(np.sort(value, axis=axis), axis=axis)
+    gaps: Any = np.diff(np.sort(value, axis=axis), axis=axis)
     if value.size <= 30 and not (ordered and np.any(gaps <= MARGIN)):
         w.add(form.format(a, axis, value.shape[-1]))
 
