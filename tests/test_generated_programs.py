@@ -8,12 +8,14 @@ import pytest
 
 import wonderland as wl
 from wonderland.core import tree
+from wonderland.core.primitive import registry
 from wonderland.core.types import type_of
 from wonderland.testing.check_grads import inner, is_inexact, numeric_jvp, random_like
+from wonderland.testing.compiled_programs import KEPT, TOGETHER, failures, shrunk
 from wonderland.testing.random_programs import FAMILIES, random_program
 
 SEEDS = range(150)
-COMPILED = range(0, 160, 4)
+COMPILED = 300  # programs
 NARROW = [name for name in FAMILIES if name not in ("library", "integers")]  # which may give float64 for float32
 
 
@@ -93,44 +95,6 @@ def check_single_precision(seed):
     assert all(np.result_type(c) == np.float32 for c in pull(expected))
 
 
-def check_compiled(seed):
-    """jit gives eager's types and, up to a small multiple of eager's own error, its values and gradients."""
-    f, args = random_program(seed)
-    count = f.source.count("\n")
-    compare_compiled(f, args, "jit", count)
-    g, x = floating(f, args)
-    s = scalar(g, random_like(g(*x), np.random.default_rng(seed)))
-    compare_compiled(wl.grad(s, tuple(range(len(x)))), x, "jit of grad", 2 * count)
-
-
-def compare_compiled(f, args, what, statements):
-    """Compiled functions are exact to 2 units in the last place: so many a statement, and 4 times eager's error."""
-    wide = tuple(a.astype(np.longdouble) if is_inexact(a) else a for a in args)
-    eager, native = f(*args), wl.jit(f)(*args)
-    try:
-        exact, unit = f(*wide), 2 * statements * np.finfo(float).eps
-    except TypeError:  # np.linalg and np.interp have no wider precision: eager's own error isn't known
-        exact, unit = eager, 1e-12
-    # What eager code loses, by its own rounding or by that of its arguments: one number alone may be right by luck.
-    rng = np.random.default_rng(1)
-    near = [f(*(rounded(a, rng) for a in args)) for _ in range(4)]
-    for i, (n, e, x) in enumerate(zip(native, eager, exact, strict=True)):
-        assert type_of(n) == type_of(e), f"{what}: {type_of(n)} instead of {type_of(e)}"
-        if np.ndim(e):  # without axes NumPy sometimes gives an array, jit always a scalar
-            assert isinstance(n, np.ndarray), f"{what}: {type(n)} instead of {type(e)}"
-        if not is_inexact(e):
-            assert np.array_equal(n, e), f"{what}: {n} instead of {e}"
-            continue
-        own = max(float(np.max(np.abs(v[i] - x), initial=0.0)) for v in (eager, *near))
-        limit = 4 * own + unit * max(1.0, float(np.max(np.abs(x), initial=0.0)))
-        assert np.all(np.abs(n - x) <= limit), f"{what}: {n} instead of {e}, off by {np.abs(n - x)}, eager by {own}"
-
-
-def rounded(a, rng):
-    """The argument, each number of it moved by a unit in the last place, up or down."""
-    return a * (1 + np.finfo(float).eps * rng.choice([-1.0, 1.0], np.shape(a))) if is_inexact(a) else a
-
-
 def explained(check, seed, **options):
     """Run a check; a failure shows the program."""
     try:
@@ -150,9 +114,28 @@ def test_single_precision(seed):
     explained(check_single_precision, seed, ops=NARROW)
 
 
-@pytest.mark.parametrize("seed", COMPILED)
-def test_compiled(seed):
-    explained(check_compiled, seed)
+@pytest.mark.parametrize("first", range(0, COMPILED, TOGETHER))
+def test_compiled(first):
+    """Many programs in one module, each as it is and in one other form; a failure names and shows its program."""
+    show(failures(range(first, min(first + TOGETHER, COMPILED))))
+
+
+def test_compiled_programs_that_once_failed():
+    show(failures(KEPT))
+
+
+def show(found):
+    assert not found, "\n\n".join(f"seed {c.program.seed}, {c.form}: {why}\n\n{c.program}" for c, why in found)
+
+
+def test_a_wrong_result_is_found_and_shrunk(monkeypatch):
+    """A fault planted in one compiled function is seen, in the program that uses it, and little else is left."""
+    wrong = lambda builder, x: builder.map(lambda e, x: e.mul(x, x), [x], x.dtype)
+    monkeypatch.setattr(registry["sin"], "lower", wrong)
+    found = [case for case, _ in failures(range(0, 24, 4)) if case.form == "value"]
+    assert found
+    small = shrunk(found[0]).program
+    assert "np.sin" in small.source and len(small.lines) < len(found[0].program.lines)
 
 
 # The generator itself ------------------------------------------------------------------------------------------------

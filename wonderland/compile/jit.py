@@ -21,12 +21,13 @@ from wonderland.compile.access import leaf_reader
 from wonderland.compile.entry import MISS
 from wonderland.compile.native import Compiled, compile_program
 from wonderland.compile.profile import Profile
+from wonderland.compile.unrolled import Watched
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
 from wonderland.core.primitive import Linear, Primitive
-from wonderland.core.program import Program, Record, hoist
+from wonderland.core.program import Program, hoist
 from wonderland.core.types import ArrayType
 from wonderland.ops.pattern import program_pattern
 from wonderland.transform.programs import (
@@ -116,10 +117,11 @@ class Specialization:
     """A function recorded for arguments of given structure, types and static values."""
 
     def __init__(self, call: Call, name: str, donated: Sequence[int] = ()):
-        level = Record(f"the jitted function {name}")
+        level = Watched(f"the jitted function {name}")
         with level:
             inputs = [level.variable(t) for t in call.types]
             program = level.finish(inputs, call.run(inputs))
+        self.advice = level.advice(name, len(program.equations))
         self.closes_over_tracers = any(isinstance(value, Traced) for _, value in program.constants)
         # Inside another transformation captured arrays are operands: it keeps what they were at the time of the call.
         self.open_program, self.captured = hoist(program)
@@ -219,6 +221,7 @@ class Jitted:
         self._donate = donate
         self._donated_numbers, self._donated_names = self._check_donated()
         self._specializations: OrderedDict[Any, Specialization] = OrderedDict()
+        self._advised = False  # about a long Program
         self._fast: tuple[Callable, Callable | None, Callable | None] | None = None  # read at once: calls race
 
     def _check_donated(self) -> tuple[frozenset[int], frozenset[str]]:
@@ -292,6 +295,9 @@ class Jitted:
         spec = self._specializations.get(key)
         if spec is None:
             spec = Specialization(call, self.__name__, donated)
+            if spec.advice is not None and not self._advised:
+                self._advised = True
+                warnings.warn(spec.advice, stacklevel=4)
             if spec.closes_over_tracers:
                 return spec  # valid for this call only
             self._warn_if_often(key)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile.emitter import Scalar
+from wonderland.compile.scalars import Scalar, Unsupported
 
 RUN = 32  # numbers that are sorted by counting
 MERGED = {8: 512, 4: 96, 2: 64, 1: 64}  # the longest rows that are merged from runs, for keys of so many bytes
@@ -28,6 +28,8 @@ def sorter(n: int, dtype: np.dtype, places: bool) -> tuple[Callable, int, float]
 
     With `places`, the result is where the numbers come from; otherwise the numbers themselves.
     """
+    if dtype.kind == "c":
+        raise Unsupported("the order of complex numbers, which no key has")
     key = np.dtype(f"u{dtype.itemsize}")
     place = I32 if n < 1 << 31 else I64
     long = n > MERGED[key.itemsize]

@@ -5,20 +5,27 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-def user_line() -> str:
-    """The innermost line of the stack that isn't wonderland's or NumPy's, for messages: ` (file.py:12)`."""
+def user_frame() -> FrameType | None:
+    """The innermost frame of the stack that isn't wonderland's or NumPy's."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
         if not name.startswith(_PACKAGE) and not any(f"{os.sep}{part}{os.sep}" in name for part in ("numpy", "scipy")):
-            return f" ({os.path.basename(name)}:{frame.f_lineno})"
+            return frame
         frame = frame.f_back
-    return ""
+    return None
+
+
+def user_line() -> str:
+    """That frame's line, for messages: ` (file.py:12)`."""
+    frame = user_frame()
+    return "" if frame is None else f" ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})"
 
 
 def annotated(what: Any, f: Callable, args: tuple, kwargs: dict) -> Any:

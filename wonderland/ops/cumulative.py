@@ -71,9 +71,13 @@ def _lower(step: Any, start: Any) -> Any:
 
 
 def _lowest(dtype: np.dtype) -> Any:
-    if dtype.kind == "f":
-        return -np.inf
+    if dtype.kind in "fc":
+        return -np.inf if dtype.kind == "f" else complex(-np.inf, -np.inf)
     return False if dtype.kind == "b" else np.iinfo(dtype).min
+
+
+def _nothing(dtype: np.dtype) -> Any:
+    return {"f": -0.0, "c": complex(-0.0, -0.0)}.get(dtype.kind, 0)  # -0.0 + x is x
 
 
 cumsum = Primitive(
@@ -84,7 +88,7 @@ cumsum = Primitive(
     transpose=lambda ct, x, axis, reverse: (cumsum(ct, axis=axis, reverse=not reverse),),
     batch=lambda size, args, batched, axis, reverse: cumsum(args[0], axis=axis + 1, reverse=reverse),
     pattern=_pattern,
-    lower=_lower(lambda e, y, x: e.add(y, x), lambda dtype: -0.0 if dtype.kind == "f" else 0),  # -0.0 + x is x
+    lower=_lower(lambda e, y, x: e.add(y, x), _nothing),
     zero_preserving=True,
 )
 

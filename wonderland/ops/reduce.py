@@ -122,7 +122,7 @@ def _argmax_infer(x: ArrayType, axis: int) -> ArrayType:
 
 def _place_if_largest(e: Any, x: Any, largest: Any, place: Any) -> Any:
     wins = e.compare("eq", x, largest)
-    if x.dtype.kind == "f":
+    if x.dtype.kind in "fc":
         wins = e.bit_or(wins, e.compare("ne", x, x))
     return e.select(wins, place, e.constant(np.iinfo(place.dtype).min, place))
 

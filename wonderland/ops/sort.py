@@ -74,11 +74,25 @@ def _searchsorted_batch(size: int, args: tuple, batched: tuple, side: str, rows:
 
 
 def _is_less(code: Any, x: Any, y: Any) -> Any:
+    if x.dtype.kind == "c":
+        return _is_less_complex(code, x, y)
     less = code.compare("lt", x, y)
     if x.dtype.kind != "f":
         return less
     number_before_nan = code.bit_and(code.compare("eq", x, x), code.compare("ne", y, y))
     return code.bit_or(less, number_before_nan)
+
+
+def _is_less_complex(code: Any, x: Any, y: Any) -> Any:
+    """NumPy's order of complex numbers: those without NaN, those with one in the imaginary part, those in the real."""
+    known, missing = code.compare("eq", code.imag(x), code.imag(x)), code.compare("ne", code.imag(y), code.imag(y))
+    left, right = code.real(x), code.real(y)
+    level = code.bit_or(
+        code.compare("eq", left, right), code.bit_and(code.compare("ne", left, left), code.compare("ne", right, right))
+    )
+    other = code.select(level, _is_less(code, code.imag(x), code.imag(y)), code.compare("ne", right, right))
+    other = code.select(code.compare("gt", left, right), code.bit_and(missing, known), other)
+    return code.select(code.compare("lt", left, right), code.bit_or(known, missing), other)
 
 
 def _search(code: Any, out: Any, a: Any, v: Any, right: bool) -> None:

@@ -19,12 +19,13 @@ FEW_COLUMNS = 4  # below this, sums run along a row of the matrix, otherwise alo
 
 
 def lower_triangular_system(builder: Any, a: Any, b: Any, lower: bool, adjoint: bool, unit: bool) -> Any:
-    """The nodes of x in a x = b (a^T x = b if `adjoint`), which reads one triangle of a."""
+    """The nodes of x in a x = b (a^H x = b if `adjoint`), which reads one triangle of a."""
     if b.type.size == 0:
         return b
     a, rank = builder.convert(a, b.dtype), len(a.shape)
     if adjoint:
         a, lower = builder.transpose(a, (*range(rank - 2), rank - 1, rank - 2)), not lower
+        a = builder.map(_conjugate, [a], a.dtype) if a.dtype.kind == "c" else a
     n, k = b.shape[-2:]
     if n <= SMALL_SYSTEM:
         emit = partial(_substitute, n=n, lower=lower, unit=unit, columns=k)
@@ -51,6 +52,10 @@ def lower_triangular_system(builder: Any, a: Any, b: Any, lower: bool, adjoint: 
     out = builder.copy(b)
     out = builder.scatter_slice(out, first, right_side(known), "set")
     return builder.scatter_slice(out, second, right_side(rest), "set")
+
+
+def _conjugate(e: Any, x: Any) -> Any:
+    return e.conj(x)
 
 
 def _difference(e: Any, x: Any, y: Any) -> Any:

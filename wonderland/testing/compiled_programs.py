@@ -1,9 +1,9 @@
 """Random programs, compiled: seeds come in, differences from NumPy go out.
 
-Many programs are compiled as one function, which costs less than one by one; when something differs, or the compilation
-fails, they are tried one by one, and the culprit is shrunk and shown. The oracle is a higher precision: compiled results
-may be off by a small multiple of what NumPy's own are, and integers and bools not at all. What NumPy's are off by is
-seen from a run in long doubles, and from runs with arguments moved by a unit in the last place.
+Many programs are compiled as one function, which costs less than one by one; when something differs, or the
+compilation fails, they are tried one by one, and the culprit is shrunk and shown. The oracle is a higher precision:
+compiled results may be off by a small multiple of what NumPy's own are, and integers and bools not at all. What NumPy's
+are off by is seen from a run in long doubles, and from runs with arguments moved by a unit in the last place.
 
     python -m wonderland.testing.random_programs --count 20000 --start 0
 """
@@ -92,22 +92,33 @@ def _form(program: Program, form: str) -> tuple[Callable, tuple]:
     if form == "single":
         return program, tuple(a.astype(np.float32) if _floating(a) else a for a in args)
     chosen = [i for i, a in enumerate(args) if _floating(a)]
-    inputs = tuple(args[i] for i in chosen)
 
-    def floats(*values: Any) -> tuple:
-        full = list(args)
-        for i, v in zip(chosen, values, strict=True):
-            full[i] = v
-        return tuple(o for o in program(*full) if type_of(o).dtype.kind == "f")
+    def split(full: tuple) -> tuple[Callable, tuple]:
+        """The floating-point results as a function of the floating-point arguments, and those."""
 
-    def total(*values: Any) -> Any:
-        return sum(np.sum(0.5 * o * o + o) for o in floats(*values))
+        def floats(*values: Any) -> tuple:
+            given = dict(zip(chosen, values, strict=True))
+            out = program(*(given.get(i, a) for i, a in enumerate(full)))
+            return tuple(o for o in out if type_of(o).dtype.kind == "f")
 
-    if form == "grad":
-        return wl.grad(total, tuple(range(len(inputs)))), inputs
-    if form == "jvp":
-        return lambda *values: wl.jvp(floats, values, tuple(np.cos(v) for v in values))[1], inputs
-    return wl.vmap(floats), tuple(np.stack([a, a]) for a in inputs)
+        return floats, tuple(full[i] for i in chosen)
+
+    def gradient(*full: Any) -> tuple:
+        floats, inputs = split(full)
+        total = lambda *values: sum(np.sum(0.5 * o * o + o) for o in floats(*values))
+        return wl.grad(total, tuple(range(len(inputs))))(*inputs)
+
+    def tangents(*full: Any) -> tuple:
+        floats, inputs = split(full)
+        return wl.jvp(floats, inputs, tuple(np.cos(v) for v in inputs))[1]
+
+    def batched(*full: Any) -> tuple:
+        floats, inputs = split(full)
+        return wl.vmap(floats)(*inputs)
+
+    if form == "vmap":
+        return batched, tuple(np.stack([a, a]) if _floating(a) else a for a in args)
+    return (gradient if form == "grad" else tangents), args
 
 
 def cases(seeds: Iterable[int]) -> Iterator[Case]:

@@ -102,8 +102,9 @@ def random_program(
 ) -> tuple[Program, tuple]:
     """A random program and arguments for it: `(function, args)`, the same for the same seed and options.
 
-    `size` counts its statements; `ops` limits them to families, of which `random_programs.FAMILIES` has the names. Some
-    arguments are integers or bools. `wide` adds the families of `wide_statements`. The function returns a tuple of arrays and numbers, the first of floating point.
+    `size` counts its statements; `ops` limits them to families, of which `random_programs.FAMILIES` has the names;
+    `wide` adds those of `wide_statements`. Some arguments are integers or bools. The function returns a tuple of arrays
+    and numbers, the first of floating point.
     """
     unknown = set(ops or ()) - set(FAMILIES) - set(WIDE)
     if unknown:

@@ -32,8 +32,9 @@ def _mixed(w: Any) -> None:
         options += ["(10 * {a}).astype(np.int32)", "np.floor(10 * {a}).astype(np.int64)", "np.ceil({a} * 10) * 0.1",
                     "np.trunc(10 * {a}).astype(np.int8)", "np.rint({a} * 10 + 0.5) / 10"]  # fmt: skip
     if i:
-        options += ["{i}.astype(np.float32) * 0.1", "{i}.astype(np.uint8)", "{i} / 3", "{i} * 0.25", "np.sqrt(np.abs({i}))",
-                    "{i}.astype(np.int16)", "{i} * np.float32(0.5)", "np.true_divide({i}, 4)"]  # fmt: skip
+        options += ["{i}.astype(np.float32) * 0.1", "{i}.astype(np.uint8)", "{i} / 3", "{i} * 0.25",
+                    "np.sqrt(np.abs({i}))", "{i}.astype(np.int16)", "{i} * np.float32(0.5)",
+                    "np.true_divide({i}, 4)"]  # fmt: skip
     if m:
         options += ["{m}.astype(np.float32)", "{m} * 0.5", "{m}.astype(np.int8)", "{m} + 1", "1.0 - {m}"]
     w.add(w.choose(options).format(a=a, i=i, m=m))
@@ -46,8 +47,8 @@ def _whole(w: Any) -> None:
     if i and np.max(np.abs(w.values[i].astype(float)), initial=0.0) < 1e4:
         options += ["{i} & 3", "{i} | 4", "{i} ^ 5", "{i} << 1", "{i} >> 1", "~{i}", "np.sum({i})", "np.cumsum({i})",
                     "np.prod({i} % 3 - 1)", "{i} * {i}", "np.sort({i}, axis=None)", "np.max({i}, initial=-1)",
-                    "np.sign({i})", "{i} == 2", "{i} != 0", "np.isin({i}, [1, 2])", "{i} // 3", "{i} % -3", "np.abs({i})",
-                    "np.bitwise_xor.reduce(np.ravel({i}))", "np.left_shift(1, np.abs({i}) % 5)"]  # fmt: skip
+                    "np.sign({i})", "{i} == 2", "{i} != 0", "np.isin({i}, [1, 2])", "{i} // 3", "{i} % -3",
+                    "np.abs({i})", "np.left_shift(1, np.abs({i}) % 5)"]  # fmt: skip
         if np.ndim(w.values[i]):
             options += ["{i}[::-1]", "np.maximum.accumulate({i})", "np.diff({i})", "np.roll({i}, 1)",
                         "np.concatenate([{i}, {i}])[:7]", "np.pad({i}, 1)[:7]", "np.flip({i})"]  # fmt: skip
@@ -98,8 +99,9 @@ def _running(w: Any) -> None:
     axis, value = w.axis(w.values[a]), w.values[a]
     form = w.choose(["np.maximum.accumulate({0}, axis={1})", "np.minimum.accumulate({0}, axis={1})",
                      "np.cumsum({0}[::-1], axis={1})", "np.add.reduce({0}, axis={1}, keepdims=True)",
-                     "np.max({0}, axis={1}) - np.min({0}, axis={1})", "np.argmin({0}, axis={1})", "np.sum({0}, axis={1})",
-                     "np.mean({0}.T, axis={1}, keepdims=True)", "np.std({0} + np.arange({2}), axis=-1)",
+                     "np.max({0}, axis={1}) - np.min({0}, axis={1})", "np.argmin({0}, axis={1})",
+                     "np.sum({0}, axis={1})", "np.mean({0}.T, axis={1}, keepdims=True)",
+                     "np.std({0} + np.arange({2}), axis=-1)",
                      "np.cumprod(0.9 * {0}, axis={1})", "np.sort({0}, axis={1})[::-1]", "np.pad({0}, 1, mode='edge')",
                      "np.concatenate([{0}, {0}[::-1]], axis={1})", "np.stack([{0}, {0}], axis={1})",
                      "np.pad({0}, 1, mode='reflect')" if min(value.shape) > 1 else "np.pad({0}, 2)",
@@ -107,14 +109,14 @@ def _running(w: Any) -> None:
                      "np.linalg.norm({0} + 2.0, axis={1})", "np.searchsorted(np.array([-1.0, 0.0, 1.0]), {0})"
                      if w.clear(a) and w.clear(a, 1.0) and w.clear(a, -1.0) else "np.flip({0})"])  # fmt: skip
     ordered = any(word in form for word in ("max", "min", "sort", "percentile"))
-    gaps = np.diff(np.sort(value, axis=axis), axis=axis)
+    gaps: Any = np.diff(np.sort(value, axis=axis), axis=axis)
     if value.size <= 30 and not (ordered and np.any(gaps <= MARGIN)):
         w.add(form.format(a, axis, value.shape[-1]))
 
 
 def _large(w: Any) -> None:
     """Arrays large enough for GEMM, vector loops and long sums."""
-    s = w.pick(lambda v: np.shape(v) == ()) or "0.4"
+    s = f"({w.pick(lambda v: np.shape(v) == ()) or '0.4'} + 0.0 * np.sum(x0))"  # known when it runs only
     n, m, k = (int(x) for x in w.rng.choice([7, 16, 33, 50], 3))
     left = f"(np.arange({n * k}.0).reshape({n}, {k}) % 7 * 0.1 - {s})"
     right = f"(np.arange({k * m}.0).reshape({k}, {m}) % 5 * 0.1 + 0.1 * {s})"
@@ -130,7 +132,7 @@ def _large(w: Any) -> None:
 
 
 def _random(w: Any) -> None:
-    key = f"wl.random.key({int(w.rng.integers(100))})"
+    key = f"wl.random.fold_in(wl.random.key({int(w.rng.integers(100))}), np.sum(x0 > 9.0))"  # known when it runs only
     shape = w.choose(["(3,)", "(2, 2)", "()"])
     w.add(w.choose([
         f"wl.random.uniform({key}, {shape})", f"wl.random.normal({key}, {shape})",
@@ -165,6 +167,7 @@ def _carries(w: Any) -> None:
         return
     n = w.values[a].shape[0]
     c = w.pick(lambda v: np.shape(v) == ()) or "0.7"
+    row = f"np.sum(np.take({a}, i - 1, axis=0))"
     step = f"lambda s, r: ((s[0] + 1, np.tanh(s[1] + r) * {c}), (s[0] * 2, s[1]))"
     w.add(w.choose([
         f"wl.scan({step}, (np.int64(0), np.zeros_like({a}[0])), {a})[0][1]",
@@ -172,7 +175,7 @@ def _carries(w: Any) -> None:
         f"wl.scan({step}, (np.int64(0), np.zeros_like({a}[0])), {a}, reverse=True)[1][1]",
         f"wl.while_loop(lambda s: s[0] < 4, lambda s: (s[0] + 1, np.sin(s[1]) + 0.1 * s[0]), (np.int64(0), {a}))[1]",
         f"wl.fori_loop(0, {n}, lambda i, s: s + np.take({a}, i, axis=0) * i, np.zeros_like({a}[0]))",
-        f"wl.fori_loop(1, {n}, lambda i, s: (s[0] + np.sum(np.take({a}, i - 1, axis=0)), np.maximum(s[1], 0.3 * i)), (0.0 * {c}, {a}[0]))[0]",
+        f"wl.fori_loop(1, {n}, lambda i, s: ({row} + s[0], np.maximum(s[1], 0.3 * i)), (0.0 * {c}, {a}[0]))[0]",
         f"wl.fori_loop(0, 3, lambda i, s: wl.cond(i % 2 == 0, np.sin, lambda v: v * {c}, s), {a})",
     ]))  # fmt: skip
 

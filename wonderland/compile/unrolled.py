@@ -1,0 +1,58 @@
+"""Unrolled Python loops: a function is recorded, and if its Program is long, the line that made it so comes out.
+
+Only every so many equations the stack is looked at, which costs nothing noticeable and finds the line of a long loop.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from wonderland.core.errors import user_frame
+from wonderland.core.program import Atom, Record, Var
+from wonderland.core.types import ArrayType
+
+MANY = 5000  # equations from which a person should know
+EVERY = 61  # equations between two looks at the stack; a prime, so that every line of a loop is met
+SECONDS = 4e-4  # to compile an equation, about
+
+
+class Watched(Record):
+    """A Record that notes now and then which line of the user's writes its equations."""
+
+    __slots__ = ("places",)
+
+    def __init__(self, name: str):
+        super().__init__(name)
+        self.places: dict[tuple[int, str, int], int] = {}  # (depth of the stack, file, line) -> looks
+
+    def equation(self, primitive: Any, atoms: tuple[Atom, ...], type: ArrayType, params: dict) -> Var:
+        if not len(self.equations) % EVERY:
+            self._look()
+        return super().equation(primitive, atoms, type, params)
+
+    def _look(self) -> None:
+        frame = user_frame()
+        if frame is None:
+            return
+        file, line, depth = frame.f_code.co_filename, frame.f_lineno, 0
+        while frame is not None:
+            frame, depth = frame.f_back, depth + 1
+        key = (depth, file, line)
+        self.places[key] = self.places.get(key, 0) + 1
+
+    def advice(self, name: str, count: int) -> str | None:
+        """What to say about a Program of so many equations; nothing if it is short, or no line stands out."""
+        total = sum(self.places.values())
+        often = [place for place, looks in self.places.items() if looks * 10 >= total]
+        if count < MANY or not often:
+            return None
+        # The backward pass is written at the line that calls for the derivative: the loop is further inside.
+        depth = max(place[0] for place in often)
+        place = max((p for p in often if p[0] == depth), key=lambda p: self.places[p])
+        share = round(count * self.places[place] / total, -2)
+        return (
+            f"{name} has {count} equations, about {share:.0f} of them from {os.path.basename(place[1])}:{place[2]}. "
+            f"jit unrolls a Python loop; to compile this takes about {max(count * SECONDS, 1):.0f} s. wl.scan, "
+            "wl.fori_loop and wl.while_loop compile the body of a loop once."
+        )
