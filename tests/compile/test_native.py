@@ -153,6 +153,29 @@ def test_integer_powers_are_native():
     np.testing.assert_array_equal(compiled(np.arange(5), np.arange(5))[0], np.arange(5) ** np.arange(5) + 1)
 
 
+def test_a_run_that_fails_leaves_arguments_alone():
+    """Whether what fails comes before or after what is written."""
+    w, x = (np.random.default_rng(i).normal(size=(40, 40)) for i in range(2))
+
+    def product_first(w, x, i):
+        product = dot_ops.dot(x, x, contract=((1,), (0,)), batch=EMPTY)
+        picked = index_ops.gather(x, i, axes=(0,))
+        return ew.add(w, product), picked
+
+    def index_first(w, x, i):
+        picked = index_ops.gather(x, i, axes=(0,))
+        return ew.add(w, reduce_ops.sum(picked, axes=(0,))), picked
+
+    for f in (product_first, index_first):
+        compiled = compile_program(record(f, w, x, np.array([0])), {0: 0})
+        mine = w.copy()
+        with pytest.raises(IndexError):
+            compiled(mine, x, np.array([40]))
+        np.testing.assert_array_equal(mine, w)
+        compiled(mine, x, np.array([39]))
+        assert_close(mine, run(record(f, w, x, np.array([0])), [w, x, np.array([39])])[0])
+
+
 def test_a_fallback_that_raises():
     def evaluate(x):
         raise KeyError("from inside")

@@ -8,6 +8,7 @@ they are in the table. It returns 0, or the error word: a site's number, and 16 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ DECLARATIONS = [
 GEMM = "declare void @wl_gemm_{}(i64, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr{})"
 
 
-def product_call(product: str, values: list[str]) -> str:
+def product_call(product: str, values: Sequence[str]) -> str:
     """The call of GEMM with all its arguments, or of a function for small sizes with the arrays, m and k."""
     if product.startswith("wl_small"):
         m, k, x, y, out = (values[i] for i in (0, 2, 3, 6, 9))
@@ -157,6 +158,7 @@ class Function:
         self.count = 0
         self.label = "entry"
         self.attributes = ""
+        self.can_fail = False
 
     def let(self, instruction: str) -> str:
         self.count += 1
@@ -277,6 +279,8 @@ class Driver:
         part.name = f"{name}.{len(self.functions)}"
         self.functions.append(part.text())
         f.do(f"call void @{part.name}({PASSED})")
+        if part.can_fail:
+            self.leave_if_failed(f)
 
     def step(self, f: Function, step: Any) -> None:
         if isinstance(step, RunKernel):
@@ -296,6 +300,18 @@ class Driver:
         kernel = step.kernel
         arguments = ", ".join(f"ptr {pointer}" for pointer in self.kernel_arguments(f, kernel))
         f.do(f"call void @{self.kernel_name(kernel)}({arguments})")
+        if kernel.checks:
+            self.leave_if_failed(f)
+
+    def leave_if_failed(self, f: Function) -> None:
+        """What follows may write to memory that a run which fails leaves alone."""
+        f.can_fail = True
+        error = f.let("load i64, ptr %arena, align 8")
+        bad, on = f.fresh("failed"), f.fresh("on")
+        f.do(f"br i1 {f.let(f'icmp ne i64 {error}, 0')}, label %{bad}, label %{on}")
+        f.start(bad)
+        f.do("ret void")
+        f.start(on)
 
     def kernel_name(self, kernel: Kernel) -> str:
         """The function of a kernel; equal ones share it."""
@@ -424,6 +440,7 @@ class Driver:
         bad, on = f.fresh("bad"), f.fresh("on")
         f.do(f"br i1 {f.let(f'icmp ne i64 {failed}, 0')}, label %{bad}, label %{on}")
         f.start(bad)
+        f.can_fail = True
         f.do(f"call void @wl_fail(ptr %arena, i64 {failed}, i64 0)")
         f.do("ret void")
         f.start(on)
@@ -500,6 +517,7 @@ class Driver:
     def reserve(self, f: Function, buffer: Buffer, size: str) -> None:
         """Make room in a growing buffer, or leave with the error word set."""
         enough = f.let(f"call i1 @wl_reserve(ptr {self.cell(f, buffer.data)}, i64 {size}, ptr %arena)")
+        f.can_fail = True
         full, on = f.fresh("full"), f.fresh("on")
         f.do(f"br i1 {enough}, label %{on}, label %{full}")
         f.start(full)
