@@ -216,3 +216,21 @@ def test_profiling_spends_nothing(rng):
     before = x.copy()
     wl.jit(lambda x: x + 1, donate=0).profile(x)
     np.testing.assert_array_equal(x, before)
+
+
+def test_an_array_that_is_written_and_captured_is_refused():
+    @wl.register_mutable
+    class Model:
+        def __init__(self):
+            self.w = np.arange(5.0)
+
+    model, other = Model(), Model()
+    w = model.w
+
+    def turn(m):
+        m.w = m.w * 0 + w[::-1]
+
+    with pytest.raises(wl.ArgumentError, match="captures an array that shares its memory"):
+        wl.jit(turn)(model)
+    wl.jit(turn)(other)
+    np.testing.assert_array_equal(other.w, np.arange(5.0)[::-1])

@@ -74,6 +74,17 @@ def prepare(args: Sequence[Any], taken: Sequence[int], captured: Sequence[Any], 
     return args
 
 
+def refuse_captured(args: Sequence[Any], written: Sequence[int], captured: Sequence[Any], name: str) -> None:
+    """An argument that is written in place must not be read behind its back."""
+    arrays = [value for value in captured if isinstance(value, np.ndarray)] if written else []
+    for i in written:
+        if any(_overlap(args[i], value) for value in arrays):
+            raise ArgumentError(
+                f"{name} changes argument leaf {i}, and also captures an array that shares its memory: it would read "
+                "numbers that are half written. Read them through the argument, or capture a copy."
+            )
+
+
 def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
     (a_start, a_end), (b_start, b_end) = byte_bounds(a), byte_bounds(b)
     return a.size > 0 and b.size > 0 and a_start < b_end and b_start < a_end

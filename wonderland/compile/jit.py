@@ -156,6 +156,7 @@ class Specialization:
             return call.result(results)
         call.check_written()
         args = call.plain_owners()
+        donation.refuse_captured(args, self.written, self.captured, self.name)
         if self.taken:
             args = donation.prepare(args, list(self.taken.values()), self.captured, self.name)
         results = donation.merge(self.compiled(*args), args, self.taken)
