@@ -41,7 +41,7 @@ from wonderland.compile.nodes import (
 CHEAP = 60  # cost up to which a scalar is computed again by each kernel that reads it
 MOST_MEMBERS, MOST_COST = 256, 400  # in one kernel: LLVM's time grows faster than the code
 LONG_ROW = 1 << 15  # elements from which few rows are cut into pieces, and so must be done with in one sweep
-FEW_ROWS, FEW_COLUMNS = 8, 512
+FEW_ROWS, FEW_COLUMNS = 8, 1 << 14
 PER_ELEMENT = ("full", "cumulate")  # roles with a value at each element of the space
 HORIZONTAL = 8  # clusters that a node without one looks at
 LOOKBACK = 100  # units searched for a dependence; further away it is taken for granted, so that scheduling stays linear

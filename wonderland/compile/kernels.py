@@ -36,11 +36,12 @@ from wonderland.compile.nodes import (
 from wonderland.compile.running import Running
 from wonderland.compile.scalars import assembled, literal
 
-COLUMN_BLOCK = 512  # columns summed at a time
+COLUMN_BYTES, LEAST_COLUMNS = 1 << 14, 512  # of columns summed at a time: whole rows in order are what memory likes
 SUM_BLOCK = 512  # elements summed in one go, for the sake of rounding errors
 LONGEST_KEPT_ROW = 1 << 16  # bytes of a row kept between sweeps
 PARALLEL_NANOSECONDS, CHUNK_NANOSECONDS, MOST_CHUNKS = 30_000, 12_000, 64
 MOST_PIECES = 32  # of a long row
+ENOUGH_BLOCKS = 4  # of columns, for the threads to share
 MOST_INLINED = 100  # cost of scalar code that gains from being inlined where it is called
 
 
@@ -154,10 +155,19 @@ class Nest(Loops):
         self.outer, self.sums, self.column = order.outer, order.sums, order.column
         for access in self.accesses.values():
             access.strides = tuple(access.strides[i] for i in self.positions)
+        self.block = self._column_block() if self.column else 0
         self.sum_dims = frozenset(range(self.outer, self.outer + self.sums))
         self.kept_dims = frozenset(range(len(self.extents))) - self.sum_dims
         for node in (*self.scalars, *cluster.roles):  # in order, so that no chain is followed recursively
             self.dependence(node)
+
+    def _column_block(self) -> int:
+        """How many columns are swept together; where they alone are shared between threads, there are some blocks."""
+        most = COLUMN_BYTES // max(n.dtype.itemsize for n in self.cluster.roles)
+        shared = not (self.outer or self.split)
+        while shared and most > LEAST_COLUMNS and self.extents[-1] < most * ENOUGH_BLOCKS:
+            most //= 2
+        return most
 
     def extent(self, dim: int) -> str:
         return self.cell(("extent", dim), self.extents[dim])
@@ -327,16 +337,16 @@ class Nest(Loops):
         if self.column:
             last = len(self.extents) - 1
             n = self.extents[last]
-            if n > COLUMN_BLOCK:
-                blocks = -(-n // COLUMN_BLOCK)
+            if n > self.block:
+                blocks = -(-n // self.block)
                 first = self.outer == 0 and self.kernel.parallel and not self.split
                 bounds = ("%begin", "%end") if first else ("0", self.cell(("blocks",), blocks))
                 block = self.open(scopes[-1], -1, *bounds)
                 scopes.append(block)
                 e = self.at(block)
-                block.shift = e.let(f"mul nuw nsw i64 {block.index}, {COLUMN_BLOCK}", I64).text
+                block.shift = e.let(f"mul nuw nsw i64 {block.index}, {self.block}", I64).text
                 left = e.let(f"sub nuw nsw i64 {self.extent(last)}, {block.shift}", I64)
-                self.width = e.intrinsic("umin", left, Scalar(str(COLUMN_BLOCK), I64)).text
+                self.width = e.intrinsic("umin", left, Scalar(str(self.block), I64)).text
             else:
                 self.width = self.extent(last)
         row = scopes[-1]
@@ -365,7 +375,7 @@ class Nest(Loops):
             k.parallel = False
         n = self.extents[self.outer if self.split else 0] if self.extents else 1
         if self.outer == 0 and self.column and not self.split:
-            n = -(-self.extents[-1] // COLUMN_BLOCK)
+            n = -(-self.extents[-1] // self.block)
             if n == 1:
                 k.parallel = False
         elif self.outer == 0 and not self.split and self.sums:
@@ -442,7 +452,7 @@ class Nest(Loops):
         for node in self.kept:
             self._stack_array(node, self.extent(self.outer))
         if self.column:
-            width = str(min(self.extents[-1], COLUMN_BLOCK))
+            width = str(min(self.extents[-1], self.block))
             for node, role in cluster.roles.items():
                 if role == "reduce" or (role == "row" and self._is_read_later(node)):
                     self._stack_array(node, width)
@@ -511,7 +521,7 @@ class Nest(Loops):
             self._finish_root(node, values[node], body)
         sums = {} if self.column else {n: values[n] for n in reductions}
         if self.column and self.running.found:
-            self.running.start(row, min(self.extents[-1], COLUMN_BLOCK))
+            self.running.start(row, min(self.extents[-1], self.block))
         for depth in range(len(scopes) - 1, 0, -1):
             scope = scopes[depth]
             carried = [] if self.column else self.running.carried(depth, scope is body)
