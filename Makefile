@@ -3,7 +3,8 @@
 #   make demo         a short tour of what works
 #   make test         the tests                     make test ARGS="-k scan -x"
 #   make test-peers   the tests against PyTorch and JAX
-#   make bench        the benchmarks                make bench ARGS="adam_small --quick"
+#   make bench        the benchmarks                make bench ARGS="softmax gemm --quick"
+#   make bench-plots  how cost grows, and the plots of the docs
 #   make supported    the page of supported functions, from the op table
 #   make lint types docs clean
 
@@ -15,7 +16,7 @@ VENV := .venv
 PEERS := .venv-peers
 PIP_FLAGS := -qq --disable-pip-version-check
 
-.PHONY: demo test test-peers lint types supported docs bench clean
+.PHONY: demo test test-peers lint types supported docs bench bench-plots clean
 .NOTPARALLEL:
 
 demo: $(VENV)/.installed
@@ -41,8 +42,13 @@ docs: $(VENV)/.docs
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build -q --strict
 	@echo "site/index.html"
 
-bench: $(PEERS)/.dev
-	@$(PEERS)/bin/python -m bench $(ARGS) --json bench.json
+# The table, with table.json and table.png in bench/results.
+bench: $(PEERS)/.bench
+	@$(PEERS)/bin/python -m bench $(ARGS) --out bench/results
+
+# Measures how cost grows, and draws that and the last table into docs/images; ARGS=--redraw only draws.
+bench-plots: $(PEERS)/.bench
+	@$(PEERS)/bin/python -m bench.growth $(ARGS) --out bench/results --images docs/images
 
 clean:
 	rm -rf $(VENV) $(PEERS) build dist site .pytest_cache .ruff_cache .hypothesis
@@ -67,6 +73,10 @@ $(VENV)/.dev: $(VENV)/.installed
 
 $(VENV)/.docs: $(VENV)/.installed
 	@$(VENV)/bin/python -m pip install $(PIP_FLAGS) -e '.[docs]'
+	@touch $@
+
+$(PEERS)/.bench: $(PEERS)/.dev
+	@$(PEERS)/bin/python -m pip install $(PIP_FLAGS) -e '.[bench]'
 	@touch $@
 
 $(PEERS)/.dev: pyproject.toml

@@ -26,6 +26,7 @@ def variables() -> dict[str, str]:
         "WONDERLAND_THREADS": count,
         "NPROC": count,  # the size of XLA's CPU pool
         "JAX_PLATFORMS": "cpu",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of compilers beside what is measured
     }
 
 

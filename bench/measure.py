@@ -1,8 +1,8 @@
-"""Two calls come in; how long each takes, measured in turns, and the ratio turn by turn go out.
+"""Calls come in; how long each takes, measured in turns, goes out, and the ratios turn by turn.
 
-Whatever else the machine does meanwhile hits both contenders of a round alike, so the ratio within a round is
-steadier than the times. Between turns both rest: a thread pool that still spins after its last call would
-take a core from the other's.
+Whatever else the machine does meanwhile hits all contenders of a round alike, so the ratio within a round is
+steadier than the times. Between turns everyone rests until the process uses no CPU any more: a thread pool that
+still spins after its last call (OpenBLAS's for about 110 ms) would take a core from the next one's.
 """
 
 from __future__ import annotations
@@ -16,17 +16,29 @@ import numpy as np
 
 Call = Callable[[], Any]
 TURN = 30e-3  # seconds of work in one turn, at least: long beside waking up after a rest, which interpreters feel
-REST = 150e-3  # seconds between turns: OpenBLAS's workers were seen to spin for about 110 ms
+REST = 5e-3  # seconds of a look at whether the process is quiet
+LONGEST_REST = 400e-3
+LONG = 150e-3  # seconds from which a call needs no other before it to be awake
+BUDGET = 8.0  # seconds for all rounds of a benchmark: slow ones have fewer
+FEWEST = 5
+HOPELESS = 1.0, 20.0  # a peer slower than so many seconds, and so many times slower than we are, is timed once
 
 
-def check(ours: Call, peer: Call, calls: int, rtol: float, atol: float) -> None:
-    """Raise unless the two return the same numbers, call after call."""
-    for call in range(calls):
-        got, expected = leaves(ours()), leaves(peer())
+def outcomes(call: Call, calls: int) -> list[list[np.ndarray]]:
+    """The results of the first `calls` calls, as copies: the next call may write to what this one returned."""
+    return [[np.array(leaf) for leaf in leaves(call())] for _ in range(calls)]
+
+
+def check(ours: list[list[np.ndarray]], peers: list[list[np.ndarray]], rtol: float, atol: float) -> None:
+    """Raise unless the two returned the same numbers, call after call."""
+    for call, (got, expected) in enumerate(zip(ours, peers), 1):
         if len(got) != len(expected):
-            raise AssertionError(f"call {call + 1} returns {len(got)} arrays, the peer's {len(expected)}")
+            raise AssertionError(f"call {call} returns {len(got)} arrays, the peer's {len(expected)}")
         for one, other in zip(got, expected):
-            np.testing.assert_allclose(one, other, rtol, atol, err_msg=f"call {call + 1}")
+            if one.shape != other.shape or one.dtype != other.dtype:
+                kinds = [f"{array.dtype}{list(array.shape)}" for array in (one, other)]
+                raise AssertionError(f"call {call} returns {kinds[0]}, the peer's {kinds[1]}")
+            np.testing.assert_allclose(one, other, rtol, atol, err_msg=f"call {call}")
 
 
 def leaves(tree: Any) -> list[np.ndarray]:
@@ -38,14 +50,16 @@ def leaves(tree: Any) -> list[np.ndarray]:
     return [np.asarray(tree.detach() if hasattr(tree, "detach") else tree)]
 
 
-def repetitions(call: Call) -> int:
-    """How many calls fill a turn; also warms the call up."""
-    call()
+def repetitions(call: Call) -> tuple[int, float]:
+    """How many calls fill a turn, and the seconds of one; also warms the call up."""
+    seconds = timed(call, 1)
+    if seconds >= LONG:
+        return 1, seconds
     count = 1
     while True:
         seconds = min(timed(call, count) for _ in range(3))  # one hiccup must not make all turns short
         if seconds >= TURN:
-            return max(1, round(count * TURN / seconds))
+            return max(1, round(count * TURN / seconds)), seconds / count
         count = max(2 * count, min(10 * count, int(count * TURN / max(seconds, 1e-9))))
 
 
@@ -58,36 +72,55 @@ def timed(call: Call, count: int) -> float:
     return time.perf_counter() - start
 
 
-def turn(call: Call, count: int, self_timed: bool) -> float:
-    """Seconds per call in one turn: rest, wake up again, measure."""
-    time.sleep(REST)
+def rest() -> None:
+    """Wait until the process is quiet: two looks in a row at which its threads did almost nothing."""
+    quiet = 0
+    for _ in range(round(LONGEST_REST / REST) if REST else 0):
+        used = time.process_time()
+        time.sleep(REST)
+        quiet = quiet + 1 if time.process_time() - used < 0.1 * REST else 0
+        if quiet == 2:
+            return
+
+
+def turn(call: Call, count: int, seconds: float, self_timed: bool) -> float:
+    """Seconds per call in one turn: rest, wake up again, measure. `seconds` is how long a call takes, about."""
+    rest()
     if self_timed:
         return call()
-    timed(call, 1 + count // 2)
+    if seconds < LONG:
+        timed(call, 1 + count // 2)
     return timed(call, count) / count
 
 
-def paired(ours: Call, peer: Call, rounds: int, self_timed: bool = False) -> dict[str, Any]:
-    """Time both in each of `rounds` rounds, taking turns at being first."""
-    counts = [1, 1] if self_timed else [repetitions(ours), repetitions(peer)]
-    calls = [ours, peer]
-    times = np.zeros((rounds, 2))
+def interleaved(calls: dict[str, Call], ours: str, rounds: int, self_timed: bool = False) -> dict[str, Any]:
+    """Time everyone in each round, taking turns at being first; times by contender, ratios by peer."""
+    sizes = {name: (1, timed(call, 1)) if self_timed else repetitions(call) for name, call in calls.items()}
+    least, factor = HOPELESS
+    slow = {name for name, (_, each) in sizes.items() if each > max(least, factor * sizes[ours][1])} - {ours}
+    names = [name for name in calls if name not in slow]
+    work = (sizes[name] for name in names)
+    one_round = sum(each * (count if each >= LONG else 1 + 1.5 * count) for count, each in work)
+    rounds = max(min(rounds, FEWEST), min(rounds, int(BUDGET / max(one_round, 1e-9))))
+    times = {name: np.zeros(rounds) for name in names}
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
         for k in range(rounds):
-            for i in (0, 1) if k % 2 == 0 else (1, 0):
-                times[k, i] = turn(calls[i], counts[i], self_timed)
+            first = k % len(names)
+            for name in names[first:] + names[:first]:
+                times[name][k] = turn(calls[name], *sizes[name], self_timed)
     finally:
         if enabled:
             gc.enable()
-    ratios = times[:, 0] / times[:, 1]
+    times |= {name: np.array([sizes[name][1]]) for name in slow}
+    ratios = {name: times[ours] / times[name] for name in calls if name != ours}
     return {
-        "ratio": quartiles(ratios),
-        "ours": {**quartiles(times[:, 0]), "calls_per_round": counts[0]},
-        "theirs": {**quartiles(times[:, 1]), "calls_per_round": counts[1]},
-        "ratios": ratios.tolist(),
+        "rounds": rounds,
+        "times": {name: {**quartiles(times[name]), "calls_per_round": sizes[name][0]} for name in calls},
+        "ratios": {name: {**quartiles(ratio), "all": ratio.tolist()} for name, ratio in ratios.items()},
+        "timed_once": sorted(slow),
     }
 
 

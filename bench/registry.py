@@ -11,6 +11,7 @@ OURS = "wonderland"
 BENCHMARKS: dict[str, Benchmark] = {}
 
 Call = Callable[[], Any]
+Prepare = Callable[..., Call]
 
 
 class Benchmark:
@@ -20,24 +21,34 @@ class Benchmark:
     arguments that is compiled, holds its inputs in the contender's own arrays, and returns only when its
     result is there. Before anything is timed, the results of the first `check_calls` calls must agree within
     `rtol` and `atol`. Calls of a `self_timed` benchmark return the seconds they took.
+
+    `limit` is what our time may be at most as a multiple of any peer's, so of the best one's; `targets` says it
+    peer by peer; `seconds` is an absolute limit. `left_out` has the peers that aren't asked, and why.
     """
 
     def __init__(
         self,
         name: str,
+        group: str,
         about: str,
         inputs: Callable[[], tuple[Any, ...]] = tuple,
+        *,
+        limit: float | None = None,
         targets: dict[str, float] | None = None,
+        seconds: float | None = None,
+        left_out: dict[str, str] | None = None,
         rtol: float = 1e-5,
         atol: float = 1e-6,
         check_calls: int = 1,
         self_timed: bool = False,
+        float64: bool = False,
     ):
-        self.name, self.about, self.inputs = name, about, inputs
-        self.targets = targets or {}
+        self.name, self.group, self.about, self.inputs = name, group, about, inputs
+        self.limit, self.seconds = limit, seconds
+        self.own_targets, self.left_out = targets or {}, left_out or {}
         self.rtol, self.atol, self.check_calls = rtol, atol, check_calls
-        self.self_timed = self_timed
-        self.contenders: dict[str, Callable[..., Call]] = {}
+        self.self_timed, self.float64 = self_timed, float64
+        self.contenders: dict[str, Prepare] = {}
         if name in BENCHMARKS:
             raise ValueError(f"there are two benchmarks called {name!r}")
         BENCHMARKS[name] = self
@@ -46,20 +57,48 @@ class Benchmark:
     def peers(self) -> list[str]:
         return [name for name in self.contenders if name != OURS]
 
-    def contender(self, name: str) -> Callable[[Callable[..., Call]], Callable[..., Call]]:
+    @property
+    def targets(self) -> dict[str, float]:
+        """The largest ratio allowed, by peer."""
+        return self.own_targets if self.limit is None else dict.fromkeys(self.peers, self.limit)
+
+    def contender(self, name: str) -> Callable[[Prepare], Prepare]:
         """Decorator: the function under it prepares the call of contender `name`."""
 
-        def register(prepare: Callable[..., Call]) -> Callable[..., Call]:
+        def register(prepare: Prepare) -> Prepare:
             self.contenders[name] = prepare
             return prepare
 
         return register
 
+    def torch(self, prepare: Prepare) -> Prepare:
+        """Decorator: PyTorch, eager and compiled. The function gets what to compile with before the inputs."""
+
+        def compiled(*inputs: Any) -> Call:
+            import torch
+
+            return prepare(torch.compile, *inputs)
+
+        self.contenders["torch"] = lambda *inputs: prepare(lambda function: function, *inputs)
+        self.contenders["torch.compile"] = compiled
+        return prepare
+
 
 def load() -> dict[str, Benchmark]:
-    """All benchmarks, by importing every module of `bench.cases`."""
+    """All benchmarks, by importing every module of `bench.cases`, group by group."""
     from bench import cases
 
-    for module in pkgutil.iter_modules(cases.__path__):
-        importlib.import_module(f"bench.cases.{module.name}")
+    for name in cases.ORDER:
+        importlib.import_module(f"bench.cases.{name}")
+    forgotten = {module.name for module in pkgutil.iter_modules(cases.__path__)} - {*cases.ORDER}
+    if forgotten:
+        raise ValueError(f"bench.cases.ORDER doesn't have {', '.join(sorted(forgotten))}")
     return BENCHMARKS
+
+
+def select(benchmarks: dict[str, Benchmark], words: list[str]) -> list[Benchmark]:
+    """The benchmarks whose name or group has one of the words in it; all of them without words."""
+    for word in words:
+        if not any(word in b.name or word in b.group for b in benchmarks.values()):
+            raise KeyError(word)
+    return [b for b in benchmarks.values() if not words or any(w in b.name or w in b.group for w in words)]

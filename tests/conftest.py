@@ -1,7 +1,10 @@
-"""What every test shares: quiet thread pools, repeatable random numbers, and peers that are really there."""
+"""What every test shares: quiet thread pools, a cache of its own, repeatable random numbers, and real peers."""
 
+import atexit
 import importlib.util
 import os
+import shutil
+import tempfile
 
 # Read by the libraries when they are first imported, which is after this. Several test processes share the
 # cores, so the BLAS of NumPy keeps to one thread; JAX gets the double precision that NumPy has.
@@ -9,6 +12,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+# The user's cache of object code is neither read nor filled. All processes of one run share a fresh one.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["WONDERLAND_CACHE"] = tempfile.mkdtemp(prefix="wonderland-cache-")
+    atexit.register(shutil.rmtree, os.environ["WONDERLAND_CACHE"], ignore_errors=True)
 
 import hypothesis
 import numpy as np

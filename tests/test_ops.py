@@ -25,7 +25,7 @@ op_table.load()
 
 ROWS = [(row, dtype) for row in TABLE for dtype in row.dtype_names()]
 DERIVATIVES = [(row, dtype) for row, dtype in ROWS if dtype[0] in "fc" and "derivatives" not in row.excluded]
-COMPILED = [(row, dtype) for row, dtype in ROWS if dtype in ("float32", "float64", "int64", "bool")]
+COMPILED = [(row, dtype) for row, dtype in ROWS if dtype in ("float32", "float64", "complex128", "int64", "bool")]
 
 
 def name(value):
@@ -57,7 +57,7 @@ def test_batch_without_derivatives(row, dtype):
 @pytest.mark.parametrize(("row", "dtype"), COMPILED, ids=name)
 def test_compiled(row, dtype):
     """The largest case, and not contiguous; the slow run has all."""
-    layout = {"float32": "strided", "float64": "transposed", "int64": "reversed"}.get(dtype)
+    layout = {"float32": "strided", "float64": "transposed", "complex128": "reversed", "int64": "reversed"}.get(dtype)
     for sample in samples(row, [dtype], (layout,) if layout else LAYOUTS[:1]):
         check_compiled(sample)
 

@@ -22,7 +22,8 @@ FLOAT = {"f32": np.float32, "f64": np.float64}
 PAIRS = [(name, dtype) for name in vecmath.FUNCTIONS for dtype in KIND]
 ONE_ARGUMENT = [name for name, count in vecmath.FUNCTIONS.items() if count == 1]
 TWO_ARGUMENTS = [name for name, count in vecmath.FUNCTIONS.items() if count == 2]
-BOUND = {"pow": 4.0}
+BOUND = {"pow": 4.0, "erfc": 4.0, "erfcx": 4.0, "gammaln": 6.0, "digamma": 4.0, "erfcinv": 4.0}
+SPECIAL = {"erf", "erfc", "erfcx", "gammaln", "digamma", "erfcinv"}  # of which NumPy has none in long double
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -36,6 +37,17 @@ def power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(np.isinf(x) | np.isinf(y), in_double, np.power(x, y))
 
 
+def exact_erfcinv(y: mpmath.mpf) -> mpmath.mpf:
+    """By Newton's method on the logarithm, from SciPy's result."""
+    if y > 1:
+        return -exact_erfcinv(2 - y)
+    x = mpmath.mpf(float(special.erfcinv(max(float(y), 1e-300))))
+    for _ in range(8):
+        tail = mpmath.erfc(x)
+        x += mpmath.log(tail / y) * tail * mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(x * x)
+    return x
+
+
 # In the precision of the argument: float64 for float32 results, long double for float64 results.
 ORACLE: dict[str, Callable[..., np.ndarray]] = {
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "sigmoid": sigmoid, "tanh": np.tanh, "sinh": np.sinh,
@@ -43,6 +55,8 @@ ORACLE: dict[str, Callable[..., np.ndarray]] = {
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "arctan": np.arctan, "arctan2": np.arctan2,
     "arcsin": np.arcsin, "arccos": np.arccos, "cbrt": np.cbrt,
     "log10": np.log10, "arcsinh": np.arcsinh, "arccosh": np.arccosh, "arctanh": np.arctanh,
+    "hypot": np.hypot, "erfc": special.erfc, "erfcx": special.erfcx, "gammaln": special.gammaln,
+    "digamma": special.digamma, "erfcinv": special.erfcinv,
 }  # fmt: skip
 EXACT: dict[str, Callable[..., mpmath.mpf]] = {
     "exp": mpmath.exp, "exp2": lambda x: mpmath.mpf(2) ** x, "expm1": mpmath.expm1,
@@ -51,7 +65,9 @@ EXACT: dict[str, Callable[..., mpmath.mpf]] = {
     "log1p": mpmath.log1p, "pow": mpmath.power, "sin": mpmath.sin, "cos": mpmath.cos, "tan": mpmath.tan,
     "arctan": mpmath.atan, "arctan2": mpmath.atan2, "arcsin": mpmath.asin, "arccos": mpmath.acos,
     "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)), "log10": mpmath.log10,
-    "arcsinh": mpmath.asinh, "arccosh": mpmath.acosh, "arctanh": mpmath.atanh,
+    "arcsinh": mpmath.asinh, "arccosh": mpmath.acosh, "arctanh": mpmath.atanh, "hypot": mpmath.hypot,
+    "erfc": mpmath.erfc, "erfcx": lambda x: mpmath.erfc(x) * mpmath.exp(x * x), "gammaln": mpmath.loggamma,
+    "digamma": mpmath.digamma, "erfcinv": exact_erfcinv,
 }  # fmt: skip
 
 
@@ -242,7 +258,7 @@ def test_float32_within_ulps_of_float64(functions: Functions, name: str) -> None
 
 
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="long double is no wider than double here")
-@pytest.mark.parametrize("name", [name for name in vecmath.FUNCTIONS if name != "erf"])
+@pytest.mark.parametrize("name", [name for name in vecmath.FUNCTIONS if name not in SPECIAL])
 def test_float64_within_ulps_of_long_double(functions: Functions, name: str) -> None:
     arguments = arguments_of(name, "f64", 60_000)
     with np.errstate(all="ignore"):
@@ -264,6 +280,14 @@ def test_float64_within_ulps_of_mpmath(functions: Functions, name: str) -> None:
         x = rng.uniform(-1, 1, 500)
     elif name == "arccosh":
         x = 1 + np.exp(rng.uniform(-30, 30, 500))
+    elif name in ("gammaln", "digamma"):  # right of the poles, between which both are differences
+        x = np.concatenate(
+            [rng.uniform(0, 30, 400), 1 + rng.normal(size=50) * 1e-5, 10.0 ** rng.uniform(-300, 300, 100)]
+        )
+    elif name == "erfc":
+        x = rng.uniform(-6, 26.5, 500)
+    elif name == "erfcinv":
+        x = np.concatenate([rng.uniform(0, 2, 300), np.exp(rng.uniform(-744, 0, 200)), 1 + rng.normal(size=99) * 1e-5])
     elif name in ("log", "log2", "log10", "pow"):
         x = np.exp(rng.uniform(-30, 30, 400))
     elif name == "log1p":
@@ -307,6 +331,11 @@ def test_special_values_are_numpys(functions: Functions, dtype: str) -> None:
         "arcsinh": [(inf, inf), (-inf, -inf), (0.0, 0.0), (-0.0, -0.0)],
         "arccosh": [(inf, inf), (-inf, nan), (0.5, nan), (-2.0, nan), (1.0, 0.0)],
         "arctanh": [(1.0, inf), (-1.0, -inf), (1.5, nan), (inf, nan), (0.0, 0.0), (-0.0, -0.0)],
+        "erfc": [(-inf, 2.0), (inf, 0.0), (0.0, 1.0), (-0.0, 1.0)],
+        "erfcx": [(-inf, inf), (inf, 0.0), (0.0, 1.0), (-30.0, inf)],
+        "gammaln": [(inf, inf), (0.0, inf), (-0.0, inf), (-3.0, inf), (1.0, 0.0), (2.0, 0.0), (-inf, -inf)],
+        "digamma": [(inf, inf), (0.0, -inf), (-0.0, inf), (-3.0, nan)],
+        "erfcinv": [(0.0, inf), (-0.0, inf), (2.0, -inf), (1.0, -0.0), (-1.0, nan), (2.5, nan), (inf, nan)],
         "cbrt": [(inf, inf), (-inf, -inf), (27.0, 3.0), (0.0, 0.0), (-0.0, -0.0)],
     }
     for name, rows in table.items():

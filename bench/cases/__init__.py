@@ -1,1 +1,17 @@
-"""The benchmarks, one a file; each side is written as a good user of that library would write it."""
+"""The benchmarks, one idea a file; each side is written as a good user of that library would write it."""
+
+# The order of the table.
+ORDER = [
+    "elementwise",
+    "rows",
+    "reductions",
+    "gemm",
+    "products",
+    "rosenbrock",
+    "adam",
+    "loops",
+    "first_call",
+    "trees",
+    "eager",
+    "imports",
+]

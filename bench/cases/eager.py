@@ -7,6 +7,7 @@ import numpy as np
 
 from bench.registry import Benchmark
 
+GROUP = "gradients without a compiler"
 TARGETS = {"autograd": 0.9, "torch": 1.3}
 
 
@@ -16,6 +17,7 @@ def rosenbrock(x, sum):
 
 eager_rosenbrock10 = Benchmark(
     "eager_rosenbrock10",
+    GROUP,
     "gradient of Rosenbrock's function, 10 variables, float64, not compiled, per call",
     lambda: (np.random.default_rng(0).standard_normal(10),),
     targets=TARGETS,
@@ -105,6 +107,7 @@ def mlp_torch(params, x, labels):
 for name, sizes, batch in (("eager_mlp3_small", (784, 128, 64, 10), 64), ("eager_mlp3", (784, 512, 256, 10), 128)):
     mlp = Benchmark(
         name,
+        GROUP,
         f"gradient of a network {'-'.join(map(str, sizes))} with tanh and cross-entropy, batch {batch}, float32, "
         "not compiled, per call",
         partial(mlp_inputs, sizes, batch),

@@ -7,9 +7,7 @@ import sys
 from bench.environment import ROOT
 from bench.registry import Benchmark
 
-imports = Benchmark(
-    "import", "import in a fresh interpreter", targets={"numpy": 1.5}, self_timed=True
-)
+imports = Benchmark("import", "import", "import in a fresh interpreter", targets={"numpy": 1.5}, self_timed=True)
 
 
 def fresh_import(name):
@@ -17,9 +15,7 @@ def fresh_import(name):
     code = f"import time; start = time.perf_counter(); import {name}; print(time.perf_counter() - start)"
 
     def call():
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
-        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
         return float(done.stdout)
 
     call()  # fills the disk cache

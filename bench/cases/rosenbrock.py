@@ -9,11 +9,16 @@ def make_inputs():
     return (np.random.default_rng(0).standard_normal(10).astype(np.float32),)
 
 
+def rosenbrock(x):
+    return (100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2).sum()
+
+
 rosenbrock10 = Benchmark(
     "rosenbrock10",
+    "gradient of Rosenbrock's function",
     "gradient of Rosenbrock's function, 10 variables, float32, per call",
     make_inputs,
-    targets={"jax": 0.5},
+    limit=0.4,
     rtol=1e-4,
     atol=1e-3,
 )
@@ -23,34 +28,34 @@ rosenbrock10 = Benchmark(
 def ours(x):
     import wonderland as wl
 
-    def rosenbrock(x):
-        return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
-
     gradient = wl.jit(wl.grad(rosenbrock))
     return lambda: gradient(x)
+
+
+@rosenbrock10.contender("numpy")
+def in_numpy(x):
+    def call():
+        inner = x[1:] - x[:-1] ** 2
+        gradient = np.zeros_like(x)
+        gradient[:-1] = -400 * x[:-1] * inner - 2 * (1 - x[:-1])
+        gradient[1:] += 200 * inner
+        return gradient
+
+    return call
+
+
+@rosenbrock10.torch
+def in_torch(compile, x):
+    import torch
+
+    function, x = compile(rosenbrock), torch.from_numpy(x).requires_grad_()
+    return lambda: torch.autograd.grad(function(x), x)[0]
 
 
 @rosenbrock10.contender("jax")
 def in_jax(x):
     import jax
-    import jax.numpy as jnp
-
-    def rosenbrock(x):
-        return jnp.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
 
     gradient = jax.jit(jax.grad(rosenbrock))
-    x = jnp.asarray(x)
+    x = jax.numpy.asarray(x)
     return lambda: gradient(x).block_until_ready()
-
-
-@rosenbrock10.contender("torch")
-def in_torch(x):
-    import torch
-
-    x = torch.from_numpy(x).requires_grad_()
-
-    def call():
-        value = torch.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
-        return torch.autograd.grad(value, x)[0]
-
-    return call

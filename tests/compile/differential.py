@@ -272,21 +272,25 @@ class Generator:
 
 def compare(seed, n_equations):
     """One random Program against NumPy."""
-    program, arrays = Generator(seed).program(n_equations)
+    return compare_with(*Generator(seed).program(n_equations), f"seed {seed}")
+
+
+def compare_with(program, arrays, what):
+    """A Program against NumPy; returns it compiled."""
     with np.errstate(all="ignore"):
         want = run(program, arrays)
     compiled = compile_program(program)
     for _ in range(2):
         got = compiled(*arrays)
         for i, (g, w) in enumerate(zip(got, want, strict=True)):
-            assert_close(g, w, f"seed {seed}, output {i} of\n{program}", is_single(program))
+            assert_close(g, w, f"{what}, output {i} of\n{program}", is_single(program))
     return compiled
 
 
 def is_single(program):
     """Does single precision occur, so that it bounds the accuracy of all that follows?"""
     values = [*program.inputs, *(v for e in program.equations for v in e.outputs)]
-    return any(v.type.dtype == np.float32 for v in values)
+    return any(v.type.dtype in (np.float32, np.complex64) for v in values)
 
 
 def compare_in_control_flow(seed):

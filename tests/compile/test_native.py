@@ -139,13 +139,10 @@ def test_arguments_that_do_not_fit_are_converted_or_refused():
         compiled(np.zeros((3, 5)))
 
 
-def test_complex_and_half_fall_back_to_numpy():
-    z = np.array([1 + 2j, 3 - 1j])
-    compiled = check(lambda z: ew.mul(ew.exp(z), ew.conj(z)), z)
-    assert compiled.fallbacks
-    check(lambda z: (z, ew.real(z), shape_ops.reshape(z, shape=(2, 1))), z)
+def test_half_falls_back_to_numpy():
     h = np.arange(3).astype(np.float16)
-    check(lambda h: ew.add(shape_ops.convert(h, dtype=np.dtype("f4")), 1.0), h)
+    compiled = check(lambda h: ew.add(shape_ops.convert(h, dtype=np.dtype("f4")), 1.0), h)
+    assert compiled.fallbacks == ("convert",)
 
 
 def test_integer_powers_fall_back():

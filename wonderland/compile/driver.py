@@ -7,6 +7,7 @@ they are in the table. It returns 0, or the error word: a site's number, and 16 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,12 +18,14 @@ from wonderland.compile.gemm_emit import with_loop_hints
 from wonderland.compile.loops import Kernel
 from wonderland.compile.nodes import Number
 from wonderland.compile.plan import Buffer, Copy, Plan, RunBranch, RunCall, RunGemm, RunKernel, RunLoop
+from wonderland.compile.routine import Routine
 
 MOST_STEPS = 200  # in one function
+MOST_INLINED = 3  # calls of a kernel that LLVM may inline: equal kernels are compiled once
 ARGUMENTS = "ptr noalias %slots, ptr %arena, ptr noalias readonly %table"
 PASSED = "ptr %slots, ptr %arena, ptr %table"
 
-# The error numbers; from the third on they are the sites of failing indices.
+# The error numbers; from the third on they are sites: failing indices and conditions.
 OUT_OF_MEMORY, CALL_FAILED, FIRST_SITE = 1, 2, 3
 
 HELPERS = f"""
@@ -155,6 +158,7 @@ class Function:
         self.count = 0
         self.label = "entry"
         self.can_fail = False
+        self.attributes = ""
 
     def let(self, instruction: str) -> str:
         self.count += 1
@@ -175,21 +179,25 @@ class Function:
 
     def text(self) -> str:
         body = "\n".join(self.lines)
-        return f"define internal void @{self.name}({ARGUMENTS}) {{\nentry:\n{body}\n  ret void\n}}"
+        return f"define internal void @{self.name}({ARGUMENTS}) {self.attributes}{{\nentry:\n{body}\n  ret void\n}}"
 
 
 class Driver:
     """Writes the module of a planned Program."""
 
-    def __init__(self, plan: Plan, steps: list, dynamic_outputs: list[tuple[Buffer, int]], callbacks: Any):
+    def __init__(
+        self, plan: Plan, steps: list, dynamic_outputs: list[tuple[Buffer, int]], callbacks: Any, watch: Any = None
+    ):
         self.plan = plan
         self.callbacks = callbacks
+        self.watch = watch  # puts a clock around steps
         self.table: list[int | Buffer] = []
         self.cells: dict[Any, int] = {}
         self.functions: list[str] = []
         self.kernels: dict[str, str] = {}
-        self.texts: list[str] = []
+        self.calls: Counter[str] = Counter()  # of each kernel
         self.needed: set[tuple[str, str]] = set()
+        self.routines: dict[str, Routine] = {}
         self.declared: set[str] = set(DECLARATIONS)
         self.gemms: set[str] = set()
         self.epilogues: dict[str, str] = {}
@@ -254,14 +262,19 @@ class Driver:
         """Emit steps, in parts if there are many."""
         if len(steps) <= MOST_STEPS:
             for step in steps:
-                self.step(f, step)
+                if self.watch is None:
+                    self.step(f, step)
+                else:
+                    self.watch.around(self, f, step, self.step)
             return
         for i in range(0, len(steps), MOST_STEPS):
-            self.function(f, f"part{len(self.functions)}", steps[i : i + MOST_STEPS])
+            # LLVM's time grows faster than a function: the parts stay apart.
+            self.function(f, "part", steps[i : i + MOST_STEPS], "noinline ")
 
-    def function(self, f: Function, name: str, steps: list) -> None:
+    def function(self, f: Function, name: str, steps: list, attributes: str = "") -> None:
         """Steps as a function of their own, and its call."""
         part = Function(name)
+        part.attributes = attributes
         self.steps(part, steps)
         part.name = f"{name}.{len(self.functions)}"
         self.functions.append(part.text())
@@ -305,9 +318,13 @@ class Driver:
         if kernel.text not in self.kernels:
             name = f"k{len(self.kernels)}"
             self.kernels[kernel.text] = name
-            self.texts.append(kernel.text.replace("@NAME", f"@{name}"))
             self.needed |= kernel.needed
             self.declared |= kernel.declared
+            self.routines |= kernel.routines
+            for routine in kernel.routines.values():
+                self.needed |= routine.needed
+                self.declared |= routine.declared
+        self.calls[kernel.text] += 1
         return self.kernels[kernel.text]
 
     def kernel_arguments(self, f: Function, kernel: Kernel) -> list[str]:
@@ -327,7 +344,7 @@ class Driver:
     def gemm(self, f: Function, step: RunGemm) -> None:
         node = step.node
         product = self.product(step)
-        size = node.dtype.itemsize
+        size = node.real_dtype.itemsize
         x = self.pointer(f, step.x, node.x_strides[0] * size)
         y = self.pointer(f, step.y, node.y_strides[0] * size)
         out, scratch = self.pointer(f, step.out), self.pointer(f, step.scratch)
@@ -387,7 +404,7 @@ class Driver:
 
     def shared_gemm(self, f: Function, step: RunGemm, product: str, pointers: list[str], sizes: list[str]) -> None:
         """A batch of products in pieces on the pool."""
-        size = step.node.dtype.itemsize
+        size = step.node.real_dtype.itemsize
         outer, inner = [(1, 0, 0, 0), *step.batch][-2:]
         grain = -(-step.total // step.pieces)
         pieces = self.number(f, -(-step.total // grain))
@@ -538,9 +555,15 @@ class Driver:
         parts = ["\n".join(sorted(_once(declared))), HELPERS]
         if self.needed:
             parts.append(vecmath.module_text(self.needed))
+        parts += [self.routines[name].text for name in sorted(self.routines)]
         parts += [*self.small.values(), *(batch_task(product) for product in sorted(self.batched))]
-        parts += [*self.texts, *self.epilogues.values(), *self.functions, run, "!0 = !{}\n"]
+        parts += [self._kernel_text(text) for text in self.kernels]
+        parts += [*self.epilogues.values(), *self.functions, run, "!0 = !{}\n"]
         return with_loop_hints("\n\n".join(parts), 1)
+
+    def _kernel_text(self, text: str) -> str:
+        named = text.replace("@NAME", f"@{self.kernels[text]}")
+        return named.replace(") {\n", ") noinline {\n", 1) if self.calls[text] > MOST_INLINED else named
 
 
 def _once(declared: set[str]) -> list[str]:

@@ -8,75 +8,63 @@ nothing has undefined behaviour: conversions from float to integer give what Num
 
 from __future__ import annotations
 
-import struct
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
-from wonderland.compile import vecmath
+from wonderland.compile import complex_code, foreign, vecmath
+from wonderland.compile.routine import Routine, find
+from wonderland.compile.scalars import (
+    KINDS,
+    Complex,
+    Scalar,
+    Unsupported,
+    assembled,
+    literal,
+    memory_kind,
+    named,
+    real_dtype,
+)
 
-KINDS = {
-    "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "i8", "uint16": "i16",
-    "uint32": "i32", "uint64": "i64", "float32": "float", "float64": "double",
-}  # fmt: skip
 SUFFIX = {"float": "f32", "double": "f64"}
 BOOL, INT32, INT64 = np.dtype(bool), np.dtype(np.int32), np.dtype(np.int64)
+FLOAT64 = np.dtype(np.float64)
 FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 SIGNED_COMPARE = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 CALL_COST, DIVIDE_COST = 12, 4  # of a transcendental function and of a division or root, in additions
+FOREIGN_COST = 1000  # of a function of SciPy
+NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
 
 
-class Unsupported(Exception):
-    """Something the compiler has no code for: the equation falls back to NumPy."""
+def _complex_too(method: Callable) -> Any:
+    """An operation that, on complex operands, is what `complex_code` says."""
+    name = method.__name__
 
+    @wraps(method)
+    def operation(self: Emitter, *args: Any, **options: Any) -> Any:
+        for a in args:
+            if type(a) is Complex:
+                return complex_code.OPERATIONS[name](self, *args, **options)
+        return method(self, *args, **options)
 
-def is_native(dtype: np.dtype) -> bool:
-    """Does compiled code compute with this dtype?"""
-    return dtype.name in KINDS and dtype.isnative
-
-
-def memory_kind(dtype: np.dtype) -> str:
-    """The IR type of an element in memory."""
-    kind = KINDS[dtype.name]
-    return "i8" if kind == "i1" else kind
-
-
-class Scalar:
-    """One SSA value (or constant) with its NumPy dtype."""
-
-    __slots__ = ("dtype", "factors", "text")
-
-    def __init__(self, text: str, dtype: np.dtype, factors: tuple[Scalar, Scalar] | None = None):
-        self.text = text
-        self.dtype = dtype
-        self.factors = factors  # of a product that a sum may take over
-
-    @property
-    def kind(self) -> str:
-        return KINDS[self.dtype.name]
-
-    @property
-    def typed(self) -> str:
-        return f"{self.kind} {self.text}"
-
-
-def constant_text(value: Any, dtype: np.dtype) -> str:
-    """A number as LLVM spells it: the bits of a double for both float types."""
-    if dtype.kind == "f":
-        number = float(np.asarray(value).astype(dtype))
-        return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
-    if dtype.kind == "b":
-        return "true" if value else "false"
-    return str(int(np.asarray(value).astype(dtype)))
+    return operation
 
 
 class Emitter:
-    """Appends instructions to `lines`; `needed` collects the vector functions, `declared` the declarations."""
+    """Appends instructions to `lines`.
+
+    `needed` collects the vector functions, `routines` those that bring their text, `declared` the declarations.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.needed: set[tuple[str, str]] = set()
+        self.routines: dict[str, Routine] = {}
+        self.report: Callable[[Scalar, type, str], None] | None = None  # how a kernel reports what went wrong
         self.declared: set[str] = set()
+        self.checks = False  # does something `require` a condition?
         self.cost = 0
         self.count = 0
 
@@ -97,6 +85,7 @@ class Emitter:
         self.cost += 1
         return Scalar(name, dtype)
 
+    @_complex_too
     def intrinsic(self, name: str, *args: Scalar, extra: str = "") -> Scalar:
         """An LLVM intrinsic whose operands and result have one type."""
         kind = args[0].kind
@@ -108,8 +97,7 @@ class Emitter:
 
     def constant(self, value: Any, like: Scalar | np.dtype) -> Scalar:
         """A number of the dtype of a scalar."""
-        dtype = like.dtype if isinstance(like, Scalar) else like
-        return Scalar(constant_text(value, dtype), dtype)
+        return literal(value, like.dtype if isinstance(like, Scalar) else like)
 
     def _arithmetic(self, x: Scalar, y: Scalar, of_float: str, of_int: str, of_bool: str) -> Scalar:
         if x.dtype.kind == "f":
@@ -120,6 +108,7 @@ class Emitter:
             return self.let(f"{of_bool} {x.typed}, {y.text}", x.dtype)
         return self.let(f"{of_int} {x.typed}, {y.text}", x.dtype)
 
+    @_complex_too
     def add(self, x: Scalar, y: Scalar) -> Scalar:
         if x.factors:
             return self.intrinsic("fmuladd", *x.factors, y)
@@ -127,6 +116,7 @@ class Emitter:
             return self.intrinsic("fmuladd", *y.factors, x)
         return self._arithmetic(x, y, "fadd", "add", "or")
 
+    @_complex_too
     def sub(self, x: Scalar, y: Scalar) -> Scalar:
         if x.factors:
             return self.intrinsic("fmuladd", *x.factors, self.neg(y))
@@ -134,6 +124,7 @@ class Emitter:
             return self.intrinsic("fmuladd", self.neg(y.factors[0]), y.factors[1], x)
         return self._arithmetic(x, y, "fsub", "sub", "")
 
+    @_complex_too
     def mul(self, x: Scalar, y: Scalar) -> Scalar:
         if x.dtype.kind == "f":  # `contract` lets the sum of a reduction, whose order is free, take it over
             product = self.let(f"fmul contract {x.typed}, {y.text}", x.dtype)
@@ -141,26 +132,46 @@ class Emitter:
             return product
         return self._arithmetic(x, y, "", "mul", "and")
 
+    @_complex_too
     def div(self, x: Scalar, y: Scalar) -> Scalar:
         if x.dtype.kind != "f":
             raise Unsupported("division of integers")
         self.cost += DIVIDE_COST
         return self.let(f"fdiv {x.typed}, {y.text}", x.dtype)
 
+    @_complex_too
     def neg(self, x: Scalar) -> Scalar:
         if x.dtype.kind == "b":
             raise Unsupported("the negative of a bool")
         return self.let(f"fneg {x.typed}" if x.dtype.kind == "f" else f"sub {x.kind} 0, {x.text}", x.dtype)
 
+    @_complex_too
     def abs(self, x: Scalar) -> Scalar:
         if x.dtype.kind == "f":
             return self.intrinsic("fabs", x)
         return self.intrinsic("abs", x, extra="i1 false") if x.dtype.kind == "i" else x
 
+    @_complex_too
+    def conj(self, x: Scalar) -> Scalar:
+        return x
+
+    @_complex_too
+    def real(self, x: Scalar) -> Scalar:
+        return x
+
+    @_complex_too
+    def imag(self, x: Scalar) -> Scalar:
+        return self.constant(0, x)
+
+    def complex(self, re: Scalar, im: Scalar) -> Scalar:
+        return Complex(re, im)
+
+    @_complex_too
     def sqrt(self, x: Scalar) -> Scalar:
         self.cost += DIVIDE_COST
         return self.intrinsic("sqrt", x)
 
+    @_complex_too
     def sign(self, x: Scalar) -> Scalar:
         one, zero = self.constant(1, x), self.constant(0, x)
         if x.dtype.kind in "bu":
@@ -179,12 +190,15 @@ class Emitter:
         chosen = self.let(f"or i1 {wins.text}, {self.compare('ne', x, x).text}", BOOL)
         return self.select(chosen, x, y)
 
+    @_complex_too
     def maximum(self, x: Scalar, y: Scalar) -> Scalar:
         return self._extreme(x, y, "gt", "max", "or")
 
+    @_complex_too
     def minimum(self, x: Scalar, y: Scalar) -> Scalar:
         return self._extreme(x, y, "lt", "min", "and")
 
+    @_complex_too
     def compare(self, op: str, x: Scalar, y: Scalar) -> Scalar:
         if x.dtype.kind == "f":
             return self.let(f"fcmp {FLOAT_COMPARE[op]} {x.typed}, {y.text}", BOOL)
@@ -193,6 +207,7 @@ class Emitter:
             predicate = predicate.replace("s", "u", 1) if predicate[0] == "s" else predicate
         return self.let(f"icmp {predicate} {x.typed}, {y.text}", BOOL)
 
+    @_complex_too
     def select(self, condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
         return self.let(f"select {condition.typed}, {x.typed}, {y.typed}", x.dtype)
 
@@ -213,11 +228,23 @@ class Emitter:
     def invert(self, x: Scalar) -> Scalar:
         return self._bits("xor", x, self.constant(True if x.dtype.kind == "b" else -1, x))
 
+    @_complex_too
     def power(self, x: Scalar, y: Scalar) -> Scalar:
-        if x.dtype.kind != "f":
-            raise Unsupported("integer powers, which raise for negative exponents")
-        return self.call("pow", x, y)
+        if x.dtype.kind == "f":
+            return self.call("pow", x, y)
+        if x.dtype.kind == "b":
+            raise Unsupported("powers of bools")
+        zero, one = self.constant(0, x), self.constant(1, x)
+        if x.dtype.kind == "i":
+            self.require(self.compare("ge", y, zero), ValueError, NEGATIVE_POWER)
+        result = one
+        for bit in range(8 * x.dtype.itemsize - (x.dtype.kind == "i")):  # a known exponent leaves only its own steps
+            chosen = self.compare("ne", self.bit_and(y, self.constant(1 << bit, x)), zero)
+            result = self.mul(result, self.select(chosen, x, one))
+            x = self.mul(x, x)
+        return result
 
+    @_complex_too
     def call(self, name: str, *args: Scalar) -> Scalar:
         """A function of the vector library."""
         kind = args[0].kind
@@ -230,10 +257,47 @@ class Emitter:
         arguments = ", ".join(a.typed for a in args)
         return self.let(f"call {kind} @wl_{name}_{SUFFIX[kind]}({arguments})", args[0].dtype)
 
+    def foreign(self, name: str, *args: Scalar) -> Scalar:
+        """A function of SciPy: that of float where there is one, otherwise that of double."""
+        out, count = args[0].dtype, len(args)
+        single = out.itemsize == 4 and foreign.address(name, "float", count)
+        dtype = out if single else FLOAT64
+        kind = KINDS[dtype.name]
+        if out.kind == "c" or not foreign.address(name, kind, count):
+            raise Unsupported(f"SciPy has no {name!r} of {out} for compiled code")
+        self.cost += FOREIGN_COST
+        self.declared.add(foreign.declaration(name, kind, count))
+        given = "".join(f"{self.convert(a, dtype).typed}, " for a in args)
+        return self.convert(self.let(f"call {kind} @{foreign.symbol(name, kind)}({given}i32 0)", dtype), out)
+
+    def routine(self, name: str, of: tuple, dtype: np.dtype, *args: Scalar) -> Scalar:
+        """A function with control flow, from the library of `routine`, made for the values `of`."""
+        routine = find(name, of)
+        self.cost += routine.cost
+        self.routines[routine.name] = routine
+        return self.let(f"call {KINDS[dtype.name]} @{routine.name}({', '.join(a.typed for a in args)})", dtype)
+
+    def require(self, fine: Scalar, kind: type[Exception], message: str) -> None:
+        """Without this condition the run raises an exception in the end; the code goes on with what it has."""
+        self.checks = True
+        self.cost += 1
+        if self.report is not None:
+            self.report(fine, kind, message)
+
+    def bitcast(self, x: Scalar, dtype: np.dtype) -> Scalar:
+        """The same bits as another type of the same size."""
+        return self.let(f"bitcast {x.typed} to {KINDS[dtype.name]}", dtype)
+
+    @_complex_too
     def convert(self, x: Scalar, dtype: np.dtype) -> Scalar:
         """NumPy's `astype`."""
         if x.dtype == dtype:
             return x
+        if dtype.kind == "c":
+            part = real_dtype(dtype)
+            return Complex(self.convert(x, part), self.constant(0, part))
+        if dtype.name not in KINDS:
+            raise Unsupported(f"a conversion to {dtype}")
         if dtype.kind == "b":
             return self.compare("ne", x, self.constant(0, x))
         if x.dtype.kind == "f":
@@ -267,11 +331,15 @@ class Emitter:
 
     def load(self, pointer: str, dtype: np.dtype) -> Scalar:
         """An element from memory."""
+        if dtype.kind == "c":
+            part = real_dtype(dtype)
+            return assembled(tuple(self.load(p, part) for p in self.part_pointers(pointer, part)))
         value = self.let(f"load {memory_kind(dtype)}, ptr {pointer}, align {dtype.itemsize}", dtype)
         if dtype.kind == "b":
             return self.let(f"icmp ne i8 {value.text}, 0", dtype)
         return value
 
+    @_complex_too
     def store(self, value: Scalar, pointer: str) -> None:
         """An element into memory."""
         if value.dtype.kind == "b":
@@ -279,24 +347,30 @@ class Emitter:
         self.lines.append(f"  store {value.typed}, ptr {pointer}, align {value.dtype.itemsize}")
         self.cost += 1
 
+    def part_pointers(self, pointer: str, part: np.dtype) -> tuple[str, str]:
+        """The addresses of a complex number's parts."""
+        return pointer, self.let(f"getelementptr inbounds {KINDS[part.name]}, ptr {pointer}, i64 1", INT64).text
+
 
 def lowest(dtype: np.dtype) -> Any:
     """The neutral element of a maximum."""
     if dtype.kind == "f":
         return -np.inf
+    if dtype.kind == "c":
+        return complex(-np.inf, -np.inf)
     return False if dtype.kind == "b" else np.iinfo(dtype).min
 
 
-_costs: dict[tuple, int] = {}
+_costs: dict[tuple, tuple[int, bool]] = {}
 
 
-def probe(emit: Any, dtypes: tuple[np.dtype, ...], out: np.dtype) -> int:
-    """The cost of a scalar function on these dtypes; raises `Unsupported` if there is no code for it."""
+def probe(emit: Any, dtypes: tuple[np.dtype, ...], out: np.dtype) -> tuple[int, bool]:
+    """What a scalar function on these dtypes costs, and whether it can fail; `Unsupported` if there is no code."""
     key = (emit, dtypes)
     if key not in _costs:
         e = Emitter()
-        result = emit(e, *(Scalar(f"%x{i}", d) for i, d in enumerate(dtypes)))
+        result = emit(e, *(named(f"%x{i}", d) for i, d in enumerate(dtypes)))
         if result.dtype != out:
             raise Unsupported(f"the scalar code gives {result.dtype}, not {out}")
-        _costs[key] = e.cost
+        _costs[key] = e.cost, e.checks
     return _costs[key]

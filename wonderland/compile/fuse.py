@@ -4,7 +4,8 @@ The one rule: a node joins the cluster of its operands when it runs over the sam
 the cluster only at its own element (or, for a reduced value, at its own row), and no cycle arises through other units.
 A cluster's space is a shape without its axes of extent 1; some of its axes may be reduced. Its members are full maps
 over the space, reductions, and row maps over the axes that are kept. So a softmax is one cluster, and so is the update
-of a parameter with all its moments.
+of a parameter with all its moments. A value that runs along an axis is swept along it like a reduction, and read like a
+full map.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from wonderland.compile.emitter import CALL_COST
 from wonderland.compile.nodes import (
     Branch,
     Call,
     Contract,
+    Cumulative,
     Gather,
     Leaf,
     Loop,
@@ -24,6 +27,7 @@ from wonderland.compile.nodes import (
     Node,
     Number,
     Opaque,
+    Procedure,
     Reduce,
     Region,
     Scatter,
@@ -35,9 +39,10 @@ from wonderland.compile.nodes import (
 )
 
 CHEAP = 60  # cost up to which a scalar is computed again by each kernel that reads it
-MOST_MEMBERS = 256  # in one kernel: LLVM's time grows faster than the code
+MOST_MEMBERS, MOST_COST = 256, 400  # in one kernel: LLVM's time grows faster than the code
 LONG_ROW = 1 << 15  # elements from which few rows are cut into pieces, and so must be done with in one sweep
 FEW_ROWS, FEW_COLUMNS = 8, 512
+PER_ELEMENT = ("full", "cumulate")  # roles with a value at each element of the space
 HORIZONTAL = 8  # clusters that a node without one looks at
 
 
@@ -63,8 +68,10 @@ class Cluster(Unit):
     def __init__(self, space: Shape):
         super().__init__()
         self.space = space
-        self.reduced: tuple[int, ...] | None = None
-        self.roles: dict[Node, str] = {}  # "full", "row", "reduce" or "scatter"; in order
+        self.reduced: tuple[int, ...] | None = None  # or along which values run
+        self.reverse: bool | None = None  # the direction in which values run, if some do
+        self.roles: dict[Node, str] = {}  # "full", "row", "reduce", "cumulate" or "scatter"; in order
+        self.cost = 0  # of all maps
         self.levels: dict[Node, int] = {}  # how many sweeps over a row a value waits for
         self.sources: set[Node] = set()  # memory that is read
         self.targets: set[Node] = set()  # memory that scatters write
@@ -77,12 +84,24 @@ class Cluster(Unit):
 
     def is_long(self) -> bool:
         """Few and long rows: one sweep only, so that it can be cut into pieces for the threads."""
-        if not self.reduced:
+        if not self.reduced or self.reverse is not None:
             return False
         rows, total = math.prod(self.rows), math.prod(self.space)
         # Many columns side by side (the last axis is kept) are swept together: they don't make many tasks either.
         few = FEW_ROWS if len(self.space) - 1 in self.reduced else FEW_COLUMNS
         return rows < few and total >= LONG_ROW and total // rows >= LONG_ROW // 8
+
+    def is_serial(self, axes: tuple[int, ...] | None = None) -> bool:
+        """Does the innermost loop go from element to element, so that it can't be vectorised?"""
+        return (axes or (self.reduced if self.reverse is not None else ())) == (len(self.space) - 1,)
+
+    def is_costly(self) -> bool:
+        """Does it compute functions that are worth being vectorised?"""
+        return any(map(_is_costly, self.roles))
+
+
+def _is_costly(node: Node) -> bool:
+    return isinstance(node, Map) and node.cost >= CALL_COST
 
 
 def squeezed(shape: Shape) -> Shape:
@@ -97,7 +116,7 @@ def squeezed_strides(node: Node) -> Shape:
 
 def operands_of(node: Node) -> tuple[Node, ...]:
     """The operands that a cluster member reads element by element."""
-    if isinstance(node, Map):
+    if isinstance(node, (Map, Cumulative)):
         return node.operands
     if isinstance(node, Reduce):
         return (node.operand,)
@@ -116,6 +135,8 @@ def memory_of(node: Node) -> tuple[Node, ...]:
         return (node.target,)
     if isinstance(node, Contract):
         return (node.x, node.y)
+    if isinstance(node, Procedure):
+        return tuple(map(base_of, node.operands))
     if isinstance(node, Call):
         return tuple(base_of(n) for n in node.operands if not isinstance(n, Number))
     if isinstance(node, Branch):
@@ -198,7 +219,7 @@ class Schedule:
             self._step(node)
             for result in node.results:
                 self.unit[result] = self.unit[node]
-        elif isinstance(node, Contract):
+        elif isinstance(node, (Contract, Procedure)):
             self._step(node)
         elif not self._note_cheap(node):
             self._cluster(node)
@@ -266,15 +287,35 @@ class Schedule:
             axes = _squeezed_axes(node)
             fits = shape == cluster.space and cluster.reduced in (None, axes) and not cluster.targets
             return "reduce" if fits else None
+        if isinstance(node, Cumulative):
+            return "cumulate" if shape == cluster.space and self._runs(node, cluster) else None
         if isinstance(node, Scatter):
             return "scatter" if shape == cluster.space and cluster.reduced is None else None
         if shape == cluster.space:
-            return "full"
+            return None if _is_costly(node) and cluster.is_serial() else "full"
         return "row" if cluster.reduced is not None and shape == cluster.rows else None
+
+    @staticmethod
+    def _runs(node: Cumulative, cluster: Cluster) -> bool:
+        """Can a value run along the cluster's sweeps? Not where costly functions would no longer be vectorised."""
+        axes = _squeezed_axes(node)
+        if cluster.reduced not in (None, axes) or cluster.reverse not in (None, node.reverse):
+            return False
+        return not cluster.targets and not cluster.is_long() and not (cluster.is_costly() and cluster.is_serial(axes))
+
+    @staticmethod
+    def _run_together(one: Cluster, other: Cluster) -> bool:
+        """The same for two clusters: values that run in one of them must not spoil the other."""
+        if one.reverse == other.reverse:
+            return True
+        serial, wide = (other, one) if one.reverse is None else (one, other)
+        if wide.reverse is not None or wide.is_long():
+            return False
+        return not (wide.is_costly() and serial.is_serial())
 
     def _joins(self, node: Node, cluster: Cluster) -> bool:
         role = self._role(node, cluster)
-        if role is None or len(cluster.roles) >= MOST_MEMBERS:
+        if role is None or len(cluster.roles) >= MOST_MEMBERS or cluster.cost + _cost(node) > MOST_COST:
             return False
         if not self._apart(node, cluster):
             return False
@@ -314,10 +355,13 @@ class Schedule:
         if isinstance(node, Reduce) and cluster.reduced is None:
             cluster.reduced = _squeezed_axes(node)
             role = "reduce"
+        if isinstance(node, Cumulative):
+            cluster.reduced, cluster.reverse = _squeezed_axes(node), node.reverse
         assert role is not None
         level = max((cluster.levels.get(base_of(n), 0) for n in operands_of(node)), default=0)
         cluster.levels[node] = level + 1 if role == "reduce" else level
         cluster.roles[node] = role
+        cluster.cost += _cost(node)
         self.unit[node] = cluster
         if isinstance(node, Scatter):
             cluster.targets.add(node.target)
@@ -362,12 +406,15 @@ class Schedule:
             return one
         if one.targets or other.targets or len(one.roles) + len(other.roles) > MOST_MEMBERS:
             return one
+        if one.cost + other.cost > MOST_COST or not self._run_together(one, other):
+            return one
         if self._depends(one, other) or self._depends(other, one):
             return one
         reduced = one.reduced if one.reduced is not None else other.reduced
         if reduced is not None and (one.is_long() or other.is_long()) and one.reduced != other.reduced:
             return one
-        one.reduced = reduced
+        one.reduced, one.reverse = reduced, other.reverse if one.reverse is None else one.reverse
+        one.cost += other.cost
         one.roles.update(other.roles)
         one.levels.update(other.levels)
         one.sources |= other.sources
@@ -417,8 +464,13 @@ class Schedule:
                 self.stored.update(memory_of(unit.node))
 
 
-def _squeezed_axes(node: Reduce) -> tuple[int, ...]:
-    shape = node.operand.shape
+def _cost(node: Node) -> int:
+    """What a node adds to the code of a kernel; what is beyond a few calls runs in a function of its own."""
+    return min(node.cost, 4 * CALL_COST) if isinstance(node, Map) else 0
+
+
+def _squeezed_axes(node: Reduce | Cumulative) -> tuple[int, ...]:
+    shape = operands_of(node)[0].shape
     position = {axis: i for i, axis in enumerate(i for i, n in enumerate(shape) if n != 1)}
     return tuple(position[a] for a in node.axes)
 
@@ -429,7 +481,7 @@ def _reads_own_element(operand: Node, base: Node, role: str, cluster: Cluster) -
     if inner == "scatter" or (isinstance(operand, View) and operand.offset):
         return False
     strides = squeezed_strides(operand)
-    if inner == "full":
+    if inner in PER_ELEMENT:
         return role != "row" and strides == contiguous_strides(cluster.space)
     rows = contiguous_strides(cluster.rows)
     if role == "row":

@@ -13,18 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile.emitter import Unsupported, is_native, probe
+from wonderland.compile import sorting
+from wonderland.compile.emitter import probe
 from wonderland.compile.nodes import (
     Branch,
     Call,
     Contract,
+    Cumulative,
     Gather,
+    Index,
     Leaf,
     Loop,
     Map,
     Node,
     Number,
     Opaque,
+    Procedure,
     Reduce,
     Region,
     Result,
@@ -36,9 +40,11 @@ from wonderland.compile.nodes import (
     layout_of,
     normal,
 )
+from wonderland.compile.scalars import Unsupported, is_native
 from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.types import ArrayType, promote
 
+I64 = np.dtype(np.int64)
 SMALL_PRODUCT, SMALL_VECTOR = 64, 8192  # multiply-adds; measured against GEMM
 
 
@@ -48,6 +54,15 @@ def _identity(e: Any, x: Any) -> Any:
 
 def _multiply(e: Any, x: Any, y: Any) -> Any:
     return e.mul(x, y)
+
+
+_TURNS = np.array([[False], [True]])  # of the two rows that a row of a complex matrix becomes
+_TURNS.flags.writeable = False
+
+
+def _turned_if(e: Any, turn: Any, z: Any) -> Any:
+    """i z if turn, else z."""
+    return e.select(turn, e.complex(e.neg(e.imag(z)), e.real(z)), z)
 
 
 class _Conversion:
@@ -79,11 +94,15 @@ class Builder:
     def map(self, emit: Callable, nodes: Sequence[Node], out_dtype: np.dtype) -> Node:
         """An elementwise function over the broadcast shape."""
         shape = np.broadcast_shapes(*(n.shape for n in nodes))
-        cost = probe(emit, tuple(n.dtype for n in nodes), out_dtype)
+        cost, checks = probe(emit, tuple(n.dtype for n in nodes), out_dtype)
         out = ArrayType(shape, out_dtype)
         if 0 in shape:
             return Number(out, 0)
-        return self.keep(Map(out, emit, [self.broadcast(n, shape) for n in nodes], cost))
+        return self.keep(Map(out, emit, [self.broadcast(n, shape) for n in nodes], cost, checks))
+
+    def index(self, shape: Sequence[int], strides: Sequence[int]) -> Node:
+        """For `map`: each element's indices times `strides`, summed up; it has the shape of the result."""
+        return Index(tuple(shape), tuple(strides))
 
     def convert(self, node: Node, dtype: np.dtype) -> Node:
         """`astype`."""
@@ -93,8 +112,15 @@ class Builder:
             written = node.type.weak and node.dtype.kind == "i" and dtype.kind in "iu"
             if written and int(node.value) != int(np.asarray(node.value).astype(dtype)):
                 raise Unsupported("a Python integer out of the dtype's bounds: NumPy compares with it, or refuses")
-            return Number(ArrayType(node.shape, dtype), np.asarray(node.value).astype(dtype)[()])
+            value = np.asarray(node.value)
+            value = np.real(value) if dtype.kind in "iuf" else value
+            return Number(ArrayType(node.shape, dtype), value.astype(dtype)[()])
         return self.map(_Conversion.made.get(dtype) or _Conversion(dtype), [node], dtype)
+
+    def constant(self, array: np.ndarray) -> Node:
+        """A new array that nobody will change."""
+        array.flags.writeable = False
+        return constant(array)
 
     def copy(self, node: Node) -> Node:
         """The same values in memory of their own."""
@@ -102,7 +128,7 @@ class Builder:
             return self.call("copy", lambda x: np.array(x), (node,), (ArrayType(node.shape, node.dtype),), False)[0]
         if node.type.size == 0:
             return self.keep(Map(ArrayType(node.shape, node.dtype), _identity, [], 0))
-        cost = probe(_identity, (node.dtype,), node.dtype)
+        cost, _ = probe(_identity, (node.dtype,), node.dtype)
         return self.keep(Map(ArrayType(node.shape, node.dtype), _identity, [node], cost))
 
     # -- views ------------------------------------------------------------------------------------
@@ -169,17 +195,26 @@ class Builder:
     # -- reductions and products ------------------------------------------------------------------
 
     def reduce(self, x: Node, axes: Sequence[int], op: str) -> Node:
-        """Sum ("add") or maximum ("max") over axes."""
+        """Sum ("add"), product ("mul") or maximum ("max") over axes."""
         axes = tuple(axes)
         kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
         if x.type.size == 0:
-            return Number(ArrayType(kept, x.dtype), np.zeros((), x.dtype)[()])
+            return Number(ArrayType(kept, x.dtype), x.dtype.type(op == "mul"))
         axes = tuple(a for a in axes if x.shape[a] != 1)
         if not axes:
             return self.reshape(x, kept)
         if isinstance(x, Number) and op == "max":
             return Number(ArrayType(kept, x.dtype), x.value)
         return self.keep(Reduce(ArrayType(kept, x.dtype), x, axes, op))
+
+    def cumulate(self, emit: Callable, nodes: Sequence[Node], start: Any, axis: int, reverse: bool) -> Node:
+        """`out[k] = emit(out[k - 1], *nodes[k])` along an axis, from `start`; nodes of one shape and dtype."""
+        out = ArrayType(nodes[0].shape, nodes[0].dtype)
+        first = Number(ArrayType((), out.dtype), np.asarray(start, out.dtype)[()])
+        if out.size == 0 or out.shape[axis] == 1:
+            return self.map(emit, [first, *nodes], out.dtype)
+        probe(emit, (out.dtype, *(n.dtype for n in nodes)), out.dtype)
+        return self.keep(Cumulative(out, emit, nodes, first.value, axis, reverse))
 
     def dot(self, x: Node, y: Node, contract: tuple, batch: tuple) -> Node:
         """A contraction of two arrays; small ones become a product and a sum, others a call of GEMM."""
@@ -200,6 +235,8 @@ class Builder:
         m, n = math.prod(rows), math.prod(columns)
         if dtype.kind == "f" and not _is_small(m, n, k):
             return self._gemm(x, y, outer, (m, n, k), ArrayType(shape, dtype))
+        if dtype.kind == "c" and min(m, n) > 1 and not _is_small(m, n, k):
+            return self._complex_gemm(x, y, outer, (m, n, k), ArrayType(shape, dtype))
         b, r, c = len(outer), len(rows), len(columns)
         by_rows = self._inner_is_contracted(y, b, c)
         x_shape = (*outer, *rows, *([1] * c), *inner)
@@ -231,6 +268,23 @@ class Builder:
         y = self.reshape(y, (*outer, n, k))
         layouts = [(offset, *strides) for offset, strides in (layout_of(x), layout_of(y))]
         return self.keep(Contract(type, base_of(x), base_of(y), (tuple(outer), m, n, k), layouts[0], layouts[1]))
+
+    def _complex_gemm(self, x: Node, y: Node, outer: list, sizes: tuple, type: ArrayType) -> Node:
+        """One product of real matrices: the pairs of x are a row of twice the length, y has a row i y below each row.
+
+        (a + i b) y = a y + b (i y), and the pairs of the rows of y are twice the columns, as they are in the result.
+        """
+        m, n, k = sizes
+        x, y = self.reshape(self.solid(x), (*outer, m, k)), self.reshape(self.solid(y), (*outer, n, k))
+        if k > 1 and layout_of(x)[1][-1] != 1:
+            x = self.copy(x)
+        order = (*range(len(outer)), len(outer) + 1, len(outer))
+        rows = self.reshape(self.transpose(y, order), (*outer, k, 1, n))
+        y = self.map(_turned_if, [constant(_TURNS), rows], type.dtype)
+        offset, strides = layout_of(x)
+        x_strides = (*(2 * s for s in (offset, *strides[:-1])), 1)
+        y_strides = (0, *(2 * s for s in contiguous_strides(y.shape)[:-3]), 1, 2 * n)
+        return self.keep(Contract(type, base_of(x), y, (tuple(outer), m, 2 * n, 2 * k), x_strides, y_strides))
 
     def solid(self, x: Node) -> Node:
         """A number spread over a shape becomes memory; others as they are."""
@@ -280,6 +334,31 @@ class Builder:
         lead = np.broadcast_shapes(*(i.shape for i in indices))
         target, layout, indices, places = self._places(target, indices, axes, kept, lead, u.shape)
         return self.keep(Scatter(target, self.convert(u, x.dtype), layout, indices, places, mode))
+
+    # -- procedures -------------------------------------------------------------------------------
+
+    def procedure(
+        self, name: str, emit: Callable, operands: Sequence[Node], type: ArrayType, rows: int, *, cost: float,
+        scratch: int = 0, failure: tuple[Any, str] | None = None,
+    ) -> Node:  # fmt: skip
+        """Code of its own for each row of the result: `emit(code, out, *operands)`; see `compile.procedures`."""
+        if 0 in type.shape:
+            return Number(type, 0)
+        operands = [self.broadcast(self.solid(n), (*type.shape[:rows], *n.shape[rows:])) for n in operands]
+        made = Procedure(type, name, emit, operands, rows, scratch=scratch, cost=cost, failure=failure)
+        return self.keep(made)
+
+    def sort(self, x: Node, axis: int, places: bool) -> Node:
+        """The numbers of each row along an axis in order, or the places where they come from; equal ones stay."""
+        out = ArrayType(x.shape, I64 if places else x.dtype)
+        if x.type.size == 0 or x.shape[axis] == 1:
+            return Number(out, 0) if places else x
+        last = (*(i for i in range(len(x.shape)) if i != axis), axis)
+        x = self.transpose(x, last)
+        emit, scratch, cost = sorting.sorter(x.shape[-1], x.dtype, places)
+        rows = len(x.shape) - 1
+        made = self.procedure("sort", emit, [x], ArrayType(x.shape, out.dtype), rows, cost=cost, scratch=scratch)
+        return self.transpose(made, tuple(int(i) for i in np.argsort(last)))
 
     # -- opaque steps -----------------------------------------------------------------------------
 
@@ -339,6 +418,10 @@ class Builder:
     def memory(self, node: Node) -> Node:
         """A node with contiguous memory of its own."""
         return self.copy(node) if isinstance(node, (Number, View)) else node
+
+    def program(self, program: Program, operands: Sequence[Node]) -> list[Node]:
+        """What a Program computes, as nodes of this region."""
+        return lower(program, operands, self.region).outputs
 
     def inside(self, program: Program, operands: Sequence[Node]) -> Region:
         """The region of an inner Program."""

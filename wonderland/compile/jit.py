@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from wonderland.compile import donate as donation
 from wonderland.compile import llvm
 from wonderland.compile.access import leaf_reader
 from wonderland.compile.entry import MISS
 from wonderland.compile.native import Compiled, compile_program
+from wonderland.compile.profile import Profile
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call
@@ -36,16 +39,18 @@ from wonderland.transform.programs import (
 )
 
 RECOMPILATIONS_BEFORE_WARNING = 5
+VARIABLE_KEYWORDS = 0x08  # a flag of code objects: the function takes **kwargs
+MOST_SPECIALIZATIONS = 256  # of one function; the one that was not used for longest goes
 
 
-def native(program: Program) -> Compiled:
+def native(program: Program, name: str = "") -> Compiled:
     """The compiled form of a closed Program, made once."""
     compiled = program.cache.get("native")
     if compiled is None:
         with llvm.lock:  # the one lock that a fork waits for
             compiled = program.cache.get("native")
             if compiled is None:
-                compiled = program.cache["native"] = compile_program(program)
+                compiled = program.cache["native"] = compile_program(program, name=name)
     return compiled
 
 
@@ -89,7 +94,7 @@ def _evaluate(*args: Any, program: Program, name: str) -> tuple:
         a.item() if v.type.weak and isinstance(a, (np.generic, np.ndarray)) else a
         for a, v in zip(args, program.inputs, strict=True)
     ]
-    return native(program)(*plain)
+    return native(program, name)(*plain)
 
 
 jit_p = Primitive(
@@ -110,7 +115,7 @@ jit_p = Primitive(
 class Specialization:
     """A function recorded for arguments of given structure, types and static values."""
 
-    def __init__(self, call: Call, name: str):
+    def __init__(self, call: Call, name: str, donated: Sequence[int] = ()):
         level = Record(f"the jitted function {name}")
         with level:
             inputs = [level.variable(t) for t in call.types]
@@ -122,6 +127,9 @@ class Specialization:
         self.name = name
         self.out_structure = call.out_structure
         self.written = list(call.written)
+        count = len(self.program.outputs) - len(self.written)
+        mine = [] if self.closes_over_tracers else [i for i in donated if not call.mutable[i]]
+        self.taken = donation.pairs(self.program, count, mine)  # outputs in the memory of donated arguments
         self._compiled: Compiled | None = None
 
     @property
@@ -131,8 +139,8 @@ class Specialization:
             with llvm.lock:
                 if self._compiled is None:
                     first = len(self.program.outputs) - len(self.written)
-                    written = {first + k: i for k, i in enumerate(self.written)}
-                    self._compiled = compile_program(self.program, written)
+                    written = {first + k: i for k, i in enumerate(self.written)} | self.taken
+                    self._compiled = compile_program(self.program, written, self.name)
         return self._compiled
 
     def call(self, call: Call) -> Any:
@@ -145,7 +153,10 @@ class Specialization:
             call.write_back(new)
             return call.result(results)
         call.check_written()
-        results = self.compiled(*call.plain_owners())
+        args = call.plain_owners()
+        if self.taken:
+            args = donation.prepare(args, list(self.taken.values()), self.captured, self.name)
+        results = donation.merge(self.compiled(*args), args, self.taken)
         assert self.out_structure is not None
         return self.out_structure.unflatten(self._weakened(results))
 
@@ -153,6 +164,22 @@ class Specialization:
         """Python scalars where eager code gives Python scalars."""
         types = self.program.output_types
         return [r.item() if t.weak else r for r, t in zip(results, types, strict=False)]
+
+    def fast_call(self) -> Callable:
+        """The native entry; if arguments were donated, with them in their places among the results."""
+        native_call, taken = self.compiled.entry.call, self.taken
+        if not taken:
+            return native_call
+        single = len(self.compiled.entry.outputs) == 1
+
+        def call(*leaves: Any) -> Any:
+            out = native_call(*leaves)
+            if out is MISS:
+                return MISS
+            results = donation.merge((out,) if single else out, leaves, taken)
+            return results[0] if len(results) == 1 else tuple(results)
+
+        return call
 
     def fast_finish(self) -> Callable | None:
         """How to turn what the native entry returns into the result; None if it is that already."""
@@ -167,9 +194,19 @@ class Specialization:
 
 
 class Jitted:
-    """What `wl.jit` returns: call it like the function; `inspect` shows what it was compiled to."""
+    """What `wl.jit` returns: call it like the function.
 
-    def __init__(self, f: Callable, static_argnums: tuple[int, ...], static_argnames: tuple[str, ...]):
+    `inspect` shows what it was compiled to, `profile` where the time of a call goes. The compiled forms for the last
+    256 signatures are kept.
+    """
+
+    def __init__(
+        self,
+        f: Callable,
+        static_argnums: tuple[int, ...],
+        static_argnames: tuple[str, ...],
+        donate: tuple[int | str, ...] = (),
+    ):
         self.f = f
         self.__name__ = getattr(f, "__name__", type(f).__name__)
         self.__doc__ = getattr(f, "__doc__", None)
@@ -179,8 +216,27 @@ class Jitted:
         self._static_numbers = tuple(sorted({*static_argnums, *by_name}))
         positional = {names[i] for i in static_argnums if 0 <= i < len(names)}
         self._static_names = frozenset({*static_argnames, *positional})
-        self._specializations: dict[Any, Specialization] = {}
+        self._donate = donate
+        self._donated_numbers, self._donated_names = self._check_donated()
+        self._specializations: OrderedDict[Any, Specialization] = OrderedDict()
         self._fast: tuple[Callable, Callable | None, Callable | None] | None = None  # read at once: calls race
+
+    def _check_donated(self) -> tuple[frozenset[int], frozenset[str]]:
+        """Positions and names of donated arguments; each is known by both, where the function has a signature."""
+        numbers = {d for d in self._donate if isinstance(d, int)}
+        given = {d for d in self._donate if isinstance(d, str)}
+        code = getattr(self.f, "__code__", None)
+        if code is not None:
+            positional = code.co_varnames[: code.co_argcount]
+            unknown = sorted(given - set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]))
+            if unknown and not code.co_flags & VARIABLE_KEYWORDS:
+                raise ArgumentError(f"donate names {', '.join(unknown)}, which {self.__name__} doesn't take")
+            numbers |= {positional.index(name) for name in given if name in positional}
+            given |= {positional[i] for i in numbers if 0 <= i < len(positional)}
+        static = sorted(numbers & set(self._static_numbers)) + sorted(given & self._static_names)
+        if static:
+            raise ArgumentError(f"arguments of {self.__name__} can't be both static and donated: {static}")
+        return frozenset(numbers), frozenset(given)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         fast = self._fast
@@ -196,14 +252,14 @@ class Jitted:
         return self._slow(args, kwargs)
 
     def _slow(self, args: tuple, kwargs: dict) -> Any:
-        call, key = self._prepare(args, kwargs)
-        spec = self._specialization(call, key)
+        call, key, donated = self._prepare(args, kwargs)
+        spec = self._specialization(call, key, donated)
         result = spec.call(call)
         if not kwargs and not self._static_numbers and not spec.closes_over_tracers:
             self._remember(spec, call, args)
         return result
 
-    def _prepare(self, args: tuple, kwargs: dict) -> tuple[Call, Any]:
+    def _prepare(self, args: tuple, kwargs: dict) -> tuple[Call, Any, list[int]]:
         count = len(args)
         static = {i % count: args[i] for i in self._static_numbers if -count <= i < count}
         static_kw = {k: v for k, v in kwargs.items() if k in self._static_names}
@@ -226,17 +282,34 @@ class Jitted:
                 f"static arguments of {self.__name__} must be hashable ({e}): they are part of what is compiled. "
                 "Pass a tuple instead of a list, or make the argument dynamic."
             ) from None
-        return call, key
+        if not self._donate:
+            return call, key, []
+        positions = {i % count for i in self._donated_numbers if -count <= i < count}
+        places = [k for k, i in enumerate(i for i in range(count) if i not in static) if i in positions]
+        return call, key, donation.donated_leaves(call.structure, places, tuple(self._donated_names))
 
-    def _specialization(self, call: Call, key: Any) -> Specialization:
+    def _specialization(self, call: Call, key: Any, donated: Sequence[int]) -> Specialization:
         spec = self._specializations.get(key)
         if spec is None:
-            spec = Specialization(call, self.__name__)
+            spec = Specialization(call, self.__name__, donated)
             if spec.closes_over_tracers:
                 return spec  # valid for this call only
             self._warn_if_often(key)
             self._specializations[key] = spec
+            if len(self._specializations) > MOST_SPECIALIZATIONS:
+                self._forget_oldest()
+        else:
+            try:
+                self._specializations.move_to_end(key)
+            except KeyError:  # another thread's new one took its place
+                pass
         return spec
+
+    def _forget_oldest(self) -> None:
+        try:
+            self._specializations.popitem(last=False)
+        except KeyError:  # another thread was faster
+            pass
 
     def _warn_if_often(self, key: Any) -> None:
         if len(self._specializations) != RECOMPILATIONS_BEFORE_WARNING:
@@ -260,18 +333,30 @@ class Jitted:
         read = None if flat else leaf_reader(positional, args)
         unreadable = not flat and read is None
         weak = any(t.weak for t in spec.program.output_types)
-        self._fast = None if weak or unreadable else (spec.compiled.entry.call, read, spec.fast_finish())
+        unchecked = bool(spec.taken and spec.captured)  # the native entry compares arguments with each other alone
+        self._fast = None if weak or unreadable or unchecked else (spec.fast_call(), read, spec.fast_finish())
 
     def inspect(self, *args: Any, **kwargs: Any) -> Compiled:
-        """What this function compiles to for such arguments: Programs, kernels, memory plan, IR, assembly."""
-        call, key = self._prepare(args, kwargs)
-        return self._specialization(call, key).compiled
+        """What this function compiles to for such arguments: Programs, kernels, memory plan, IR, assembly.
+
+        Nothing is run. `print` shows a summary; the attributes are those of `Compiled`.
+        """
+        return self._specialization(*self._prepare(args, kwargs)).compiled
+
+    def profile(self, *args: Any, **kwargs: Any) -> Profile:
+        """Time per kernel, product, loop and fallback of a call with these arguments, as a table to print.
+
+        Runs the function, many times if it is short, as code of its own with clocks in it; the arguments stay as they
+        are.
+        """
+        call, key, donated = self._prepare(args, kwargs)
+        return self._specialization(call, key, donated).compiled.profile(*call.plain_owners())
 
     def __repr__(self) -> str:
         return f"<jitted {self.__name__}, compiled for {len(self._specializations)} signatures>"
 
     def __reduce__(self) -> tuple:
-        return Jitted, (self.f, self._static_numbers, tuple(self._static_names))
+        return Jitted, (self.f, self._static_numbers, tuple(self._static_names), self._donate)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -289,17 +374,26 @@ def _with_static(f: Callable, count: int, static: dict[int, Any], static_kw: dic
 
 
 def jit(
-    f: Callable | None = None, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
+    f: Callable | None = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate: int | str | Sequence[int | str] = (),
 ) -> Any:
     """Compile `f` to native code, once per types of its arguments; also a decorator, `@wl.jit(static_argnums=1)`.
 
     Arguments may be arrays, scalars, trees of them and mutable objects (which are updated in place). Static arguments
     are compared by value and may be used in Python control flow.
+
+    `donate` names arguments, by position or name, whose memory may be used for results: `wl.jit(step, donate=0)` in
+    `state = step(state, x)` updates the arrays of `state` in place. A donated array is spent: a result of its shape and
+    dtype, if there is one, is that array with new contents (results take donated arrays in order). It must be writable
+    and share no memory with other arguments or with arrays that `f` captures.
     """
     if f is None:
-        return lambda f: jit(f, static_argnums, static_argnames)
+        return lambda f: jit(f, static_argnums, static_argnames, donate)
     if not callable(f):
         raise ArgumentError(f"jit takes a function, got {type(f).__name__}")
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    return Jitted(f, numbers, names)
+    donated = (donate,) if isinstance(donate, (int, str)) else tuple(donate)
+    return Jitted(f, numbers, names, donated)

@@ -3,7 +3,8 @@
 The order of the loops is [kept axes] [reduced axes] [inner kept axis]. Without an inner kept axis (the innermost axis
 of memory is reduced) sums are registers: row mode. With one, a block of it has its sums in a small array on the stack:
 column mode. A row is swept once per level of dependence: a softmax takes its maximum in the first sweep, the sum of
-exponentials in the second, and divides in the third.
+exponentials in the second, and divides in the third. A value that runs along the row goes from element to element in a
+register, or in such an array.
 
 Every value is computed in the outermost loop that it allows.
 """
@@ -16,16 +17,31 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile.emitter import CALL_COST, Emitter, Scalar, constant_text, lowest, memory_kind
-from wonderland.compile.fuse import Cluster, Schedule, operands_of, squeezed_strides
+from wonderland.compile.emitter import CALL_COST, Emitter, Scalar, lowest, memory_kind
+from wonderland.compile.fuse import PER_ELEMENT, Cluster, Schedule, operands_of, squeezed_strides
 from wonderland.compile.loops import I64, Access, Kernel, Loops, Scope, arrange, launcher, varies
-from wonderland.compile.nodes import Gather, Map, Node, Number, Reduce, Scatter, base_of, contiguous_strides, layout_of
+from wonderland.compile.nodes import (
+    Cumulative,
+    Gather,
+    Index,
+    Map,
+    Node,
+    Number,
+    Reduce,
+    Scatter,
+    base_of,
+    contiguous_strides,
+    layout_of,
+)
+from wonderland.compile.running import Running
+from wonderland.compile.scalars import assembled, literal
 
 COLUMN_BLOCK = 512  # columns summed at a time
 SUM_BLOCK = 512  # elements summed in one go, for the sake of rounding errors
 LONGEST_KEPT_ROW = 1 << 16  # bytes of a row kept between sweeps
 PARALLEL_NANOSECONDS, CHUNK_NANOSECONDS, MOST_CHUNKS = 30_000, 12_000, 64
 MOST_PIECES = 32  # of a long row
+MOST_INLINED = 100  # cost of scalar code that gains from being inlined where it is called
 
 
 class Nest(Loops):
@@ -35,6 +51,7 @@ class Nest(Loops):
         self.cluster, self.schedule, self.memory, self.sites = cluster, schedule, memory, sites
         self.split = split
         super().__init__()
+        self.e.report = self._require
         self.written: set[Any] = set()
         self.params: dict[tuple, int] = {}
         self.accesses: dict[tuple, Access] = {}
@@ -44,6 +61,7 @@ class Nest(Loops):
         self.allocas: list[str] = []
         self.kept: dict[Node, int] = {}
         self.available: set[Node] = set()
+        self.running = Running(self)
         self._collect()
         self._arrange()
 
@@ -91,6 +109,10 @@ class Nest(Loops):
         def visit(node: Node, row: bool) -> None:
             for operand in self._operands(node):
                 base = base_of(operand)
+                if isinstance(operand, Index):
+                    strides = self._expand(squeezed_strides(operand), row)
+                    access = Access(-1, operand.dtype, strides)  # of no memory: it takes part in the order of loops
+                    self.reads[operand, row] = self.accesses.setdefault((-1, strides, operand.dtype), access)
                 if isinstance(operand, Number) or base in cluster.roles:
                     continue
                 if self._inlined(base):
@@ -112,7 +134,7 @@ class Nest(Loops):
                 self.stores[node] = self._access(base, 0, strides, node.dtype)
                 self.written.add(self.memory[base])
             elif node in self.schedule.stored:
-                row = role != "full"
+                row = role not in PER_ELEMENT
                 shape = cluster.rows if row else cluster.space
                 self.stores[node] = self._access(node, 0, self._expand(contiguous_strides(shape), row), node.dtype)
                 self.written.add(self.memory[node])
@@ -122,6 +144,8 @@ class Nest(Loops):
         cluster = self.cluster
         stored = set(self.stores.values())
         ordered = any(isinstance(n, Scatter) and n.indices for n in cluster.roles)
+        # A short last axis whose index is a value: a loop to unroll, around which the rest of the work is done.
+        ordered |= any(a.param < 0 and any(a.strides[-1:]) and cluster.space[-1] <= 4 for a in self.accesses.values())
         weights = {a: 1.5 if a in stored else 1.0 for a in self.accesses.values()}
         order = arrange(cluster.space, cluster.reduced or (), weights, ordered)
         self.extents, self.positions = order.extents, order.positions
@@ -142,6 +166,8 @@ class Nest(Loops):
             role = self.cluster.roles.get(node)
             if role == "reduce":
                 self.deps[node] = self.kept_dims
+            elif role == "cumulate":
+                self.deps[node] = self.kept_dims | self.sum_dims
             else:
                 row = role == "row"
                 found = frozenset().union(*(self._operand_dependence(o, row) for o in self._operands(node)))
@@ -154,7 +180,7 @@ class Nest(Loops):
 
     def _operand_dependence(self, operand: Node, row: bool) -> frozenset[int]:
         base = base_of(operand)
-        if isinstance(operand, Number):
+        if isinstance(operand, Number) and not isinstance(operand, Index):
             return frozenset()
         if base in self.cluster.roles or self._inlined(base):
             return self.dependence(base)
@@ -162,8 +188,11 @@ class Nest(Loops):
 
     def operand(self, operand: Node, row: bool, scope: Scope) -> Scalar:
         base = base_of(operand)
+        if isinstance(operand, Index):
+            access = self.reads[operand, row]
+            return self.place(access, self.home(varies(access), scope))
         if isinstance(operand, Number):
-            return Scalar(constant_text(operand.value, operand.dtype), operand.dtype)
+            return literal(operand.value, operand.dtype)
         if base in self.cluster.roles or self._inlined(base):
             return self.member(base, scope)
         access = self.reads[operand, row]
@@ -192,13 +221,15 @@ class Nest(Loops):
             return self.load(self.stores[node], self.home(varies(self.stores[node]), scope), node)
         if isinstance(node, Gather):
             value = self._gather(node, home)
+        elif isinstance(node, Cumulative):
+            value = self.running.step(node, home)
         else:
             assert isinstance(node, Map)
             row = self.cluster.roles.get(node) == "row"
             scalars = [self.operand(o, row, home) for o in node.operands]
             value = node.emit(self.at(home), *scalars)
-            if value.factors and node in self.schedule.stored:
-                value = Scalar(value.text, value.dtype)  # some read it from memory, rounded: so do all
+            if node in self.schedule.stored:
+                value = value.rounded()  # some read it from memory, rounded: so do all
         home.memo[node] = value
         return value
 
@@ -230,23 +261,17 @@ class Nest(Loops):
             size = Scalar(self.cell(("size", node, number), extent), I64)
             wrapped = e.select(e.compare("lt", given, e.constant(0, I64)), e.add(given, size), given)
             fine = e.let(f"icmp ult {wrapped.typed}, {size.text}", np.dtype(bool))
-            bad, on = self.fresh("bad"), self.fresh("on")
-            site = self.kernel.table
-            at = len(site)
-            site.append(self.sites.index(axis, extent))
-            home.lines += [
-                f"  br i1 {fine.text}, label %{on}, label %{bad}", f"{bad}:",
-                f"  %{bad}.at = getelementptr inbounds i64, ptr %t, i64 {at}",
-                f"  %{bad}.site = load i64, ptr %{bad}.at, align 8",
-                f"  call void @wl_fail(ptr %err, i64 %{bad}.site, i64 {given.text})", f"  br label %{on}", f"{on}:",
-            ]  # fmt: skip
-            home.label = on
+            self.fail_unless(fine, self.sites.index(axis, extent), given.text, home)
             safe = e.select(fine, wrapped, e.constant(0, I64))
             moved = e.mul(safe, Scalar(self.cell(("place", node, number), stride), I64))
             total = moved if total is None else e.add(total, moved)
         assert total is not None
         home.memo[key] = total
         return total
+
+    def _require(self, fine: Scalar, kind: type, message: str) -> None:
+        self.kernel.checks = True
+        self.fail_unless(fine, self.sites.raising(kind, message), "0", self.current)
 
     def _indexed_pointer(self, node: Gather | Scatter, scope: Scope) -> str:
         displacement = self._displacement(node, scope)
@@ -341,7 +366,7 @@ class Nest(Loops):
         for node, role in self.cluster.roles.items():
             if role == "reduce" and levels[node] == phase + 1:
                 roots.append(node)
-            elif levels[node] == phase and (role == "scatter" or (role == "full" and node in self.stores)):
+            elif levels[node] == phase and (role == "scatter" or (role in PER_ELEMENT and node in self.stores)):
                 roots.append(node)
             elif self.kept.get(node) == phase:
                 roots.append(node)
@@ -401,12 +426,12 @@ class Nest(Loops):
             roots = self._phase_roots(phase)
             if roots:
                 self._sweep(row, roots)
-                self.available |= {n for n in roots if cluster.roles[n] == "full"}
+                self.available |= {n for n in roots if cluster.roles[n] in PER_ELEMENT}
             if self.column:
                 self._column_rows(row, phase + 1)
         if not self.column:
             for node, access in self.stores.items():
-                if cluster.roles[node] != "full":
+                if cluster.roles[node] not in PER_ELEMENT:
                     self._store(self.member(node, row), access, row)
 
     def _is_read_later(self, node: Node) -> bool:
@@ -421,20 +446,20 @@ class Nest(Loops):
         pointer = self.pointer(access, scope)
         self.at(scope).store(value, pointer)
 
-    def _inner(self, parent: Scope) -> Scope:
+    def inner(self, parent: Scope) -> Scope:
         """The loop over the block of columns."""
         return self.open(parent, len(self.extents) - 1, "0", self.width)
 
     def _sweep(self, row: Scope, roots: list[Node]) -> None:
         reductions = [n for n in roots if self.cluster.roles[n] == "reduce"]
         if self.column and reductions:
-            init = self._inner(row)
+            init = self.inner(row)
             for node in reductions:
                 e = self.at(init)
-                start = _neutral(node)
-                e.store(Scalar(start, node.dtype), self._stack_pointer(node, init))
+                e.store(_neutral(node), self._stack_pointer(node, init))
             self.close(init)
         scopes = [row]
+        self.running = Running(self)
         for dim in range(self.outer, self.outer + self.sums):
             bounds = ("%begin", "%end") if self.split and dim == self.outer else ("0", self.extent(dim))
             n = self.extents[dim]
@@ -450,21 +475,29 @@ class Nest(Loops):
                 stop = e.intrinsic("umin", stop, Scalar(bounds[1], I64))
                 bounds = (start.text, stop.text)
             scopes.append(self.open(scopes[-1], dim, *bounds))
+            if self.cluster.reverse:
+                e = self.at(scopes[-1])
+                last = e.let(f"sub nuw nsw i64 {self.extent(dim)}, 1", I64)
+                scopes[-1].shift = e.let(f"sub nuw nsw i64 {last.text}, {scopes[-1].index}", I64).text
         if self.column:
-            scopes.append(self._inner(scopes[-1]))
+            scopes.append(self.inner(scopes[-1]))
         body = scopes[-1]
         values = {n: self._root_value(n, body) for n in roots}
         for node in roots:
             self._finish_root(node, values[node], body)
         sums = {} if self.column else {n: values[n] for n in reductions}
-        for scope in reversed(scopes[1:]):
-            carried = []
+        if self.column and self.running.found:
+            self.running.start(row, min(self.extents[-1], COLUMN_BLOCK))
+        for depth in range(len(scopes) - 1, 0, -1):
+            scope = scopes[depth]
+            carried = [] if self.column else self.running.carried(depth, scope is body)
             for node, value in sums.items():
                 assert isinstance(node, Reduce)
-                name = f"%{self.fresh('a')}"
-                total = _combine(self.at(scope), node.op, Scalar(name, node.dtype), value)
-                carried.append((name, value.kind, _neutral(node), total.text))
-                sums[node] = total
+                start = _neutral(node).parts
+                so_far = tuple(Scalar(f"%{self.fresh('a')}", part.dtype) for part in start)
+                total = sums[node] = _combine(self.at(scope), node.op, assembled(so_far), value)
+                parts = zip(so_far, start, total.parts, strict=True)
+                carried += [(now.text, now.kind, first.text, following.text) for now, first, following in parts]
             self.close(scope, carried)
         row.memo.update(sums)
 
@@ -501,6 +534,8 @@ class Nest(Loops):
             e = self.at(body)
             if node.mode == "add":
                 value = e.add(e.load(pointer, node.dtype), value)
+            elif node.mode == "max":
+                value = e.maximum(e.load(pointer, node.dtype), value)
             e.store(value, pointer)
             return
         if node in self.stores:
@@ -515,7 +550,7 @@ class Nest(Loops):
         stored = [n for n in self.stores if roles[n] in ("row", "reduce") and levels[n] == level]
         if not rows and not stored:
             return
-        scope = self._inner(row)
+        scope = self.inner(row)
         arrays = {n: self.slots.pop(n) for n in rows if n in self.slots}
         values = {n: self.member(n, scope) for n in (*rows, *stored)}
         self.slots.update(arrays)
@@ -536,7 +571,7 @@ class Nest(Loops):
         names = [a.split()[-1] for a in arguments]
         extra = ["i64 %begin", "i64 %end"] if k.parallel else []
         suffix = ".range" if k.parallel else ""
-        inline = " noinline" if self.extents else ""
+        inline = " noinline" if self.extents or self._cost() > MOST_INLINED else ""
         text = [f"define internal void @NAME{suffix}({', '.join([*arguments, *extra])}){inline} {{", "entry:"]
         text += [*self.symbols, *self.allocas, *entry.lines, "  ret void", "}"]
         if k.parallel:
@@ -546,24 +581,28 @@ class Nest(Loops):
         return k
 
 
-def _neutral(node: Node) -> str:
+def _neutral(node: Node) -> Scalar:
     assert isinstance(node, Reduce)
-    return constant_text(0 if node.op == "add" else lowest(node.dtype), node.dtype)
+    return literal(lowest(node.dtype) if node.op == "max" else int(node.op == "mul"), node.dtype)
 
 
 def _combine(e: Emitter, op: str, x: Scalar, y: Scalar) -> Scalar:
     """One step of a reduction: the only place where the order of operations is free."""
     if op == "max":
         return e.intrinsic("maximum", x, y) if x.dtype.kind == "f" else e.maximum(x, y)
+    if x.dtype.kind == "c" and op == "add":
+        return assembled(tuple(_combine(e, op, a, b) for a, b in zip(x.parts, y.parts, strict=True)))
     if x.dtype.kind == "f":
-        return e.let(f"fadd reassoc contract {x.typed}, {y.text}", x.dtype)
-    return e.add(x, y)
+        operation = "fadd reassoc contract" if op == "add" else "fmul reassoc"
+        return e.let(f"{operation} {x.typed}, {y.text}", x.dtype)
+    return e.add(x, y) if op == "add" else e.mul(x, y)
 
 
 def describe(nest: Nest) -> str:
     """A cluster for a person to read."""
     cluster = nest.cluster
-    head = f"over {list(cluster.space)}" + (f", reducing axes {list(cluster.reduced)}" if cluster.reduced else "")
+    what = "reducing" if "reduce" in cluster.roles.values() else "along"
+    head = f"over {list(cluster.space)}" + (f", {what} axes {list(cluster.reduced)}" if cluster.reduced else "")
     mode = "column mode" if nest.column else "row mode" if nest.sums else "elementwise"
     lines = [f"{head}: {mode}, loops {nest.extents}{', parallel' if nest.kernel.parallel else ''}"]
     counts: dict[str, int] = {}

@@ -3,17 +3,26 @@
 Nothing else in the project talks to llvmlite. All of LLVM sits behind one lock (llvmlite has a global one as well, so
 parallel compilation would gain nothing), and a fork takes that lock first: a child never inherits a half-held one.
 One `LLJIT` per library, so that dropping a `Library` gives its memory back.
+
+Object code is kept on disk (`cache`) by the text it was made from, the CPU, and the version and options of LLVM. The
+text holds no address: what it calls is found by name when it is loaded.
 """
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import os
+import pkgutil
+import tempfile
 import threading
 from functools import cache
 from typing import Any
 
+import llvmlite
 import llvmlite.binding as llvm
+
+from wonderland.compile import cache as disk
 
 lock = threading.RLock()
 AS_WRITTEN = "; as written\n"  # at the head of a text whose loops need no vectorising, unrolling or inlining
@@ -47,25 +56,59 @@ class Library:
 
 @cache
 def cpu() -> tuple[str, str]:
-    """LLVM's name for the CPU and its feature string; `WONDERLAND_CPU` overrides the name (and so the features)."""
-    name = os.environ.get("WONDERLAND_CPU", "")
-    if name:
-        return name, ""
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    """LLVM's name for the CPU and its feature string; `WONDERLAND_CPU` names another one to compile for."""
+    name = os.environ.get("WONDERLAND_CPU", "").strip()
+    if not name:
+        return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    known = _known_cpus()
+    if name not in known:
+        similar = difflib.get_close_matches(name, known, 5, 0.5)
+        hint = f" Did you mean {' or '.join(similar)}?" if similar else f" It knows {', '.join(known)}."
+        raise ValueError(f"WONDERLAND_CPU={name!r} is no CPU that LLVM knows for this machine.{hint}")
+    # Names of 32-bit processors are known as well: without these LLVM would end the process.
+    return name, "+64bit,+sse2" if _is_x86() else ""
+
+
+def _is_x86() -> bool:
+    return llvm.get_default_triple().startswith("x86_64")
+
+
+@cache
+def _known_cpus() -> list[str]:
+    """The names that LLVM knows. It tells them to nobody but the standard error stream."""
+    llvm.initialize_native_target()
+    target = llvm.Target.from_default_triple()
+    with lock, tempfile.TemporaryFile() as file:
+        kept = os.dup(2)
+        try:
+            os.dup2(file.fileno(), 2)
+            target.create_target_machine(cpu="help")
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        file.seek(0)
+        lines = file.read().decode().partition("Available features")[0].splitlines()
+    return [line.split()[0] for line in lines if " - " in line]
 
 
 @cache
 def vector_bytes() -> int:
     """Width of a vector register: 64 with AVX-512, 32 with AVX2, otherwise 16."""
-    name, features = cpu()
-    if features:
-        flags = set(features.split(","))
-        if "+avx512f" in flags and "+prefer-256-bit" not in flags:
-            return 64
-        return 32 if "+avx2" in flags else 16
-    if name in ("x86-64-v4", "skylake-avx512", "icelake-server", "sapphirerapids", "znver4", "znver5"):
+    if not os.environ.get("WONDERLAND_CPU", "").strip():
+        return _host_vector_bytes()
+    # What a name stands for is LLVM's knowledge: see which registers it takes for a wide addition.
+    text = "define <16 x i32> @f(<16 x i32> %x, <16 x i32> %y) {\n  %z = add <16 x i32> %x, %y\n  ret <16 x i32> %z\n}"
+    with lock:
+        code = _shared_machine().emit_assembly(llvm.parse_assembly(text))
+    return 64 if "%zmm" in code else 32 if "%ymm" in code else 16
+
+
+@cache
+def _host_vector_bytes() -> int:
+    flags = set(llvm.get_host_cpu_features().flatten().split(","))
+    if "+avx512f" in flags and "+prefer-256-bit" not in flags:
         return 64
-    return 32 if name in ("x86-64-v3", "haswell", "broadwell", "skylake", "znver1", "znver2", "znver3") else 16
+    return 32 if "+avx2" in flags else 16
 
 
 def target_machine(opt: int = 3) -> Any:
@@ -103,7 +146,11 @@ def optimize(ir: str, quick: bool = False) -> Any:
         tuning.loop_interleaving = True
         tuning.loop_unrolling = True
         builder = llvm.create_pass_builder(machine, tuning)
-        builder.getModulePassManager().run(module, builder)
+        passes = builder.getModulePassManager()
+        passes.run(module, builder)
+        # Of its two base classes llvmlite's asks the wrong one to free it: 100 KB would stay behind with every module.
+        llvm.newpassmanagers.NewPassManager._dispose(passes)
+        passes.detach()
         return module
 
 
@@ -122,9 +169,22 @@ def _tidy(module: Any, machine: Any) -> Any:
 
 
 def compile_object(ir: str, quick: bool = False) -> bytes:
-    """Object code of textual IR."""
+    """Object code of textual IR: from the disk, or made and put there."""
     with lock:
-        return _shared_machine().emit_object(optimize(ir, quick))
+        key = disk.key_of(*_surroundings(), "quick" if quick else "full", ir)
+        code = disk.load(key)
+        if code is None:
+            code = _shared_machine().emit_object(optimize(ir, quick))
+            disk.store(key, code)
+        return code
+
+
+@cache
+def _surroundings() -> tuple[str | bytes, ...]:
+    """All that decides on the object code beside the text: the CPU, LLVM, and how this file uses it."""
+    source = pkgutil.get_data("wonderland.compile", "llvm.py") or b""
+    versions = f"llvmlite {llvmlite.__version__} LLVM {llvm.llvm_version_info}"
+    return versions, llvm.get_default_triple(), *cpu(), source
 
 
 def assembly(ir: str, quick: bool = False) -> str:
@@ -135,6 +195,11 @@ def assembly(ir: str, quick: bool = False) -> str:
 
 def load_object(code: bytes, exports: list[str], imports: dict[str, int]) -> Library:
     """Link object code into this process. libc and libm resolve by themselves; `imports` gives our own addresses."""
+    if vector_bytes() > _host_vector_bytes():
+        raise RuntimeError(
+            f"WONDERLAND_CPU={cpu()[0]} has vector registers of {vector_bytes()} bytes, this machine's have "
+            f"{_host_vector_bytes()}: its code can be looked at, not run."
+        )
     with lock:
         jit = llvm.create_lljit_compiler(target_machine())
         builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
@@ -146,8 +211,6 @@ def load_object(code: bytes, exports: list[str], imports: dict[str, int]) -> Lib
         return Library(jit, tracker)
 
 
-def compile_library(
-    ir: str, exports: list[str], imports: dict[str, int] | None = None, quick: bool = False
-) -> Library:
+def compile_library(ir: str, exports: list[str], imports: dict[str, int] | None = None, quick: bool = False) -> Library:
     """Textual IR to loaded machine code."""
     return load_object(compile_object(ir, quick), exports, imports or {})

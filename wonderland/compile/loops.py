@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.compile.emitter import Emitter, Scalar, memory_kind
+from wonderland.compile.routine import Routine
 
 BAKED = 16  # numbers up to this are part of the code
 I64 = np.dtype(np.int64)
@@ -37,6 +38,7 @@ class Kernel:
         self.written: set[Any] = set()  # buffers
         self.table: list[int] = []
         self.needed: set[tuple[str, str]] = set()
+        self.routines: dict[str, Routine] = {}
         self.declared: set[str] = set()
         self.checks = False  # takes the address of the error word
         self.parallel = False
@@ -70,6 +72,7 @@ class Loops:
         self.symbols: list[str] = []
         self.cells: dict[tuple, str] = {}
         self.labels = 0
+        self.current: Any = None  # the scope that code goes into
 
     def cell(self, key: tuple, value: int) -> str:
         """A number that the code reads: a literal if small, otherwise from the table."""
@@ -118,6 +121,7 @@ class Loops:
 
     def at(self, scope: Scope) -> Emitter:
         self.e.lines = scope.lines
+        self.current = scope
         return self.e
 
     def pointer(self, access: Access, scope: Scope) -> str:
@@ -134,6 +138,35 @@ class Loops:
                 text = self.advance(text, access, scope.shift or scope.index, stride, scope)
         scope.pointers[access] = text
         return text
+
+    def place(self, access: Access, scope: Scope) -> Scalar:
+        """Like `pointer`, for an index that is a value: the sum of indices times strides."""
+        if access not in scope.memo:
+            if scope.parent is None:
+                total = Scalar("0", I64)
+            else:
+                total, e = self.place(access, scope.parent), self.at(scope)
+                stride = access.strides[scope.dim] if scope.dim >= 0 or scope.shift else 0
+                if stride:
+                    moved = Scalar(scope.shift or scope.index, I64)
+                    if stride != 1:
+                        moved = e.mul(moved, Scalar(self.cell(("index", access.strides, stride), stride), I64))
+                    total = moved if total.text == "0" else e.add(total, moved)
+            scope.memo[access] = total
+        return scope.memo[access]
+
+    def fail_unless(self, fine: Scalar, site: int, index: str, scope: Scope) -> None:
+        """Set the error word if a condition doesn't hold, and go on."""
+        bad, on = self.fresh("bad"), self.fresh("on")
+        at = len(self.kernel.table)
+        self.kernel.table.append(site)
+        scope.lines += [
+            f"  br i1 {fine.text}, label %{on}, label %{bad}", f"{bad}:",
+            f"  %{bad}.at = getelementptr inbounds i64, ptr %t, i64 {at}",
+            f"  %{bad}.site = load i64, ptr %{bad}.at, align 8",
+            f"  call void @wl_fail(ptr %err, i64 %{bad}.site, i64 {index})", f"  br label %{on}", f"{on}:",
+        ]  # fmt: skip
+        scope.label = on
 
     def advance(self, pointer: str, access: Access, index: str, stride: int, scope: Scope) -> str:
         e = self.at(scope)

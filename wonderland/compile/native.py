@@ -8,6 +8,7 @@ The way: passes, lowering to nodes, fusion and memory plan, text, machine code (
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import threading
@@ -18,7 +19,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from wonderland.compile import gemm, llvm, passes, pool
+from wonderland.compile import cache as disk
+from wonderland.compile import foreign, gemm, insight, llvm, passes, pool, profile
 from wonderland.compile.driver import CALL_FAILED, FIRST_SITE, OUT_OF_MEMORY, Driver
 from wonderland.compile.entry import MISS, Entry, Input, Output, layout
 from wonderland.compile.graph import lower
@@ -40,10 +42,13 @@ class Sites:
     """Numbers for the places where compiled code can fail, and what they raise."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[int, int], int] = {}
+        self.found: dict[tuple, int] = {}
 
     def index(self, axis: int, extent: int) -> int:
         return self.found.setdefault((axis, extent), FIRST_SITE + len(self.found))
+
+    def raising(self, kind: type[Exception], message: str) -> int:
+        return self.found.setdefault((kind, message), FIRST_SITE + len(self.found))
 
     def fail(self, code: int) -> NoReturn:
         site, index = code & 0xFFFF, code >> 16
@@ -52,6 +57,8 @@ class Sites:
         if site == OUT_OF_MEMORY:
             raise MemoryError(NO_MEMORY)
         axis, extent = list(self.found)[site - FIRST_SITE]
+        if isinstance(axis, type):
+            raise axis(extent)
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {extent}")
 
 
@@ -143,18 +150,34 @@ def _hand_over(cells: int, value: np.ndarray) -> None:
 
 
 class Compiled:
-    """A compiled Program: call it with flat arguments; it returns a tuple. The rest is for looking inside."""
+    """A compiled Program: call it with flat arguments; it returns a tuple. The rest is for looking inside.
 
-    def __init__(self, program: Program, written: dict[int, int]):
+    `print` gives a summary. `source` is the Program as recorded, `stages` what each pass made of it, `program` the last
+    of these; `kernels` are descriptions, `fallbacks` names of what NumPy evaluates; `memory_plan()`, `ir` and
+    `assembly()` are text. `peak_bytes` is the memory that a call takes beside its arguments: the arena and the results
+    (`arena_bytes`, `result_bytes`). `seconds` says where the time of compiling went, `code_from` whether LLVM, the disk
+    or this process had the machine code; `profile` measures the steps.
+    """
+
+    def __init__(self, program: Program, written: dict[int, int], name: str = "", watch: profile.Watch | None = None):
         start = time.perf_counter()
         self.source = program
         self.written = dict(written)
-        self.stages = passes.optimize(program)  # (name, Program) after each pass
-        self.program = self.stages[-1][1]
-        with llvm.lock:
-            self._build()
+        self.name = name
+        self.seconds: dict[str, float] = {}
+        with insight.progress(name, program):
+            self.stages = passes.optimize(program)  # (name, Program) after each pass
+            self.program = self.stages[-1][1]
+            self._lap("passes", start)
+            with llvm.lock:
+                self._build(watch)
         self.compile_seconds = time.perf_counter() - start
         _debug(self)
+
+    def _lap(self, name: str, start: float) -> float:
+        now = time.perf_counter()
+        self.seconds[name] = now - start
+        return now
 
     def __call__(self, *flat_args: Any) -> tuple:
         out = self.entry.call(*flat_args)
@@ -162,7 +185,8 @@ class Compiled:
             out = self.entry.convert(flat_args)
         return (out,) if len(self.entry.outputs) == 1 else out
 
-    def _build(self) -> None:
+    def _build(self, watch: profile.Watch | None) -> None:
+        start = time.perf_counter()
         program = self.program
         returned = [i for i in range(len(program.outputs)) if i not in self.written]
         inputs = [_input(v.type, i in self.written.values()) for i, v in enumerate(program.inputs)]
@@ -189,26 +213,56 @@ class Compiled:
             targets.append(Target(Buffer("slot", 0, slot)))
         steps = plan.steps = RegionPlan(plan, region, targets).steps
         heaps = [(plan.memory[base_of(region.outputs[position])], slot) for position, slot in dynamic]
-        driver = Driver(plan, steps, heaps, callbacks)
+        driver = Driver(plan, steps, heaps, callbacks, watch)
+        if watch is not None:
+            watch.finish()
         self.arena_bytes = plan.finish()
+        self.result_bytes = sum(_bytes(program.outputs[i].type) for i in returned)
+        self.peak_bytes = self.arena_bytes + self.result_bytes
         self.ir = driver.ir
         self.fallbacks = tuple(callbacks.names)
         self.kernels = [k.description for k in plan.kernels]
         self.plan = plan
+        start = self._lap("kernels and plan", start)
+        known, misses = driver.ir in _libraries, disk.misses
         library = _library(driver)
+        self.code_from = "this process" if known else "LLVM" if disk.misses > misses else "the disk"
+        start = self._lap("machine code", start)
         self.entry = Entry(
             library.address("run"), inputs, outputs, [], self.arena_bytes, driver.numbers(), sites.fail,
-            plan.work > LONG_RUN or bool(callbacks.names), (library, callbacks, plan.constants),
+            plan.work > LONG_RUN or bool(callbacks.names), (library, callbacks, plan.constants, watch),
         )  # fmt: skip
+        self._lap("entry", start)
 
     def assembly(self) -> str:
         """The machine code, for a person to read."""
         return llvm.assembly(self.ir, quick=True)
 
+    def memory_plan(self) -> str:
+        """The buffers of the arena: where they lie, and when they are in use."""
+        return insight.memory_plan(self)
 
-def compile_program(program: Program, written: dict[int, int] | None = None) -> Compiled:
+    def profile(self, *flat_args: Any) -> profile.Profile:
+        """Time per step on these flat arguments, which stay as they are."""
+        return profile.profile(self, flat_args)
+
+    def __str__(self) -> str:
+        return insight.describe(self)
+
+    def __repr__(self) -> str:
+        return insight.one_line(self)
+
+    def _repr_html_(self) -> str:
+        return insight.as_html(self)
+
+
+def compile_program(program: Program, written: dict[int, int] | None = None, name: str = "") -> Compiled:
     """Compile a closed Program. `written[output] = input`: that output replaces the contents of that input."""
-    return Compiled(program, written or {})
+    return Compiled(program, written or {}, name)
+
+
+def _bytes(type: ArrayType) -> int:
+    return math.prod(n for n in type.shape if n is not None) * type.dtype.itemsize
 
 
 def _input(type: ArrayType, written: bool) -> Input:
@@ -223,6 +277,9 @@ def _library(driver: Driver) -> llvm.Library:
         imports = {f"wl_gemm_{name}": gemm.address(name[-3:], name.startswith("rows")) for name in driver.gemms}
         if "call void @wl_parallel" in driver.ir:
             imports["wl_parallel"] = pool.address()
+        imports |= foreign.imports(driver.ir)
+        if driver.watch is not None:
+            imports["wl_clock"] = profile.clock()
         known = _libraries[driver.ir] = llvm.compile_library(driver.ir, ["run"], imports, quick=True)
         while len(_libraries) > MOST_LIBRARIES:
             _libraries.popitem(last=False)

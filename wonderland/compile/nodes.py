@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.compile.scalars import real_dtype
 from wonderland.core.types import ArrayType
 
 Shape = tuple[int, ...]
@@ -69,6 +70,16 @@ class Number(Node):
         self.value = value
 
 
+class Index(Number):
+    """No memory either: the element at a place of the loops is the sum of indices times `strides`, an int64."""
+
+    __slots__ = ("strides",)
+
+    def __init__(self, shape: Shape, strides: Shape):
+        super().__init__(ArrayType(shape, np.int64), 0)
+        self.strides = normal(shape, strides)
+
+
 class View(Node):
     """A strided layout on the memory of `base`, which is neither a view nor a number. Strides count elements."""
 
@@ -84,17 +95,18 @@ class View(Node):
 class Map(Node):
     """An elementwise function; every operand has the shape of the result (views broadcast)."""
 
-    __slots__ = ("cost", "emit", "operands")
+    __slots__ = ("checks", "cost", "emit", "operands")
 
-    def __init__(self, type: ArrayType, emit: Callable, operands: Sequence[Node], cost: int):
+    def __init__(self, type: ArrayType, emit: Callable, operands: Sequence[Node], cost: int, checks: bool = False):
         super().__init__(type)
         self.emit = emit
         self.operands = tuple(operands)
         self.cost = cost
+        self.checks = checks  # its code may call `require`, and so fail
 
 
 class Reduce(Node):
-    """A sum or maximum over axes of the operand."""
+    """A sum ("add"), product ("mul") or maximum ("max") over axes of the operand."""
 
     __slots__ = ("axes", "op", "operand")
 
@@ -103,6 +115,25 @@ class Reduce(Node):
         self.operand = operand
         self.axes = axes
         self.op = op
+
+
+class Cumulative(Node):
+    """A value that runs along an axis: `emit(element before, *operands at this place)`, from `start` before the first.
+
+    `reverse`: from the last element to the first. Every operand has the shape of the result.
+    """
+
+    __slots__ = ("axes", "emit", "operands", "reverse", "start")
+
+    def __init__(
+        self, type: ArrayType, emit: Callable, operands: Sequence[Node], start: Any, axis: int, reverse: bool
+    ):
+        super().__init__(type)
+        self.emit = emit
+        self.operands = tuple(operands)
+        self.start = start
+        self.axes = (axis,)
+        self.reverse = reverse
 
 
 class Gather(Node):
@@ -123,7 +154,10 @@ class Gather(Node):
 
 
 class Scatter(Node):
-    """`target` with `update` set or added at places given like a `Gather`'s, over the shape of the update."""
+    """`target` with `update` at places given like a `Gather`'s, over the shape of the update.
+
+    `mode`: it is set there, added, or taken where it is larger ("set", "add", "max").
+    """
 
     __slots__ = ("indices", "layout", "mode", "places", "target", "update")
 
@@ -140,7 +174,10 @@ class Scatter(Node):
 
 
 class Contract(Node):
-    """A matrix product by GEMM for each batch entry: extents (batch..., m, n, k), strides of x and y along them."""
+    """A matrix product by GEMM for each batch entry: extents (batch..., m, n, k), strides of x and y along them.
+
+    If its dtype is complex, extents and strides count the real numbers of which x, y and the result consist.
+    """
 
     __slots__ = ("batch", "k", "m", "n", "x", "x_strides", "y", "y_strides")
 
@@ -149,6 +186,28 @@ class Contract(Node):
         self.x, self.y = x, y
         self.batch, self.m, self.n, self.k = sizes
         self.x_strides, self.y_strides = x_strides, y_strides  # ((offset, batch strides..., two matrix strides))
+
+    @property
+    def real_dtype(self) -> np.dtype:
+        return real_dtype(self.dtype)
+
+
+class Procedure(Node):
+    """Code of its own for each row of the result, whose leading `rows` axes number them; see `compile.procedures`.
+
+    The operands have these axes too. `scratch` is bytes for one row at a time, `cost` nanoseconds for a row; `failure`
+    an exception's class and message.
+    """
+
+    __slots__ = ("cost", "emit", "failure", "name", "operands", "rows", "scratch")
+
+    def __init__(
+        self, type: ArrayType, name: str, emit: Callable, operands: Sequence[Node], rows: int, *, scratch: int,
+        cost: float, failure: tuple[Any, str] | None,
+    ):  # fmt: skip
+        super().__init__(type)
+        self.name, self.emit, self.operands, self.rows = name, emit, tuple(operands), rows
+        self.scratch, self.cost, self.failure = scratch, cost, failure
 
 
 class Opaque(Node):
@@ -225,6 +284,8 @@ def layout_of(node: Node) -> tuple[int, Shape]:
     """Offset and strides of a node in its base's memory."""
     if isinstance(node, View):
         return node.offset, node.strides
+    if isinstance(node, Index):
+        return 0, node.strides
     return 0, normal(node.shape, contiguous_strides(node.shape))
 
 

@@ -9,10 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
+from heapq import heappop, heappush
 from typing import Any
 
+from wonderland.compile.arena import Holes
 from wonderland.compile.entry import round_up
-from wonderland.compile.fuse import Cluster, Schedule, Step, Unit, memory_of, operands_of, results_of, squeezed_strides
+from wonderland.compile.fuse import (
+    PER_ELEMENT,
+    Cluster,
+    Schedule,
+    Step,
+    Unit,
+    memory_of,
+    operands_of,
+    results_of,
+    squeezed_strides,
+)
 from wonderland.compile.graph import Builder
 from wonderland.compile.kernels import MOST_PIECES, Kernel, Nest
 from wonderland.compile.nodes import (
@@ -22,9 +35,10 @@ from wonderland.compile.nodes import (
     Gather,
     Leaf,
     Loop,
+    Map,
     Node,
     Number,
-    Opaque,
+    Procedure,
     Region,
     Result,
     Scatter,
@@ -33,6 +47,7 @@ from wonderland.compile.nodes import (
     is_whole,
     layout_of,
 )
+from wonderland.compile.procedures import chunks, procedure_kernel
 from wonderland.compile.products import ALIGNMENT, RunGemm, RunKernel, attach
 from wonderland.core.types import ArrayType
 
@@ -147,42 +162,15 @@ class Plan:
 
     def finish(self) -> int:
         """Give every arena buffer its offset; returns the bytes of the arena."""
-        free: list[tuple[int, int]] = []  # (offset, bytes)
-        active: list[Buffer] = []
-        top = round_up(self.cells * 8, ALIGNMENT)
+        holes = Holes(round_up(self.cells * 8, ALIGNMENT))
+        active: list[tuple[int, int, int]] = []  # (last use, offset, bytes), the next to die first
         for buffer in sorted((b for b in self.buffers if b.last >= 0), key=lambda b: b.first):
             size = round_up(max(buffer.bytes, 1), ALIGNMENT)
-            for dead in [b for b in active if b.last < buffer.first]:
-                active.remove(dead)
-                free = _release(free, dead.offset, round_up(max(dead.bytes, 1), ALIGNMENT))
-            fits = [hole for hole in free if hole[1] >= size]
-            if fits:
-                offset, room = min(fits, key=lambda hole: hole[1])
-                free.remove((offset, room))
-                if room > size:
-                    free.append((offset + size, room - size))
-                buffer.offset = offset
-            elif free and (last := max(free))[0] + last[1] == top:  # grow the hole at the end
-                free.remove(last)
-                buffer.offset = last[0]
-                top = last[0] + size
-            else:
-                buffer.offset = top
-                top += size
-            active.append(buffer)
-        return top
-
-
-def _release(free: list[tuple[int, int]], offset: int, size: int) -> list[tuple[int, int]]:
-    merged = []
-    for start, room in free:
-        if start + room == offset:
-            offset, size = start, size + room
-        elif offset + size == start:
-            size += room
-        else:
-            merged.append((start, room))
-    return [*merged, (offset, size)]
+            while active and active[0][0] < buffer.first:
+                holes.give(*heappop(active)[1:])
+            buffer.offset = holes.take(size)
+            heappush(active, (buffer.last, buffer.offset, size))
+        return holes.top
 
 
 class RegionPlan:
@@ -246,27 +234,34 @@ class RegionPlan:
                 (self.plan.final if target.guarded else self.late).append(copy)
 
     def _place(self, node: Node, target: Target) -> bool:
-        """Let a node be computed where it is wanted, if the old value isn't needed by then."""
+        """Let a node be computed where it is wanted, if the old value isn't needed by then.
+
+        What is updated in place starts in the same memory, if it has no other use; and so does what that starts from.
+        """
+        placed = can_start = self._place_one(node, target)
+        while can_start:
+            unit, size = self.schedule.unit[node], node.bytes
+            node = self._starts_from(node)
+            can_start = (
+                node is not None and node is not target.old and node.bytes == size
+                and self.uses.get(node) == [self.at[unit]] and self._count(unit, node) == 1
+                and self._place_one(node, target)
+            )  # fmt: skip
+        return placed
+
+    def _place_one(self, node: Node, target: Target) -> bool:
         if node in self.memory or node not in self.schedule.unit:
             return False
         unit = self.schedule.unit[node]
         position = self.at[unit]
-        if target.guarded and any(self._can_fail(u) for u in self.units[position:]):
+        if target.guarded and position <= self.last_failing:
             return False
-        if target.old is not None:
-            uses = self.uses.get(target.old, [])
-            if any(j > position for j in uses):
-                return False
-            if position in uses and not self._overwrites(unit, node, target.old):
+        if target.old is not None and (uses := self.uses.get(target.old)):
+            if uses[-1] > position or (uses[-1] == position and not self._overwrites(unit, node, target.old)):
                 return False
         self.memory[node] = target.buffer
         if target.old is None:
             self.fresh.add(node)
-        # What is updated in place starts in the same memory, if it has no other use.
-        start = self._starts_from(node)
-        if start is not None and self.uses.get(start, []) == [position] and start is not target.old:
-            if self._count(unit, start) == 1 and start.bytes == node.bytes:
-                self._place(start, target)
         return True
 
     @staticmethod
@@ -285,7 +280,9 @@ class RegionPlan:
 
     def _same_element(self, cluster: Cluster, node: Node, old: Node) -> bool:
         """Does a kernel read `old` only at the element where it writes `node`, and not after it has?"""
-        if cluster.roles[node] != "full" or old.bytes != node.bytes or old.dtype.itemsize != node.dtype.itemsize:
+        if cluster.roles[node] not in PER_ELEMENT:
+            return False
+        if old.bytes != node.bytes or old.dtype.itemsize != node.dtype.itemsize:
             return False
         roles = cluster.roles
         last_sweep = max(level - (roles[n] == "reduce") for n, level in cluster.levels.items() if roles[n] != "row")
@@ -341,11 +338,16 @@ class RegionPlan:
             buffer.touch(self.plan.position)
             buffer = buffer.data[0] if buffer.kind == "slice" else None
 
+    @cached_property
+    def last_failing(self) -> int:
+        """Where the last unit is that can set the error word."""
+        return max((i for i, unit in enumerate(self.units) if self._can_fail(unit)), default=-1)
+
     def _can_fail(self, unit: Unit) -> bool:
         if isinstance(unit, Cluster):
-            return any(isinstance(n, (Gather, Scatter)) and n.indices for n in unit.roles)
+            return any(map(node_can_fail, unit.roles))
         assert isinstance(unit, Step)
-        return isinstance(unit.node, Opaque) and node_can_fail(unit.node)
+        return node_can_fail(unit.node)
 
     def _dies(self, base: Node, position: int) -> bool:
         """Is `base` memory of our own that nobody reads after this unit?"""
@@ -369,6 +371,14 @@ class RegionPlan:
             run.scratch = self._scratch(run.scratch_bytes * run.pieces)
             self.steps.append(run)
             self.plan.work += 0.02 * math.prod(node.batch) * node.m * node.n * node.k
+        elif isinstance(node, Procedure):
+            out = self._own(node)
+            scratch = self._scratch(round_up(node.scratch, ALIGNMENT) * chunks(node)) if node.scratch else None
+            kernel = procedure_kernel(node, self.memory, scratch, self.plan.sites)
+            kernel.written = {out} if scratch is None else {out, scratch}
+            self.plan.kernels.append(kernel)
+            self.steps.append(RunKernel(kernel))
+            self.plan.work += math.prod(node.shape[: node.rows]) * node.cost
         elif isinstance(node, Call):
             operands = [n if isinstance(n, Number) else (n, self.memory[base_of(n)]) for n in node.operands]
             self.steps.append(RunCall(node, operands, [self._own(r) for r in node.results]))
@@ -413,7 +423,7 @@ class RegionPlan:
             if isinstance(node, Scatter):
                 self._prepare_update(cluster, node, position)
                 reused.add(self.memory[node])
-            elif node not in self.memory and role == "full":
+            elif node not in self.memory and role in PER_ELEMENT:
                 for old in cluster.sources:
                     if (
                         self._dies(old, position) and self.memory[old] not in reused
@@ -430,7 +440,8 @@ class RegionPlan:
 
     def _kernel(self, nest: Nest) -> None:
         kernel = nest.generate()
-        kernel.needed, kernel.declared, kernel.written = nest.e.needed, nest.e.declared, nest.written
+        kernel.needed, kernel.declared, kernel.routines = nest.e.needed, nest.e.declared, nest.e.routines
+        kernel.written = nest.written
         self.plan.kernels.append(kernel)
         if not attach(nest.cluster, nest, self.steps):
             self.steps.append(RunKernel(kernel))
@@ -533,6 +544,10 @@ def node_can_fail(node: Node) -> bool:
         return True
     if isinstance(node, (Gather, Scatter)):
         return bool(node.indices)
+    if isinstance(node, Map):
+        return node.checks
+    if isinstance(node, Procedure):
+        return node.failure is not None
     regions: list[Region] = []
     if isinstance(node, Branch):
         regions = node.regions

@@ -38,13 +38,14 @@ class RunGemm:
 
     def __init__(self, node: Contract, x: Any, y: Any, out: Any, position: int):
         self.node, self.x, self.y, self.out, self.position = node, x, y, out, position
-        self.dtype = "f32" if node.dtype.itemsize == 4 else "f64"
+        size = node.real_dtype.itemsize
+        self.dtype = "f32" if size == 4 else "f64"
         self.batch = collapsed_batch(node)  # (extent, strides of x, y and the result), from the outside in
         self.total = math.prod(node.batch)
         one = node.m * node.n * node.k
         largest = SHARED_ALONE if self.total < MANY_PRODUCTS else BETTER_TOGETHER
         shared = len(self.batch) <= 2 and one < largest and SHARED_TOGETHER <= one * self.total
-        self.small = small_gemm.fits((node.m, node.n, node.k), node.dtype.itemsize)
+        self.small = small_gemm.fits((node.m, node.n, node.k), size)
         scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, self.dtype)
         self.scratch_bytes = round_up(scratch, ALIGNMENT)
         most = max(MANY_PRODUCTS, min(MOST_PRODUCTS, MOST_SCRATCH // max(self.scratch_bytes, 1)))

@@ -187,6 +187,11 @@ def sqrt(x: Value) -> Value:
     return x.block.call("sqrt", x)
 
 
+def floor(x: Value) -> Value:
+    """The largest integer that isn't above x."""
+    return x.block.call("floor", x)
+
+
 def copysign(magnitude: Value, sign: Value) -> Value:
     """`magnitude` with the sign bit of `sign`."""
     return magnitude.block.call("copysign", magnitude, sign)

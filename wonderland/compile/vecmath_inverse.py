@@ -1,4 +1,4 @@
-"""Inverse functions as branch-free code: of the trigonometric and hyperbolic functions, and the cube root.
+"""Inverse functions as branch-free code: of the trigonometric and hyperbolic functions, cube root and hypot.
 
 Coefficients are minimax fits as in `vecmath_exp`. Float is computed in double where float's own rounding
 errors would add up to more than 2 ulp.
@@ -203,6 +203,25 @@ def cbrt(x: Value) -> Value:
     root = fma(fma(-(root * root), root, m), y * y * (1.0 / 3.0), root)
     result = copysign(root * power_of_two(integer, x.kind), x)
     return where(size.equals(0.0) | ~(size < INFINITY), x, result)
+
+
+def hypot(x: Value, y: Value) -> Value:
+    """sqrt(x^2 + y^2), scaled against overflow, with one Newton step on what the squares and the root lost."""
+    a, b = fabs(x).convert("double"), fabs(y).convert("double")
+    if x.kind == "float":  # squares neither overflow nor underflow
+        result = sqrt(fma(a, a, b * b)).convert("float")
+    else:
+        large, small = where(a > b, a, b), where(a > b, b, a)
+        up, down = large < 2.0**-450, large > 2.0**500
+        factor = where(up, a.like(2.0**600), where(down, a.like(2.0**-600), 1.0))
+        back = where(up, a.like(2.0**-600), where(down, a.like(2.0**600), 1.0))
+        large, small = large * factor, small * factor
+        root = sqrt(fma(large, large, small * small))
+        parts = [two_product(v, v) for v in (large, small, root)]
+        (big, big_low), (little, little_low), (square, square_low) = parts
+        missing = ((big - square) + little) + ((big_low - square_low) + little_low)
+        result = fma(missing, 0.5 / where(root.equals(0.0), 1.0, root), root) * back
+    return where(fabs(x).equals(INFINITY) | fabs(y).equals(INFINITY), INFINITY, result)
 
 
 def in_double(body: Callable[[Value], Value]) -> Callable[[Value], Value]:

@@ -33,11 +33,14 @@ class Var(Traced):
 class Literal:
     """An operand written into an equation: a Python or NumPy scalar, or, on a tape, a residual."""
 
-    __slots__ = ("type", "value")
+    __slots__ = ("value",)
 
     def __init__(self, value: Any):
         self.value = value
-        self.type = type_of(value)
+
+    @property
+    def type(self) -> ArrayType:
+        return type_of(self.value)
 
     def __repr__(self) -> str:
         if self.type.shape or not isinstance(self.value, np.generic):

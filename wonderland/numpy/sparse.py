@@ -7,6 +7,7 @@ captured like any array's, the structure is a parameter. SciPy is imported only 
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,56 @@ def _batch(size: int, args: tuple, batched: tuple, structure: Structure, transpo
     return transpose(reshape(out, shape=(shape_of(out)[0], size, *rest)), permutation=order)
 
 
+def _lower(builder: Any, data: Any, x: Any, structure: Structure, transposed: bool) -> Any:
+    kind = _infer(data.type, x.type, structure, transposed)
+    rows, columns = structure.places(transposed)
+    if len(rows) == 0 or kind.size == 0:
+        return builder.broadcast(builder.constant(np.zeros((), kind.dtype)), kind.shape)
+    m, n = kind.shape[0], x.shape[0]
+    order = np.argsort(rows, kind="stable") if transposed else np.arange(len(rows))
+    # What SciPy takes on trust: an index out of range must not lead out of the memory.
+    inside = 0 <= rows.min() <= rows.max() < m and 0 <= columns.min() <= columns.max() < n
+    if len(rows) != data.shape[0] or not inside:
+        raise ValueError(f"a sparse matrix of shape {(m, n)} has indices out of range")
+    ends = np.searchsorted(rows[order], np.arange(m + 1))
+    x = builder.reshape(builder.convert(x, kind.dtype), (1, n, kind.size // m))
+    operands = [
+        builder.constant(np.stack([ends[:-1], ends[1:]], 1).astype(np.int64)),
+        builder.constant(np.asarray(columns, np.int64)[order][None]),
+        builder.reshape(builder.convert(data, kind.dtype), (1, len(rows))),
+        x,
+    ]
+    if transposed:
+        operands.append(builder.constant(order.astype(np.int64)[None]))
+    k = kind.size // m
+    out = ArrayType((m, k), kind.dtype)
+    made = builder.procedure(
+        "sparse product", partial(_multiply_row, columns=k), operands, out, 1, cost=(2 + 0.5 * k) * len(rows) / m + 5
+    )
+    return builder.reshape(made, kind.shape)
+
+
+def _multiply_row(code: Any, out: Any, ends: Any, places: Any, data: Any, x: Any, *order: Any, columns: int) -> None:
+    """One row of the matrix times x: its numbers from one end to the other, each with a row of x."""
+    start, stop = ends.load(0), ends.load(1)
+
+    def number(i: Any) -> Any:
+        return data.load(order[0].load(i)) if order else data.load(i)
+
+    if columns == 1:
+        total = code.variable(code.constant(0, out.dtype))
+        with code.loop(start, stop) as i:
+            total.set(code.add(total.get(), code.mul(number(i), x.load(places.load(i), 0))))
+        out.store(total.get(), 0)
+        return
+    with code.loop(0, columns) as c:
+        out.store(code.constant(0, out.dtype), c)
+    with code.loop(start, stop) as i:
+        factor, place = number(i), places.load(i)
+        with code.loop(0, columns) as c:
+            out.store(code.add(out.load(c), code.mul(factor, x.load(place, c))), c)
+
+
 def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     data, x = types
     rows, columns = params["structure"].places(params["transposed"])
@@ -106,8 +157,8 @@ sparse_dot = Primitive(
     transpose=_transpose,
     batch=_batch,
     pattern=_pattern,
+    lower=_lower,
     zero_preserving=True,
-    impossible={"lower": "SciPy's own product is compiled code: compiled programs call it"},
 )
 
 

@@ -61,6 +61,21 @@ def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     return [pair if is_differentiable(t.dtype) else None for t in types]
 
 
+def _lower(step: Any, start: Any) -> Any:
+    def lower(builder: Any, *nodes: Any, axis: int, reverse: bool) -> Any:
+        dtype = np.result_type(*(n.dtype for n in nodes))
+        first = start(dtype) if callable(start) else start
+        return builder.cumulate(step, [builder.convert(n, dtype) for n in nodes], first, axis, reverse)
+
+    return lower
+
+
+def _lowest(dtype: np.dtype) -> Any:
+    if dtype.kind == "f":
+        return -np.inf
+    return False if dtype.kind == "b" else np.iinfo(dtype).min
+
+
 cumsum = Primitive(
     "cumsum",
     lambda x, axis, reverse: _accumulate(np.add, x, axis, reverse),
@@ -69,6 +84,7 @@ cumsum = Primitive(
     transpose=lambda ct, x, axis, reverse: (cumsum(ct, axis=axis, reverse=not reverse),),
     batch=lambda size, args, batched, axis, reverse: cumsum(args[0], axis=axis + 1, reverse=reverse),
     pattern=_pattern,
+    lower=_lower(lambda e, y, x: e.add(y, x), lambda dtype: -0.0 if dtype.kind == "f" else 0),  # -0.0 + x is x
     zero_preserving=True,
 )
 
@@ -88,6 +104,7 @@ cumprod = Primitive(
     jvp=_cumprod_jvp,
     batch=lambda size, args, batched, axis, reverse: cumprod(args[0], axis=axis + 1, reverse=reverse),
     pattern=_pattern,
+    lower=_lower(lambda e, y, x: e.mul(y, x), 1),
     zero_preserving=True,
 )
 
@@ -140,6 +157,10 @@ def _recurrence_batch(size: int, args: tuple, batched: tuple, axis: int, reverse
     return recurrence(a, b, axis=axis + 1, reverse=reverse)
 
 
+def _recurrence_step(e: Any, y: Any, a: Any, b: Any) -> Any:
+    return e.select(e.compare("eq", y, e.constant(0, y)), b, e.add(e.mul(a, y), b))
+
+
 # y_k = a_k y_{k-1} + b_k, from y_{-1} = 0. All derivatives of products of many factors are of this form.
 recurrence = Primitive(
     "recurrence",
@@ -150,6 +171,7 @@ recurrence = Primitive(
     transpose=_recurrence_transpose,
     batch=_recurrence_batch,
     pattern=_pattern,
+    lower=_lower(_recurrence_step, 0),
     zero_preserving=True,
 )
 
@@ -178,6 +200,7 @@ cummax = Primitive(
     jvp=_cummax_jvp,
     batch=lambda size, args, batched, axis, reverse: cummax(args[0], axis=axis + 1, reverse=reverse),
     pattern=_pattern,
+    lower=_lower(lambda e, y, x: e.maximum(y, x), _lowest),
     zero_preserving=True,
     monotone=True,
 )

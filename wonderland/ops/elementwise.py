@@ -85,7 +85,7 @@ def elementwise(
         types = tuple(n.type for n in nodes)
         out = result_dtype(types)
         targets = compute(types, out) if compute else (promote(*types)[0],) * len(types)
-        if not compute and out.kind == "f" and targets[0].kind != "f":
+        if not compute and out.kind == "f" and targets[0].kind in "biu":
             targets = (out,) * len(types)
         return builder.map(emit, [builder.convert(n, d) for n, d in zip(nodes, targets, strict=True)], out)
 
@@ -359,7 +359,7 @@ def _power(x: Any, y: Any) -> Any:
 
 pow = elementwise(
     "pow", _power, (_pow_base_derivative, _pow_exponent_derivative),
-    emit=lambda e, x, y: e.power(x, y),
+    emit=lambda e, x, y: e.power(x, y), compute=lambda types, out: (out, out),
 )  # fmt: skip
 
 
@@ -412,10 +412,10 @@ abs = elementwise("abs", np.abs, emit=lambda e, x: e.abs(x), jvp=_abs_jvp, zero_
 
 conj = elementwise(
     "conj", np.conjugate, linear=(0,), transpose=lambda ct, x: (conjugate(ct),), zero_preserving=True,
-    emit=lambda e, x: x,
+    emit=lambda e, x: e.conj(x),
 )  # fmt: skip
 real = elementwise(
-    "real", lambda x: np.array(np.real(x))[()], linear=(0,), zero_preserving=True, emit=lambda e, x: x,
+    "real", lambda x: np.array(np.real(x))[()], linear=(0,), zero_preserving=True, emit=lambda e, x: e.real(x),
     transpose=lambda ct, z: (_shape.convert(ct, dtype=z.dtype),),
 )  # fmt: skip
 imag = elementwise(
@@ -423,7 +423,7 @@ imag = elementwise(
     transpose=lambda ct, z: (
         mul(_shape.convert(ct, dtype=z.dtype), 1j) if z.dtype.kind == "c" else None,
     ),
-    impossible={"lower": "kernels compute with real numbers; equations on complex ones call evaluate"},
+    emit=lambda e, x: e.imag(x),
 )  # fmt: skip
 
 

@@ -20,8 +20,33 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.primitive import Primitive
-from wonderland.core.types import ArrayType, broadcast_shapes, promote
-from wonderland.ops.elementwise import add, align, elementwise_pattern, like, scale
+from wonderland.core.program import Program, Record
+from wonderland.core.types import ArrayType, broadcast_shapes, promote, shape_of
+from wonderland.ops.elementwise import abs as size
+from wonderland.ops.elementwise import (
+    add,
+    align,
+    bitwise_and,
+    div,
+    elementwise_pattern,
+    exp,
+    gt,
+    like,
+    log,
+    lt,
+    maximum,
+    minimum,
+    mul,
+    neg,
+    scale,
+    sqrt,
+    sub,
+    where,
+)
+from wonderland.ops.math import expm1
+from wonderland.ops.reduce import sum as reduce_sum
+from wonderland.ops.shape import broadcast, reshape
+from wonderland.ops.special import digamma, zeta
 
 _DECAY = 42.0  # integrands are followed down to e^-42
 _NODES = 48
@@ -130,6 +155,99 @@ def _slope_jvp(primals: tuple, tangents: tuple, da: int, dw: int) -> tuple[Any, 
     return out, like(total, out)
 
 
+# In compiled code: the same integrals, branch-free --------------------------------------------------------------------
+
+
+def _sum_of(*terms: Any) -> Any:
+    return functools.reduce(add, terms)
+
+
+def _polygamma(n: int, x: Any) -> Any:
+    return digamma(x) if n == 0 else mul((-1.0) ** (n + 1) * math.factorial(n), zeta(n + 1.0, x))
+
+
+def _trace_half_square(y: Any, large: Any) -> Any:
+    """See `_half_square`."""
+    series: Any = 1 / 17
+    for k in range(16, 1, -1):
+        series = mul(add(mul(series, y), 1.0), 1 / k)
+    return where(large, mul(series, mul(y, y)), sub(expm1(y), y))
+
+
+def _trace_reach(slope: Any, z: Any, right: Any, side: Any) -> Any:
+    """See `_reach`."""
+    ratio = div(_DECAY, maximum(z, 1e-100))
+    above = minimum(sqrt(mul(2.0, ratio)), maximum(2.0, log(mul(2.0, ratio))))
+    below = mul(0.5, add(ratio, sqrt(add(mul(ratio, ratio), mul(8.0, ratio)))))
+    y = minimum(where(right, above, below), div(_DECAY, slope))
+    for _ in range(6):
+        step = expm1(mul(side, y))
+        value = sub(add(mul(slope, y), mul(z, sub(step, mul(side, y)))), _DECAY)
+        y = sub(y, div(maximum(value, 0.0), add(slope, mul(mul(side, z), step))))
+    return y
+
+
+def _trace_derivatives(a: Any, w: Any, order: int) -> list[Any]:
+    """See `_one_side`; on which side an element is decides the coefficients of its integrand."""
+    shape = shape_of(a)
+    z = exp(w)
+    right = gt(z, a)
+    side = where(right, 1.0, -1.0)
+    shifted = where(right, a, add(a, 1.0))
+    slope = mul(side, sub(z, shifted))
+    psi = [_polygamma(k, shifted) for k in range(order + 1)]
+    reach = _trace_reach(maximum(slope, 1e-300), z, right, side)
+    spread = lambda x: broadcast(reshape(x, shape=(*shape, 1)), shape=(*shape, _NODES))
+    nodes, weights = _quadrature()
+    wide_side = spread(side)
+    y = mul(spread(reach), nodes)
+    moved = mul(wide_side, y)
+    half = _trace_half_square(moved, spread(gt(w, 5.0)))
+    measure = mul(exp(neg(add(mul(spread(slope), y), mul(spread(z), half)))), mul(weights, spread(reach)))
+    factor = [add(spread(mul(side, sub(w, psi[0]))), y), *(spread(neg(mul(side, p))) for p in psi[1:])]
+    out: list[Any] = []
+    for n in range(order + 1):
+        integrand, power = factor[n], moved
+        for k in range(n - 1, -1, -1):
+            integrand = add(integrand, mul(mul(float(math.comb(n, k)), factor[k]), power))
+            power = mul(power, moved)
+        total = reduce_sum(mul(integrand, measure), axes=(len(shape),))
+        left = _sum_of(psi[n], neg(w) if n == 0 else mul(-float(n), out[n - 1]), mul(z, total))
+        out.append(where(right, total, div(left, a)))
+    return out
+
+
+def _trace_slope(a: Any, w: Any, da: int, dw: int) -> Any:
+    """See `_gamma_slope`."""
+    finite = bitwise_and(lt(a, np.inf), lt(size(w), np.inf))
+    valid = bitwise_and(gt(a, 0.0), finite)
+    a, w = where(valid, a, 1.0), where(valid, w, 0.0)
+    z = exp(w)
+    table = {(n, 0): g for n, g in enumerate(_trace_derivatives(a, w, da))}
+    for m in range(dw):
+        for n in range(da + 1):
+            terms = [mul(sub(z, a), table[n, m])]
+            terms += [mul(-float(n), table[n - 1, m])] if n else []
+            terms += [mul(float(math.comb(m, k)), mul(z, table[n, m - k])) for k in range(1, m + 1)]
+            terms += [_polygamma(n, a)] if m == 0 else []
+            terms += [neg(w) if m == 0 else -1.0] if n == 0 and m <= 1 else []
+            table[n, m + 1] = _sum_of(*terms)
+    return where(valid, table[da, dw], np.nan)
+
+
+def _lower_slope(builder: Any, a: Any, w: Any, da: int, dw: int) -> Any:
+    out, double = gamma_slope.infer(a.type, w.type, da, dw), np.dtype(np.float64)
+    nodes = [builder.broadcast(builder.convert(x, double), out.shape) for x in (a, w)]
+    return builder.convert(builder.program(_slope_program(out.shape, da, dw), nodes)[0], out.dtype)
+
+
+@functools.lru_cache(64)
+def _slope_program(shape: tuple, da: int, dw: int) -> Program:
+    with Record() as level:
+        a, w = (level.variable(ArrayType(shape, np.dtype(np.float64))) for _ in range(2))
+        return level.finish([a, w], [_trace_slope(a, w, da, dw)])
+
+
 # The derivative G(a, w) of the logarithm w of a gamma variable with respect to its shape parameter a, or a higher
 # derivative of G: `da` times with respect to a, `dw` times to w.
 gamma_slope = Primitive(
@@ -139,4 +257,5 @@ gamma_slope = Primitive(
     jvp=_slope_jvp,
     batch=lambda size, args, batched, da, dw: gamma_slope(*align(args, batched), da=da, dw=dw),
     pattern=elementwise_pattern,
+    lower=_lower_slope,
 )

@@ -304,6 +304,7 @@ scatter_max = Primitive(
     jvp=_scatter_max_jvp,
     batch=_scatter_batch,
     pattern=_scatter_pattern,
+    lower=lambda builder, x, *args, axes: builder.scatter(x, args[:-1], args[-1], axes, "max"),
     zero_preserving=True,
     impossible={"transpose": "it isn't linear"},
 )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.primitive import Linear, Primitive
+from wonderland.ops import scalar_code as code
 from wonderland.ops.elementwise import div, elementwise, like, mul, neg, scale, sign, sub, unbroadcast
 
 
@@ -22,7 +23,7 @@ def steps(name: str, evaluate: Callable, **rest: Any) -> Primitive:
 
 
 def _rounded(name: str) -> Callable:
-    return lambda e, x: e.intrinsic(name, x) if x.dtype.kind == "f" else x
+    return lambda e, x: e.intrinsic(name, x) if x.dtype.kind in "fc" else x
 
 
 floor = steps("floor", np.floor, emit=_rounded("floor"), monotone=True, zero_preserving=True)
@@ -32,14 +33,23 @@ rint = steps("rint", np.rint, emit=_rounded("rint"), monotone=True, zero_preserv
 
 # Division with remainder ---------------------------------------------------------------------------------------------
 
-floor_divide = steps("floor_divide", np.floor_divide)
+
+def _result_dtype(types: tuple, out: np.dtype) -> tuple:
+    return (out,) * len(types)
+
+
+floor_divide = steps("floor_divide", np.floor_divide, emit=code.floor_divide, compute=_result_dtype)
 # x - floor(x / y) y, with the sign of y (Python's %).
 remainder = elementwise(
     "remainder", np.remainder, (lambda out, x, y: 1.0, lambda out, x, y: neg(floor_divide(x, y))),
+    emit=code.remainder, compute=_result_dtype,
 )  # fmt: skip
 # x - trunc(x / y) y, with the sign of x (C's %). The quotient is computed from the remainder: x / y may have been
 # rounded up to the next whole number.
-fmod = elementwise("fmod", np.fmod, (lambda out, x, y: 1.0, lambda out, x, y: neg(rint(div(sub(x, out), y)))))
+fmod = elementwise(
+    "fmod", np.fmod, (lambda out, x, y: 1.0, lambda out, x, y: neg(rint(div(sub(x, out), y)))),
+    emit=code.fmod, compute=_result_dtype,
+)  # fmt: skip
 
 # The parts of a floating-point number --------------------------------------------------------------------------------
 
@@ -67,16 +77,24 @@ copysign = elementwise(
     zero_preserving=True,
 )  # fmt: skip
 # The neighbour of x is x, up to rounding.
-nextafter = elementwise("nextafter", np.nextafter, jvp=_first_operand(lambda: nextafter, lambda x, y: 1.0))
-spacing = steps("spacing", np.spacing)
-exponent = steps("exponent", lambda x: np.frexp(x)[1])
+nextafter = elementwise(
+    "nextafter", np.nextafter, emit=code.nextafter, jvp=_first_operand(lambda: nextafter, lambda x, y: 1.0)
+)
+spacing = steps("spacing", np.spacing, emit=code.spacing)
+exponent = steps(
+    "exponent", lambda x: np.frexp(x)[1], emit=code.exponent,
+    compute=lambda types, out: (np.result_type(np.frexp(np.ones((), types[0].dtype))[0], np.float32),),
+)  # fmt: skip
 
 
 def _ldexp_transpose(ct: Any, x: Any, n: Any) -> tuple:
     return (unbroadcast(ldexp(ct, n), x) if isinstance(x, Linear) else None, None)
 
 
-ldexp = elementwise("ldexp", np.ldexp, linear=(0,), transpose=_ldexp_transpose)
+ldexp = elementwise(
+    "ldexp", np.ldexp, emit=code.ldexp, linear=(0,), transpose=_ldexp_transpose,
+    compute=lambda types, out: (out, np.dtype(np.int64)),
+)  # fmt: skip
 
 # Bits ----------------------------------------------------------------------------------------------------------------
 
@@ -96,12 +114,11 @@ def _emit_shift(left: bool) -> Callable:
     return emit
 
 
-def _result_dtype(types: tuple, out: np.dtype) -> tuple:
-    return (out,) * len(types)
-
-
 left_shift = steps("left_shift", np.left_shift, emit=_emit_shift(True), compute=_result_dtype)
 right_shift = steps("right_shift", np.right_shift, emit=_emit_shift(False), compute=_result_dtype)
-bitwise_count = steps("bitwise_count", np.bitwise_count)
-gcd = steps("gcd", np.gcd)
-lcm = steps("lcm", np.lcm)
+bitwise_count = steps(
+    "bitwise_count", np.bitwise_count, emit=code.bitwise_count,
+    compute=lambda types, out: (np.dtype(np.uint8) if types[0].dtype.kind == "b" else types[0].dtype,),
+)  # fmt: skip
+gcd = steps("gcd", np.gcd, emit=code.gcd, compute=_result_dtype)
+lcm = steps("lcm", np.lcm, emit=code.lcm, compute=_result_dtype)

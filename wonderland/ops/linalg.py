@@ -33,6 +33,7 @@ from wonderland.ops.matrices import (
     with_shared_rules,
 )
 from wonderland.ops.shape import reshape, transpose
+from wonderland.ops.substitution import lower_triangular_system
 
 # Systems of equations -------------------------------------------------------------------------------------------------
 
@@ -137,6 +138,7 @@ triangular_solve = with_shared_rules(
         _triangular_solve,
         _system_type,
         jvp=_triangular_solve_jvp,
+        lower=lower_triangular_system,
         transpose=lambda ct, a, b, lower, adjoint, unit: (
             None,
             triangular_solve(a, ct, lower=lower, adjoint=not adjoint, unit=unit),

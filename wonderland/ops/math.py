@@ -14,6 +14,7 @@ import numpy as np
 
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.types import ArrayType, is_differentiable, type_of
+from wonderland.ops import scalar_code as code
 from wonderland.ops.elementwise import (
     add,
     bitwise_and,
@@ -58,6 +59,8 @@ log10 = elementwise(
 
 
 def _sigmoid(x: Any) -> Any:
+    if np.asarray(x).dtype.kind in "bu":  # which have no negative
+        x = np.asarray(x).astype(np.exp(np.zeros((), np.asarray(x).dtype)).dtype)[()]
     decay = np.exp(-np.abs(x))  # never overflows, and keeps the digits of the lower tail
     return np.where(np.less(x, 0), decay, np.ones((), decay.dtype))[()] / (1 + decay)
 
@@ -77,19 +80,13 @@ def _share(x: Any, y: Any, base: float = math.e) -> Any:
     return where(eq(x, -np.inf), 0.0, sigmoid(difference if base == math.e else mul(math.log(base), difference)))
 
 
-def _emit_logaddexp(e: Any, x: Any, y: Any) -> Any:
-    """max + log(1 + e^-|x - y|), where two equal infinities have no difference."""
-    rest = e.call("log1p", e.call("exp", e.neg(e.abs(e.sub(x, y)))))
-    return e.select(e.compare("eq", x, y), e.add(x, e.constant(LN2, x)), e.add(e.maximum(x, y), rest))
-
-
 logaddexp = elementwise(
     "logaddexp", np.logaddexp, (lambda out, x, y: _share(x, y), lambda out, x, y: _share(y, x)),
-    emit=_emit_logaddexp, monotone=True,
+    emit=code.logaddexp, monotone=True,
 )  # fmt: skip
 logaddexp2 = elementwise(
     "logaddexp2", np.logaddexp2, (lambda out, x, y: _share(x, y, 2.0), lambda out, x, y: _share(y, x, 2.0)),
-    monotone=True,
+    emit=code.logaddexp2, monotone=True,
 )  # fmt: skip
 
 # Roots ---------------------------------------------------------------------------------------------------------------
@@ -105,21 +102,10 @@ def _part_of_hypot(out: Any, x: Any) -> Any:
     return where(origin, 0.0, div(x, where(origin, 1.0, out)))
 
 
-def _emit_hypot(e: Any, x: Any, y: Any) -> Any:
-    """big sqrt(1 + (small / big)^2): no square overflows; infinite if either is, even beside a NaN."""
-    x, y = e.abs(x), e.abs(y)
-    zero, one, infinity = (e.constant(c, x) for c in (0.0, 1.0, np.inf))
-    big, small = e.maximum(x, y), e.minimum(x, y)
-    ratio = e.div(small, e.select(e.compare("eq", big, zero), one, big))
-    length = e.mul(big, e.sqrt(e.add(one, e.mul(ratio, ratio))))
-    infinite = e.bit_or(e.compare("eq", x, infinity), e.compare("eq", y, infinity))
-    return e.select(infinite, infinity, length)
-
-
 # The length of (x, y). At the origin, the tip of a cone, the derivative is 0, as that of abs at 0.
 hypot = elementwise(
     "hypot", np.hypot, (lambda out, x, y: _part_of_hypot(out, x), lambda out, x, y: _part_of_hypot(out, y)),
-    emit=_emit_hypot, zero_preserving=True,
+    emit=lambda e, x, y: e.call("hypot", x, y), zero_preserving=True,
 )  # fmt: skip
 
 # Trigonometric functions ---------------------------------------------------------------------------------------------
@@ -202,7 +188,7 @@ complex = elementwise(
         unbroadcast(real(ct), x) if isinstance(x, Linear) else None,
         unbroadcast(imag(ct), y) if isinstance(y, Linear) else None,
     ),
-    impossible={"lower": "kernels compute with real numbers; equations on complex ones call evaluate"},
+    emit=lambda e, x, y: e.complex(x, y), compute=lambda types, out: (np.dtype(f"f{out.itemsize // 2}"),) * 2,
 )  # fmt: skip
 
 # sin(t) / t ----------------------------------------------------------------------------------------------------------
@@ -243,6 +229,11 @@ def _sinc_infer(x: ArrayType, order: int) -> ArrayType:
     return x if is_differentiable(x.dtype) else ArrayType(x.shape, cos.infer(x).dtype)
 
 
+def _lower_sinc(builder: Any, x: Any, order: int) -> Any:
+    dtype = _sinc_infer(x.type, order).dtype
+    return builder.map(code.sinc(order), [builder.convert(x, dtype)], dtype)
+
+
 # A quotient with a `where` would have the right value at 0 and no derivative there; as a family of primitives, each
 # the derivative of the one before, it has all of them.
 sinc = Primitive(
@@ -252,4 +243,5 @@ sinc = Primitive(
     jvp=_sinc_jvp,
     batch=lambda size, args, batched, order: sinc(args[0], order=order),
     pattern=elementwise_pattern,
+    lower=_lower_sinc,
 )

@@ -14,8 +14,10 @@ Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (20
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -83,6 +85,43 @@ def _bits_infer(key: ArrayType, shape: tuple, width: int) -> ArrayType:
     return ArrayType((*key.shape[:-1], *shape), np.uint32 if width <= 32 else np.uint64)
 
 
+@functools.cache
+def _words_code(width: int, purpose: int, few: bool) -> Callable:
+    """The scalar code of the bits of a key at (block, lane)."""
+    dtype = np.dtype(np.uint32 if width <= 32 else np.uint64)
+    return lambda e, *args: e.routine("random_bits", (width, purpose, few), dtype, *args)
+
+
+def key_words(builder: Any, key: Any, shape: tuple, trailing: int) -> list:
+    """The two words of keys over a shape that has so many axes behind those of the keys."""
+    lead = key.shape[:-1]
+    words = (builder.slice(key, (*(slice(0, n, 1) for n in lead), word)) for word in range(2))
+    return [builder.broadcast(builder.reshape(w, (*lead, *(1,) * trailing)), shape) for w in words]
+
+
+def _words(builder: Any, key: Any, place: Any, shape: tuple, width: int, purpose: int, few: bool) -> Any:
+    """Words over `shape`, whose last axis is that of the words of a block.
+
+    What is the same for all words of a block (all but a selection) is computed in the loop around that over the words;
+    LLVM then unrolls the inner loop, and vectorises the outer one.
+    """
+    keys = key_words(builder, key, shape, len(shape) - len(key.shape) + 1)
+    lane = builder.index(shape, (*(0,) * (len(shape) - 1), 1))
+    dtype = np.dtype(np.uint32 if width <= 32 else np.uint64)
+    return builder.map(_words_code(width, purpose, few), [*keys, place, lane], dtype)
+
+
+def _bits_lower(builder: Any, key: Any, shape: tuple, width: int) -> Any:
+    lead, count, lanes = key.shape[:-1], math.prod(shape), 4 if width <= 32 else 2
+    per_key = -(-count // lanes)
+    full = (*lead, per_key, lanes)
+    place = builder.index(full, (*(0,) * len(lead), 1, 0))
+    words = _words(builder, key, place, full, width, BITS, per_key < 1 << 32)
+    flat = builder.reshape(words, (*lead, per_key * lanes))
+    part = builder.slice(flat, (*(slice(0, n, 1) for n in lead), slice(0, count, 1)))
+    return builder.reshape(part, (*lead, *shape))
+
+
 # `width` random bits for each element of `shape`, as uint32, or uint64 if they are more than 32. Of keys with leading
 # axes each has its own bits: (..., 2) keys give (..., *shape).
 random_bits = Primitive(
@@ -91,6 +130,7 @@ random_bits = Primitive(
     _bits_infer,
     batch=lambda size, args, batched, shape, width: random_bits(args[0], shape=shape, width=width),
     pattern=lambda types, params: [None],
+    lower=_bits_lower,
     impossible={"jvp": "keys are integers"},
 )
 
@@ -127,6 +167,13 @@ def _spread(x: Any, axis: int, count: int) -> Any:
     return reshape(x, shape=(*shape[:axis], *(1,) * count, *shape[axis:])) if count else x
 
 
+def _fold_lower(builder: Any, key: Any, data: Any, purpose: int) -> Any:
+    shape = (*np.broadcast_shapes(key.shape[:-1], data.shape), 2)
+    key = builder.broadcast(key, shape)
+    place = builder.reshape(builder.convert(data, np.dtype(np.uint64)), (*data.shape, 1))
+    return _words(builder, key, builder.broadcast(place, shape), shape, 32, purpose, False)
+
+
 # The child of a key that an integer names: keys (..., 2) and integers broadcast to (..., 2).
 random_fold = Primitive(
     "random_fold",
@@ -134,5 +181,6 @@ random_fold = Primitive(
     _fold_infer,
     batch=_fold_batch,
     pattern=lambda types, params: [None, None],
+    lower=_fold_lower,
     impossible={"jvp": "keys are integers"},
 )

@@ -10,6 +10,7 @@ parameter most of them are far below the smallest number.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -20,10 +21,12 @@ from wonderland.core.primitive import Primitive
 from wonderland.core.types import ArrayType, broadcast_shapes, is_differentiable, shape_of
 from wonderland.ops.elementwise import like, scale
 from wonderland.ops.gamma_slope import gamma_slope
-from wonderland.ops.random import BOOST, DRAW, blocks
+from wonderland.ops.random import BOOST, DRAW, blocks, key_words
 from wonderland.ops.shape import broadcast, reshape
 
 _CHUNK = 1 << 16  # elements sampled at a time
+POISSON_BOUNDS = "poisson: lam must be between 0 and 2**62 (it is negative, NaN or larger somewhere)"
+BINOMIAL_BOUNDS = "binomial: n must be between 0 and 2**53, and p between 0 and 1"
 
 
 class Stream:
@@ -134,7 +137,7 @@ def _split_by_size(stream: Stream, large: np.ndarray, few: Callable, many: Calla
 
 def _poisson(stream: Stream, mean: np.ndarray) -> np.ndarray:
     if not np.all((mean >= 0) & (mean <= 2.0**62)):
-        raise ValueError("poisson: lam must be between 0 and 2**62 (it is negative, NaN or larger somewhere)")
+        raise ValueError(POISSON_BOUNDS)
     few = lambda stream, mean: _by_inversion(stream, np.exp(-mean), lambda k, left: mean[left] / k)
     return _split_by_size(stream, mean >= 10, few, _poisson_large, mean)
 
@@ -150,7 +153,7 @@ def _poisson_large(stream: Stream, mean: np.ndarray) -> np.ndarray:
 
 def _binomial(stream: Stream, n: np.ndarray, p: np.ndarray) -> np.ndarray:
     if not (np.all((n >= 0) & (n <= 2.0**53)) and np.all((p >= 0) & (p <= 1))):
-        raise ValueError("binomial: n must be between 0 and 2**53, and p between 0 and 1")
+        raise ValueError(BINOMIAL_BOUNDS)
     rare = np.minimum(p, 1 - p)
     counts = _split_by_size(stream, n * rare >= 10, _binomial_few, _binomial_large, n, rare)
     return np.where(p > 0.5, n.astype(np.int64) - counts, counts)
@@ -270,6 +273,43 @@ def _sample_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     return [None, *((np.arange(out.size), n) for n in numbers)]
 
 
+def _sample_lower(builder: Any, key: Any, *operands: Any, law: str, shape: tuple, dtype: np.dtype) -> Any:
+    full = _sample_infer(key.type, *(o.type for o in operands), law=law, shape=shape, dtype=dtype).shape
+    kind = np.dtype(np.float64) if law != "integers" else operands[0].dtype
+    operands = tuple(builder.broadcast(builder.convert(o, kind), full) for o in operands)
+    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    place = builder.index(full, (*(0,) * (len(full) - len(shape)), *strides))
+    nodes = [*key_words(builder, key, full, len(shape)), place, *operands]
+    natural = np.dtype(np.float64 if law == "loggamma" else np.int64)
+    return builder.convert(builder.map(_law_code(law), nodes, natural), dtype)
+
+
+@functools.cache
+def _law_code(law: str) -> Callable:
+    """The scalar code of a law at (key, key, place, *operands)."""
+    natural = np.dtype(np.float64 if law == "loggamma" else np.int64)
+
+    def emit(e: Any, *args: Any) -> Any:
+        _require(e, law, *args[3:])
+        return e.routine("random_law", (law,), natural, *args)
+
+    return emit
+
+
+def _require(e: Any, law: str, *operands: Any) -> None:
+    """What a law wants of its operands."""
+    between = lambda x, low, high: e.bit_and(
+        e.compare("ge", x, e.constant(low, x)), e.compare("le", x, e.constant(high, x))
+    )
+    if law == "integers":
+        e.require(e.compare("le", *operands), ValueError, "randint: a range is empty (minval must be below maxval)")
+    elif law == "poisson":
+        e.require(between(operands[0], 0.0, 2.0**62), ValueError, POISSON_BOUNDS)
+    elif law == "binomial":
+        n, p = operands
+        e.require(e.bit_and(between(n, 0.0, 2.0**53), between(p, 0.0, 1.0)), ValueError, BINOMIAL_BOUNDS)
+
+
 # One sample of a law for each element of `shape`. The operands have that shape, the key is (2,); each may have further
 # axes in front, which broadcast: the same key gives the same random numbers along them.
 random_sample = Primitive(
@@ -279,6 +319,7 @@ random_sample = Primitive(
     jvp=_sample_jvp,
     batch=_sample_batch,
     pattern=_sample_pattern,
+    lower=_sample_lower,
 )
 
 

@@ -80,6 +80,7 @@ prod = Primitive(
     jvp=_prod_jvp,
     batch=lambda size, args, batched, axes: prod(args[0], axes=tuple(a + 1 for a in axes)),
     pattern=_reduce_pattern,
+    lower=lambda builder, x, axes: builder.reduce(x, axes, "mul"),
 )
 
 
@@ -119,6 +120,32 @@ def _argmax_infer(x: ArrayType, axis: int) -> ArrayType:
     return ArrayType(kept_shape(x.shape, (axis,)), np.intp)
 
 
+def _place_if_largest(e: Any, x: Any, largest: Any, place: Any) -> Any:
+    wins = e.compare("eq", x, largest)
+    if x.dtype.kind == "f":
+        wins = e.bit_or(wins, e.compare("ne", x, x))
+    return e.select(wins, place, e.constant(np.iinfo(place.dtype).min, place))
+
+
+def _argmax_lower(builder: Any, x: Any, axis: int) -> Any:
+    # Two sweeps over a row: its maximum, then the first place that has it: the largest of the places counted down.
+    kept = kept_shape(x.shape, (axis,))
+    if 0 in kept:
+        return builder.reduce(builder.convert(x, np.dtype(np.intp)), (axis,), "max")
+    extent = x.shape[axis]
+    shape = tuple(extent if i == axis else 1 for i in range(len(x.shape)))
+    kind = np.dtype(np.int32 if x.dtype.itemsize <= 4 and extent < 1 << 31 else np.int64)
+    places = builder.constant(-np.arange(extent, dtype=kind).reshape(shape))
+    largest = builder.reduce(x, (axis,), "max")
+    largest = builder.reshape(largest, tuple(1 if i == axis else n for i, n in enumerate(x.shape)))
+    found = builder.reduce(builder.map(_place_if_largest, [x, largest, places], kind), (axis,), "max")
+    return builder.convert(builder.map(_negative, [found], kind), np.dtype(np.intp))
+
+
+def _negative(e: Any, x: Any) -> Any:
+    return e.neg(x)
+
+
 # The first place of the maximum along an axis; NaN counts as the largest.
 argmax = Primitive(
     "argmax",
@@ -127,6 +154,7 @@ argmax = Primitive(
     jvp=lambda primals, tangents, axis: (argmax(*primals, axis=axis), None),
     batch=lambda size, args, batched, axis: argmax(args[0], axis=axis + 1),
     pattern=lambda types, params: [None],
+    lower=_argmax_lower,
 )
 
 from wonderland.ops import cumulative  # noqa: E402  (mutual: products differentiate to cumulative products)

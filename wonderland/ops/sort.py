@@ -5,6 +5,7 @@ The order is NumPy's: NaN comes last, complex numbers are compared by their real
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ argsort = Primitive(
     jvp=lambda primals, tangents, axis: (argsort(*primals, axis=axis), None),
     batch=lambda size, args, batched, axis: argsort(args[0], axis=axis + 1),
     pattern=lambda types, params: [None],
+    lower=lambda builder, x, axis: builder.sort(x, axis, places=True),
 )
 
 
@@ -48,6 +50,7 @@ sort = Primitive(
     jvp=_sort_jvp,
     batch=lambda size, args, batched, axis: sort(args[0], axis=axis + 1),
     pattern=_along_pattern,
+    lower=lambda builder, x, axis: builder.sort(x, axis, places=False),
     zero_preserving=True,
     monotone=True,
 )
@@ -70,6 +73,41 @@ def _searchsorted_batch(size: int, args: tuple, batched: tuple, side: str, rows:
     return searchsorted(a, v, side=side, rows=rows + 1)
 
 
+def _is_less(code: Any, x: Any, y: Any) -> Any:
+    less = code.compare("lt", x, y)
+    if x.dtype.kind != "f":
+        return less
+    number_before_nan = code.bit_and(code.compare("eq", x, x), code.compare("ne", y, y))
+    return code.bit_or(less, number_before_nan)
+
+
+def _search(code: Any, out: Any, a: Any, v: Any, right: bool) -> None:
+    # Between `low` and `low + count` is the place; each step halves the count.
+    value = v.load()
+    low, count = code.variable(code.number(0)), code.variable(a.extent())
+    with code.repeat(lambda: code.compare("gt", count.get(), code.number(0))):
+        half = code.let(f"lshr {count.get().typed}, 1", count.dtype)
+        middle = code.add(low.get(), half)
+        element = a.load(middle)
+        before = code.invert(_is_less(code, value, element)) if right else _is_less(code, element, value)
+        rest = code.sub(code.sub(count.get(), half), code.number(1))
+        low.set(code.select(before, code.add(middle, code.number(1)), low.get()))
+        count.set(code.select(before, rest, half))
+    out.store(low.get())
+
+
+def _searchsorted_lower(builder: Any, a: Any, v: Any, side: Any, rows: int) -> Any:
+    if a.shape[-1] == 0:
+        return builder.broadcast(builder.constant(np.zeros((), np.intp)), v.shape)
+    dtype = np.promote_types(a.dtype, v.dtype)
+    a, v = builder.convert(a, dtype), builder.convert(v, dtype)
+    lead = (1,) * (len(v.shape) - rows)  # each value is a row; those of one array share it
+    a = builder.reshape(a, (*a.shape[:rows], *lead, a.shape[-1]))
+    search = partial(_search, right=str(side) == "right")
+    cost = 3.0 * a.shape[-1].bit_length()
+    return builder.procedure("search", search, [a, v], ArrayType(v.shape, np.intp), len(v.shape), cost=cost)
+
+
 # Where the values v belong in the sorted array a. The first `rows` axes of both number arrays that are searched each.
 searchsorted = Primitive(
     "searchsorted",
@@ -78,4 +116,5 @@ searchsorted = Primitive(
     jvp=lambda primals, tangents, side, rows: (searchsorted(*primals, side=side, rows=rows), None),
     batch=_searchsorted_batch,
     pattern=lambda types, params: [None, None],
+    lower=_searchsorted_lower,
 )

@@ -15,6 +15,7 @@ import numpy as np
 
 from wonderland.core.primitive import Primitive
 from wonderland.core.types import type_of
+from wonderland.ops import scalar_code as code
 from wonderland.ops.elementwise import (
     add,
     bitwise_and,
@@ -58,6 +59,11 @@ def _scipy(name: str) -> Callable:
     return evaluate
 
 
+def _foreign(name: str) -> Callable:
+    """Scalar code that calls SciPy's function of this name."""
+    return lambda e, *args: e.foreign(name, *args)
+
+
 def _refuse(name: str, operand: str) -> Callable:
     """The derivative with respect to an operand for which there is none."""
 
@@ -85,14 +91,21 @@ erf = elementwise(
     "erf", _scipy("erf"), (lambda out, x: _bell(x),), emit=lambda e, x: e.call("erf", x),
     monotone=True, zero_preserving=True,
 )  # fmt: skip
-erfc = elementwise("erfc", _scipy("erfc"), (lambda out, x: _bell(x, -TWO_OVER_ROOT_PI),))
+erfc = elementwise(
+    "erfc", _scipy("erfc"), (lambda out, x: _bell(x, -TWO_OVER_ROOT_PI),), emit=lambda e, x: e.call("erfc", x)
+)
 erfi = elementwise(
-    "erfi", _scipy("erfi"), (lambda out, x: mul(TWO_OVER_ROOT_PI, exp(mul(x, x))),), monotone=True, zero_preserving=True
-)
+    "erfi", _scipy("erfi"), (lambda out, x: mul(TWO_OVER_ROOT_PI, exp(mul(x, x))),), emit=_foreign("erfi"),
+    monotone=True, zero_preserving=True,
+)  # fmt: skip
 erfinv = elementwise(
-    "erfinv", _scipy("erfinv"), (lambda out, x: mul(HALF_ROOT_PI, exp(mul(out, out))),), zero_preserving=True
-)
-erfcinv = elementwise("erfcinv", _scipy("erfcinv"), (lambda out, x: mul(-HALF_ROOT_PI, exp(mul(out, out))),))
+    "erfinv", _scipy("erfinv"), (lambda out, x: mul(HALF_ROOT_PI, exp(mul(out, out))),), emit=_foreign("erfinv"),
+    zero_preserving=True,
+)  # fmt: skip
+erfcinv = elementwise(
+    "erfcinv", _scipy("erfcinv"), (lambda out, x: mul(-HALF_ROOT_PI, exp(mul(out, out))),),
+    emit=lambda e, x: e.call("erfcinv", x),
+)  # fmt: skip
 
 
 def _erfcx_derivative(out: Any, x: Any) -> Any:
@@ -110,7 +123,7 @@ def _erfcx_derivative(out: Any, x: Any) -> Any:
     return where(far, mul(mul(-0.5 * TWO_OVER_ROOT_PI, u), series), exact)
 
 
-erfcx = elementwise("erfcx", _scipy("erfcx"), (_erfcx_derivative,))
+erfcx = elementwise("erfcx", _scipy("erfcx"), (_erfcx_derivative,), emit=lambda e, x: e.call("erfcx", x))
 
 
 def _log_ndtr_derivative(out: Any, x: Any) -> Any:
@@ -123,15 +136,15 @@ def _log_ndtr_derivative(out: Any, x: Any) -> Any:
     return where(above, upper, lower)
 
 
-log_ndtr = elementwise("log_ndtr", _scipy("log_ndtr"), (_log_ndtr_derivative,), monotone=True)
+log_ndtr = elementwise("log_ndtr", _scipy("log_ndtr"), (_log_ndtr_derivative,), emit=code.log_ndtr, monotone=True)
 ndtri_exp = elementwise(
     "ndtri_exp", _scipy("ndtri_exp"),
-    (lambda out, x: exp(add(x, add(LOG_ROOT_TWO_PI, mul(0.5, mul(out, out))))),),
+    (lambda out, x: exp(add(x, add(LOG_ROOT_TWO_PI, mul(0.5, mul(out, out))))),), emit=_foreign("ndtri_exp"),
 )  # fmt: skip
 
 # Logarithms with a limit at 0 ----------------------------------------------------------------------------------------
 
-logit = elementwise("logit", _scipy("logit"), (lambda out, x: div(1.0, mul(x, sub(1.0, x))),))
+logit = elementwise("logit", _scipy("logit"), (lambda out, x: div(1.0, mul(x, sub(1.0, x))),), emit=code.logit)
 
 
 def _quotient(x: Any, y: Any) -> Any:
@@ -158,7 +171,7 @@ xlog1py = elementwise(
 )  # fmt: skip
 rel_entr = elementwise(
     "rel_entr", _scipy("rel_entr"),
-    (lambda out, x, y: add(1.0, log(div(x, y))), lambda out, x, y: neg(_quotient(x, y))),
+    (lambda out, x, y: add(1.0, log(div(x, y))), lambda out, x, y: neg(_quotient(x, y))), emit=code.rel_entr,
 )  # fmt: skip
 
 # Gamma, beta and zeta functions --------------------------------------------------------------------------------------
@@ -170,11 +183,15 @@ def _trigamma(out: Any, x: Any) -> Any:
     return zeta(2.0, x)
 
 
-zeta = elementwise("zeta", _scipy("zeta"), (_refuse("zeta", "x"), lambda out, s, q: neg(mul(s, zeta(add(s, 1.0), q)))))
-digamma = elementwise("digamma", _scipy("digamma"), (_trigamma,))
-gammaln = elementwise("gammaln", _scipy("gammaln"), (lambda out, x: digamma(x),))
-loggamma = elementwise("loggamma", _scipy("loggamma"), (lambda out, x: digamma(x),))
-gamma = elementwise("gamma", _scipy("gamma"), (lambda out, x: mul(out, digamma(x)),))
+zeta = elementwise(
+    "zeta", _scipy("zeta"), (_refuse("zeta", "x"), lambda out, s, q: neg(mul(s, zeta(add(s, 1.0), q)))), emit=code.zeta
+)
+digamma = elementwise("digamma", _scipy("digamma"), (_trigamma,), emit=lambda e, x: e.call("digamma", x))
+gammaln = elementwise(
+    "gammaln", _scipy("gammaln"), (lambda out, x: digamma(x),), emit=lambda e, x: e.call("gammaln", x)
+)
+loggamma = elementwise("loggamma", _scipy("loggamma"), (lambda out, x: digamma(x),), emit=code.loggamma)
+gamma = elementwise("gamma", _scipy("gamma"), (lambda out, x: mul(out, digamma(x)),), emit=_foreign("gamma"))
 
 
 def _beta_slope(a: Any, b: Any) -> Any:
@@ -182,11 +199,13 @@ def _beta_slope(a: Any, b: Any) -> Any:
 
 
 betaln = elementwise(
-    "betaln", _scipy("betaln"), (lambda out, a, b: _beta_slope(a, b), lambda out, a, b: _beta_slope(b, a))
-)
+    "betaln", _scipy("betaln"), (lambda out, a, b: _beta_slope(a, b), lambda out, a, b: _beta_slope(b, a)),
+    emit=_foreign("betaln"),
+)  # fmt: skip
 beta = elementwise(
     "beta", _scipy("beta"),
     (lambda out, a, b: mul(out, _beta_slope(a, b)), lambda out, a, b: mul(out, _beta_slope(b, a))),
+    emit=_foreign("beta"),
 )  # fmt: skip
 
 
@@ -200,6 +219,7 @@ binom = elementwise(
         lambda out, n, k: mul(out, _binom_slope(n, sub(n, k))),
         lambda out, n, k: mul(out, _binom_slope(sub(n, k), k)),
     ),
+    emit=_foreign("binom"),
 )  # fmt: skip
 
 
@@ -213,7 +233,7 @@ def _beta_density(a: Any, b: Any, x: Any) -> Any:
 
 def _incomplete(name: str, derivative: Callable, shapes: tuple[str, ...]) -> Primitive:
     """An incomplete function or its inverse: differentiable in its last operand, not in the shape parameters."""
-    return elementwise(name, _scipy(name), (*(_refuse(name, s) for s in shapes), derivative))
+    return elementwise(name, _scipy(name), (*(_refuse(name, s) for s in shapes), derivative), emit=_foreign(name))
 
 
 gammainc = _incomplete("gammainc", lambda out, a, x: _gamma_density(a, x), ("a",))
@@ -223,8 +243,8 @@ gammainccinv = _incomplete("gammainccinv", lambda out, a, y: div(-1.0, _gamma_de
 betainc = _incomplete("betainc", lambda out, a, b, x: _beta_density(a, b, x), ("a", "b"))
 betaincinv = _incomplete("betaincinv", lambda out, a, b, y: div(1.0, _beta_density(a, b, out)), ("a", "b"))
 
-exp1 = elementwise("exp1", _scipy("exp1"), (lambda out, x: neg(div(exp(neg(x)), x)),))
-expi = elementwise("expi", _scipy("expi"), (lambda out, x: div(exp(x), x),))
+exp1 = elementwise("exp1", _scipy("exp1"), (lambda out, x: neg(div(exp(neg(x)), x)),), emit=_foreign("exp1"))
+expi = elementwise("expi", _scipy("expi"), (lambda out, x: div(exp(x), x),), emit=_foreign("expi"))
 
 # Bessel functions ----------------------------------------------------------------------------------------------------
 
@@ -238,7 +258,9 @@ def _bessel(
     adds. `fast` names SciPy's functions for the orders # = 0 and 1. The recurrences hold at 0: nothing is divided by x.
     """
     evaluate_any = _scipy(general)
-    quick = {n: _scipy(fast.replace("#", str(n))) for n in (0, 1)}
+    names = {n: fast.replace("#", str(n)) for n in (0, 1)}
+    quick = {n: _scipy(names[n]) for n in names}
+    codes = {n: _foreign(names[n]) for n in names}
     refuse = _refuse(general, "v")
     low, high = slopes
 
@@ -259,7 +281,17 @@ def _bessel(
         tangent = scale(t, slope)
         return out, like(tangent if extra is None else add(tangent, extra(t, out, x)), out)
 
-    primitive = elementwise(name, evaluate, jvp=jvp)
+    primitive = elementwise(name, evaluate, jvp=jvp, emit=_foreign(general))
+    lower_any: Any = primitive.lower
+
+    def lower(builder: Any, v: Any, x: Any) -> Any:
+        order = getattr(v, "value", None) if v.type.weak else None
+        if order is None or v.type.dtype.kind != "i" or int(order) not in codes:
+            return lower_any(builder, v, x)
+        dtype = primitive.infer(v.type, x.type).dtype
+        return builder.broadcast(builder.map(codes[int(order)], [builder.convert(x, dtype)], dtype), x.shape)
+
+    primitive.lower = lower
     return primitive
 
 

@@ -474,21 +474,24 @@ def special_values(dtype: Any) -> np.ndarray:
 
 
 def check_special_values(row: Row, dtype: str) -> None:
-    """Compiled, an elementwise operator treats special values as NumPy does, signs of zeros included."""
+    """Compiled, an elementwise operator treats special values as NumPy does, signs of zeros included.
+
+    The error against a wider evaluation is a few units in the last place, and small multiples of eager's.
+    """
     numbers = special_values(dtype)
     grids = np.meshgrid(*(numbers if o.dtype is None else np.array([False, True]) for o in row.operands))
     args = tuple(np.ascontiguousarray(g) for g in grids)
     f = row.call({})
     with np.errstate(all="ignore"):
         eager, native = f(*args), wl.jit(f)(*args)
-        wider = dtype if "higher precision" in row.excluded else _wider(dtype)
+        wider = dtype if "higher precision" in row.excluded and dtype != "float32" else _wider(dtype)
         exact = f(*(a.astype(wider) if is_inexact(a) else a for a in args))
         real = np.result_type(eager).kind == "f"
         equal = (native == eager) & (np.signbit(native) == np.signbit(eager) if real else True)
         equal = equal | (np.isnan(native) & np.isnan(eager))
         if real:
             info = np.finfo(np.result_type(eager))
-            limit = 4 * info.eps * np.abs(exact) + 2 * info.smallest_subnormal
+            limit = 4 * info.eps * np.abs(exact) + 2 * info.smallest_subnormal + 2 * np.abs(eager - exact)
             near = (np.abs(native - exact) <= limit) & np.isfinite(eager) & (np.signbit(native) == np.signbit(eager))
             equal = equal | near
     for place in np.argwhere(~equal)[:1]:

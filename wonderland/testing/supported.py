@@ -75,7 +75,7 @@ is silently computed without its derivative. (Your NumPy may be too old to have 
 | derivative | yes | at kinks and singular points: see [sharp edges](sharp-edges.md#derivatives-where-there-is-none) |
 | | 0 | piecewise constant: the derivative is zero wherever there is one |
 | | - | the result is an integer, a bool or a shape |
-| compiled | native | every operation of it is native code, for real numbers |
+| compiled | native | every operation of it is native code (special functions for real numbers only) |
 | | NumPy | some part of it is evaluated by NumPy inside the compiled function |
 | | no | the shape of the result depends on values: it works in eager derivatives only |
 
@@ -172,7 +172,7 @@ def _is_native(row: Row) -> bool:
         for sample in samples(row, [dtype], ("contiguous",)):
             if not _lowered(wl.trace(sample.function)(*sample.args())):
                 return False
-    return dtype != "complex128"
+    return True
 
 
 def _lowered(program: Program) -> bool:

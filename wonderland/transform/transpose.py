@@ -30,19 +30,20 @@ def transpose(
     values = {**dict(program.constants), **known}
     linear = []
     for equation in program.equations:
-        if any(type(a) is Var and a not in values for a in equation.inputs) or not equation.inputs:
-            linear.append(equation)
+        primitive, params = equation.primitive, equation.params
+        inputs = tuple([Literal(values[a]) if a in values else a for a in equation.inputs])
+        if not inputs or any(type(a) is Var for a in inputs):
+            linear.append(Equation(primitive, inputs, equation.outputs, params))
             continue
         # It touches no linear value.
-        args = [a.value if isinstance(a, Literal) else values[a] for a in equation.inputs]
-        out = equation.primitive(*args, **equation.params)
-        values.update(zip(equation.outputs, out if equation.primitive.multiple else (out,), strict=True))
+        out = primitive(*[a.value for a in inputs], **params)  # type: ignore[union-attr]
+        values.update(zip(equation.outputs, out if primitive.multiple else (out,), strict=True))
     cts = dict(start or {})
     for atom, ct in zip(program.outputs, cotangents, strict=True):
         if type(atom) is Var and atom not in values:
             _accumulate(cts, atom, ct)
     for equation in reversed(linear):
-        _transpose_equation(equation, values, cts)
+        _transpose_equation(equation, cts)
     return [None if v in known else cts.pop(v, None) for v in program.inputs]
 
 
@@ -59,40 +60,36 @@ def pull_back(tape: Program, cotangents: Sequence[Any], consume: bool) -> list:
         if type(atom) is Var:
             _accumulate(cts, atom, ct)
     while equations:
-        _transpose_equation(equations.pop(), {}, cts)
+        _transpose_equation(equations.pop(), cts)
     return [cts.pop(v, None) for v in tape.inputs]
 
 
-def _transpose_equation(equation: Equation, values: dict[Var, Any], cts: dict[Var, Any]) -> None:
-    """From the cotangents of its outputs to those of its linear inputs."""
+def _transpose_equation(equation: Equation, cts: dict[Var, Any]) -> None:
+    """From the cotangents of its outputs to those of its inputs that are variables; literals are its residuals."""
     primitive, inputs = equation.primitive, equation.inputs
-    given = [cts.pop(equation.outputs[0], None)]
-    if primitive.multiple:
-        given += [cts.pop(v, None) for v in equation.outputs[1:]]
+    given = [cts.pop(v, None) for v in equation.outputs] if primitive.multiple else [cts.pop(equation.outputs[0], None)]
     if given[0] is None and all(ct is None for ct in given):
         return
-    if primitive.transpose is None:
+    rule = primitive.transpose
+    if rule is None:
         why = primitive.impossible.get("transpose", "it has no transpose rule")
         raise TypeError(f"{primitive.name} can't be transposed (reverse mode): {why}")
-    # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
-    if len(inputs) == 1 and not primitive.whole:
-        (contribution,) = primitive.transpose(given.pop(), Linear(inputs[0].type), **equation.params)
-        _accumulate(cts, inputs[0], contribution)  # type: ignore[arg-type]
-        return
     if len(inputs) == 2 and not primitive.whole:  # as most have: no loops for these
         a, b = inputs
-        x = a.value if type(a) is Literal else values[a] if a in values else Linear(a.type)
-        y = b.value if type(b) is Literal else values[b] if b in values else Linear(b.type)
-        for_x, for_y = primitive.transpose(given.pop(), x, y, **equation.params)
-        if type(x) is Linear:
-            _accumulate(cts, a, for_x)  # type: ignore[arg-type]
-        if type(y) is Linear:
-            _accumulate(cts, b, for_y)  # type: ignore[arg-type]
+        if type(b) is Literal:
+            _accumulate(cts, a, rule(given.pop(), Linear(a.type), b.value, **equation.params)[0])  # type: ignore
+        elif type(a) is Literal:
+            _accumulate(cts, b, rule(given.pop(), a.value, Linear(b.type), **equation.params)[1])  # type: ignore
+        else:
+            for_a, for_b = rule(given.pop(), Linear(a.type), Linear(b.type), **equation.params)
+            _accumulate(cts, a, for_a)  # type: ignore[arg-type]
+            _accumulate(cts, b, for_b)  # type: ignore[arg-type]
         return
-    args = [a.value if type(a) is Literal else values[a] if a in values else Linear(a.type) for a in inputs]
-    contributions = primitive.transpose(given if primitive.whole else given.pop(), *args, **equation.params)
-    for a, arg, contribution in zip(inputs, args, contributions, strict=True):
-        if type(arg) is Linear:
+    args = [a.value if type(a) is Literal else Linear(a.type) for a in inputs]
+    # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
+    contributions = rule(given if primitive.whole else given.pop(), *args, **equation.params)
+    for a, contribution in zip(inputs, contributions, strict=True):
+        if type(a) is not Literal:
             _accumulate(cts, a, contribution)  # type: ignore[arg-type]
 
 

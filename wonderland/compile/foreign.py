@@ -1,0 +1,57 @@
+"""Functions that others have compiled: the name of a special function comes in, the address of SciPy's C code goes out.
+
+`scipy.special.cython_special` offers its functions to C as capsules, each named by its C signature. They are called
+element by element; they know nothing of Python's interpreter (as long as `scipy.special.errstate` is the default, which
+ignores errors) and so run on any thread. Code refers to them by a symbol; the address is given when it is linked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from functools import cache
+
+PREFIX = "wl_foreign_"
+
+
+@cache
+def address(name: str, kind: str, count: int) -> int:
+    """The address of the function of `count` numbers of one kind; 0 if this SciPy has none of that signature."""
+    from scipy.special import cython_special
+
+    numbers = ", ".join([kind] * count)
+    # A function for several types comes under a mangled name for each. The last argument is Cython's own.
+    names = re.compile(rf"(__pyx_fuse_\d+)?{name}")
+    signature = f"{kind} ({numbers}, int __pyx_skip_dispatch)"
+    for key, capsule in cython_special.__pyx_capi__.items():
+        if names.fullmatch(key) and _name_of(capsule) == signature.encode():
+            return _pointer_of(capsule, signature.encode())
+    return 0
+
+
+def symbol(name: str, kind: str) -> str:
+    """What the code calls it."""
+    return f"{PREFIX}{kind}_{name}"
+
+
+def declaration(name: str, kind: str, count: int) -> str:
+    """The line that makes the function known to a module."""
+    return f"declare {kind} @{symbol(name, kind)}({f'{kind}, ' * count}i32) nounwind willreturn memory(none)"
+
+
+def imports(ir: str) -> dict[str, int]:
+    """The addresses of all that the text of a module declares."""
+    found = re.findall(rf"^declare (\w+) @{PREFIX}\1_(\w+)\(((?:\1, )+)i32\)", ir, re.MULTILINE)
+    return {symbol(name, kind): address(name, kind, numbers.count(kind)) for kind, name, numbers in found}
+
+
+def _name_of(capsule: object) -> bytes:
+    function = ctypes.pythonapi.PyCapsule_GetName
+    function.restype, function.argtypes = ctypes.c_char_p, (ctypes.py_object,)
+    return function(capsule)
+
+
+def _pointer_of(capsule: object, name: bytes) -> int:
+    function = ctypes.pythonapi.PyCapsule_GetPointer
+    function.restype, function.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    return function(capsule, name)

@@ -1,0 +1,131 @@
+"""A compiled Program for a person to read: as text, as HTML for a notebook, and a line when compiling takes long."""
+
+from __future__ import annotations
+
+import html
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from wonderland.compile.plan import RunBranch, RunLoop
+from wonderland.compile.profile import duration, size, step_text
+from wonderland.core.program import Program, subprograms
+
+MOST_STEPS = 30  # that a summary lists
+LONG_COMPILE = 1.0  # seconds
+MANY_EQUATIONS = 100  # fewer never take that long
+
+
+def equation_count(program: Program) -> int:
+    """The equations of a Program and of those it holds."""
+    return sum(1 + sum(map(equation_count, subprograms(equation))) for equation in program.equations)
+
+
+def signature(compiled: Any) -> str:
+    """Name and types of a compiled function."""
+    results = ", ".join(map(str, compiled.source.output_types))
+    return f"{compiled.name or 'program'}({', '.join(map(str, compiled.source.input_types))}) -> {results}"
+
+
+def one_line(compiled: Any) -> str:
+    """What a compiled Program is, in a line."""
+    kernels, steps = len(compiled.kernels), len(compiled.plan.steps)
+    return f"<compiled {compiled.name or 'program'}: {steps} steps, {kernels} kernels, {size(compiled.peak_bytes)}>"
+
+
+def describe(compiled: Any) -> str:
+    """Where the time of compiling went, what the code does step by step, and the memory it takes."""
+    lines = [signature(compiled), *(f"  {name + ':':<10} {text}" for name, text in _facts(compiled)), "  steps:"]
+    lines += [f"    {line}" for line in _steps(compiled)]
+    return "\n".join(lines)
+
+
+def _facts(compiled: Any) -> list[tuple[str, str]]:
+    before, after = equation_count(compiled.source), equation_count(compiled.program)
+    stages = ", ".join(f"{name} {duration(seconds)}" for name, seconds in compiled.seconds.items())
+    buffers = [b for b in compiled.plan.buffers if b.last >= 0]
+    apart = sum(b.bytes for b in buffers)
+    facts = [
+        ("program", f"{before:,} equations, {after:,} after the passes"),
+        ("compiled", f"in {duration(compiled.compile_seconds)} ({stages}); machine code from {compiled.code_from}"),
+        ("memory", f"{size(compiled.peak_bytes)} per call: arena {size(compiled.arena_bytes)} for {len(buffers)} "
+         f"buffers of together {size(apart)}, results {size(compiled.result_bytes)}"
+         + (", and what loops of unknown length keep" if compiled.plan.heaps else "")),
+    ]  # fmt: skip
+    if compiled.written:
+        facts.append(("in place", f"{len(compiled.written)} results are written into arguments"))
+    facts.append(("by NumPy", ", ".join(compiled.fallbacks) or "nothing"))
+    return facts
+
+
+def _steps(compiled: Any) -> list[str]:
+    steps = list(_nested(compiled.plan.steps, 0))
+    lines = []
+    for number, (depth, step) in enumerate(steps[:MOST_STEPS]):
+        first, *rest = step_text(step).splitlines()
+        indent = "  " * depth
+        lines += [f"{number:>3}  {indent}{first}", *(f"     {indent}{line}" for line in rest)]
+    return [*lines, f"... and {len(steps) - MOST_STEPS} more"] if len(steps) > MOST_STEPS else lines
+
+
+def _nested(steps: list, depth: int) -> Iterator[tuple[int, Any]]:
+    for step in steps:
+        yield depth, step
+        if isinstance(step, RunLoop):
+            yield from _nested([*(step.condition or []), *step.body], depth + 1)
+        elif isinstance(step, RunBranch):
+            for body in step.bodies:
+                yield from _nested(body, depth + 1)
+
+
+def memory_plan(compiled: Any) -> str:
+    """The buffers of the arena: where they lie, and from which to which moment they are in use."""
+    rows = [f"{'offset':>12} {'bytes':>12}  in use"]
+    for buffer in sorted(compiled.plan.buffers, key=lambda b: (b.offset, b.first)):
+        if buffer.last >= 0:
+            rows.append(f"{buffer.offset:>12,} {buffer.bytes:>12,}  {buffer.first} to {buffer.last}")
+    return "\n".join(rows)
+
+
+def as_html(compiled: Any) -> str:
+    """The same for a notebook, with the stages to fold out."""
+    rows = "".join(
+        f"<tr style='text-align:left'><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
+        for name, text in _facts(compiled)
+    )
+    parts = [(f"Program, {name}", str(program)) for name, program in compiled.stages]
+    parts += [("steps", "\n".join(_steps(compiled))), ("memory plan", memory_plan(compiled)), ("LLVM IR", compiled.ir)]
+    folded = "".join(
+        f"<details><summary>{html.escape(title)}</summary><pre>{html.escape(text)}</pre></details>"
+        for title, text in parts
+    )
+    return f"<div><code>{html.escape(signature(compiled))}</code><table>{rows}</table>{folded}</div>"
+
+
+@contextmanager
+def progress(name: str, program: Program) -> Iterator[None]:
+    """Say on stderr what is being compiled if it takes more than a second: one line."""
+    count = equation_count(program)
+    if count < MANY_EQUATIONS:  # not worth a thread
+        yield
+        return
+    start, said = time.perf_counter(), threading.Event()
+
+    def say() -> None:
+        said.set()
+        end = " " if sys.stderr.isatty() else "\n"  # a terminal gets the time on the same line
+        text = f"wonderland: compiling {name or 'a program'} ({count:,} equations) ..."
+        print(text, end=end, file=sys.stderr, flush=True)
+
+    timer = threading.Timer(LONG_COMPILE, say)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        if said.is_set() and sys.stderr.isatty():
+            print(duration(time.perf_counter() - start), file=sys.stderr, flush=True)

@@ -1,0 +1,66 @@
+"""Philox in compiled code, one element at a time: the words of `ops/random.py`, to the bit."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from wonderland.compile.routine import Routine, written
+from wonderland.compile.vecmath_emit import Value, where
+
+MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
+WEYL = 0x9E3779B9, 0xBB67AE85
+LOW = 0xFFFFFFFF
+BITS_COST = 150
+
+
+def wide(x: Value) -> Value:
+    """A 32-bit word as 64 bits."""
+    return x.block.emit("i64", f"zext i32 {x.text} to i64")
+
+
+def words(counter: tuple, key: tuple) -> tuple:
+    """Ten rounds of Philox4x32 on four and two words.
+
+    They are the low halves of 64 bits all the way: vector units multiply them as they are.
+    """
+    c0, c1, c2, c3 = map(wide, counter)
+    k0, k1 = map(wide, key)
+    for _ in range(10):
+        p0, p1 = (c0 & LOW) * MULTIPLIERS[0], (c2 & LOW) * MULTIPLIERS[1]
+        c0, c1 = (p1 >> 32) ^ c1 ^ k0, p1
+        c2, c3 = (p0 >> 32) ^ c3 ^ k1, p0
+        k0, k1 = k0 + WEYL[0], k1 + WEYL[1]
+    return tuple(c.convert("i32") for c in (c0, c1, c2, c3))
+
+
+def counter(place: Value, attempt: Value | int, purpose: int) -> tuple:
+    """The counter's words for a place (i64, or i32 if places are few)."""
+    if place.kind == "i32":
+        low, high = place, place.like(0)
+    else:
+        low, high = place.convert("i32"), (place >> 32).convert("i32")
+    return low, high, low.like(attempt), low.like(purpose)
+
+
+def pair(low: Value, high: Value) -> Value:
+    """Two words as one of 64 bits."""
+    return wide(low) | wide(high) << 32
+
+
+@cache
+def random_bits(width: int, purpose: int, few: bool) -> Routine:
+    """`(key, key, block, lane)`: `width` bits out of a block; `few`: there are less than 2**32 blocks."""
+
+    def write(k0: Value, k1: Value, block: Value, lane: Value) -> Value:
+        place = block.convert("i32") if few else block
+        found = list(words(counter(place, 0, purpose), (k0, k1)))
+        size = 32
+        if width > 32:
+            found, size = [pair(found[0], found[1]), pair(found[2], found[3])], 64
+        out = found[0]
+        for i, word in enumerate(found[1:], 1):
+            out = where(lane.equals(i), word, out)
+        return out >> size - width if width < size else out
+
+    name = f"wl_random_bits_{width}_{purpose}{'_few' if few else ''}"
+    return written(name, ("i32", "i32", "i64", "i64"), "i32" if width <= 32 else "i64", write, BITS_COST)

@@ -1,0 +1,124 @@
+"""What scalar code is made of: the dtypes of compiled code, and one value of it, real or complex.
+
+A complex number is two real ones, in registers as in memory, where they are neighbours. So everything below an
+operation on numbers (loops, phis, loads, stores) handles `parts`, of which a real number has one.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NoReturn
+
+import numpy as np
+
+KINDS = {
+    "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "i8", "uint16": "i16",
+    "uint32": "i32", "uint64": "i64", "float32": "float", "float64": "double",
+}  # fmt: skip
+REAL = {"complex64": np.dtype(np.float32), "complex128": np.dtype(np.float64)}
+
+
+class Unsupported(Exception):
+    """Something the compiler has no code for: the equation falls back to NumPy."""
+
+
+def is_native(dtype: np.dtype) -> bool:
+    """Does compiled code compute with this dtype?"""
+    return (dtype.name in KINDS or dtype.name in REAL) and dtype.isnative
+
+
+def real_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype of a number's parts: its own, if it is real."""
+    return REAL.get(dtype.name, dtype)
+
+
+def memory_kind(dtype: np.dtype) -> str:
+    """The IR type of an element in memory."""
+    if dtype.name in REAL:
+        part = KINDS[REAL[dtype.name].name]
+        return f"{{ {part}, {part} }}"
+    kind = KINDS[dtype.name]
+    return "i8" if kind == "i1" else kind
+
+
+class Scalar:
+    """One SSA value (or constant) with its NumPy dtype."""
+
+    __slots__ = ("dtype", "factors", "text")
+
+    def __init__(self, text: str, dtype: np.dtype, factors: tuple[Scalar, Scalar] | None = None):
+        self.text = text
+        self.dtype = dtype
+        self.factors = factors  # of a product that a sum may take over
+
+    @property
+    def kind(self) -> str:
+        return KINDS[self.dtype.name]
+
+    @property
+    def typed(self) -> str:
+        return f"{self.kind} {self.text}"
+
+    @property
+    def parts(self) -> tuple[Scalar, ...]:
+        """The real numbers it consists of."""
+        return (self,)
+
+    def rounded(self) -> Scalar:
+        """The same number, not to be taken over by a sum: others may read it from memory."""
+        return Scalar(self.text, self.dtype) if self.factors else self
+
+
+class Complex(Scalar):
+    """A complex number: two real values. It has no text, so that code for real numbers can't take it for one."""
+
+    __slots__ = ("im", "re")
+
+    def __init__(self, re: Scalar, im: Scalar):
+        self.re, self.im = re.rounded(), im.rounded()
+        self.dtype = np.dtype(f"c{2 * re.dtype.itemsize}")
+        self.factors = None
+
+    def __getattr__(self, name: str) -> NoReturn:  # of `text`, which isn't set
+        raise Unsupported(f"the compiler has no such operation on {self.dtype}")
+
+    @property
+    def kind(self) -> str:
+        return self.text
+
+    @property
+    def parts(self) -> tuple[Scalar, ...]:
+        return (self.re, self.im)
+
+    def rounded(self) -> Scalar:
+        return self
+
+
+def assembled(parts: tuple[Scalar, ...]) -> Scalar:
+    """A number from its parts."""
+    return Complex(*parts) if len(parts) == 2 else parts[0]
+
+
+def named(name: str, dtype: np.dtype) -> Scalar:
+    """A number whose parts have names made of this one."""
+    if dtype.kind == "c":
+        return Complex(*(Scalar(name + end, real_dtype(dtype)) for end in (".re", ".im")))
+    return Scalar(name, dtype)
+
+
+def literal(value: Any, dtype: np.dtype) -> Scalar:
+    """A constant."""
+    if dtype.kind == "c":
+        value = np.asarray(value).astype(dtype)
+        return Complex(*(literal(part, real_dtype(dtype)) for part in (value.real, value.imag)))
+    return Scalar(constant_text(value, dtype), dtype)
+
+
+def constant_text(value: Any, dtype: np.dtype) -> str:
+    """A number as LLVM spells it: the bits of a double for both float types."""
+    if dtype.kind == "f":
+        number = float(np.asarray(value).astype(dtype))
+        return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    return str(int(np.asarray(value).astype(dtype)))

@@ -1,0 +1,243 @@
+"""Sorting: the code of a procedure that puts the numbers of a row in order.
+
+Numbers are turned into unsigned integers of their size that are ordered alike (NaN last, as in NumPy), and back in the
+end. Short rows are sorted by counting smaller numbers, longer ones by merging such runs, and long ones digit by digit
+from the least significant byte on; all keep the order of equal numbers. A digit that is the same everywhere costs
+nothing: small integers are sorted in one or two rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from wonderland.compile.emitter import Scalar
+
+RUN = 32  # numbers that are sorted by counting
+MERGED = {8: 512, 4: 96, 2: 64, 1: 64}  # the longest rows that are merged from runs, for keys of so many bytes
+BITS = {16: np.dtype(np.uint16), 32: np.dtype(np.uint32)}
+I32, I64 = np.dtype(np.int32), np.dtype(np.int64)
+LINE = 64  # bytes
+
+
+def sorter(n: int, dtype: np.dtype, places: bool) -> tuple[Callable, int, float]:
+    """The code for rows of n numbers, the bytes of scratch memory that it needs, and nanoseconds for a row.
+
+    With `places`, the result is where the numbers come from; otherwise the numbers themselves.
+    """
+    key = np.dtype(f"u{dtype.itemsize}")
+    place = I32 if n < 1 << 31 else I64
+    long = n > MERGED[key.itemsize]
+    arrays, start = {}, 0  # what is after the last key is read, but decides nothing
+    for name, size in (
+        ("keys", n * key.itemsize), ("places", n * place.itemsize * places),
+        ("other keys", max(n, RUN) * key.itemsize), ("other places", n * place.itemsize * (n > RUN and places)),
+        ("counts", 256 * key.itemsize * place.itemsize * long),
+    ):  # fmt: skip
+        arrays[name] = start
+        start += (size // LINE + 1) * LINE
+    if n <= RUN:
+        way, cost = partial(_by_ranks, size=16 if n <= 16 else RUN), 4 * n
+    elif not long:
+        way, cost = _by_merging, n * (4 + 3 * (n // RUN).bit_length())
+    else:
+        way, cost = _by_digits, (2 + key.itemsize) * (n + 256) * (1.5 if places else 1.0)
+    return partial(_sort, way=way, key=key, place=place, arrays=arrays, places=places), start, cost
+
+
+class Row:
+    """The keys (and places) of a row, and room for as many; both change their roles while sorting goes on."""
+
+    def __init__(self, code: Any, at: dict[str, str], key: np.dtype, place: np.dtype, places: bool):
+        self.code, self.key, self.place, self.places = code, key, place, places
+        self.variables = {name: code.pointer_variable(at[name]) for name in at if name != "counts"}
+        self.counts = code.buffer(at["counts"], place)
+
+    def read(self, name: str) -> Any:
+        """One of the arrays."""
+        return self.code.buffer(self.variables[name].get(), self.place if "places" in name else self.key)
+
+    def swap(self) -> None:
+        for name in ("keys", "places"):
+            now, other = self.variables[name], self.variables[f"other {name}"]
+            pointers = now.get(), other.get()
+            now.set(pointers[1])
+            other.set(pointers[0])
+
+
+def _sort(
+    code: Any, out: Any, x: Any, scratch: str, way: Callable, key: np.dtype, place: np.dtype, arrays: dict, places: bool
+) -> None:
+    n = x.extent()
+    row = Row(code, {name: code.shifted(scratch, offset) for name, offset in arrays.items()}, key, place, places)
+    way(code, x, row)
+    keys, numbers = row.read("keys"), row.read("places")
+    with code.loop(0, n) as i:
+        out.store(code.convert(numbers.load(i), I64) if places else _number_of(code, keys.load(i), x.dtype), i)
+
+
+def _by_ranks(code: Any, x: Any, row: Row, size: int) -> None:
+    _rank(code, x, row, code.number(0), x.extent(), size)
+
+
+def _rank(code: Any, x: Any, row: Row, start: Scalar, stop: Scalar, size: int) -> None:
+    """Sort a run of at most `size` numbers: each goes where as many are as there are smaller ones, without a branch."""
+    keys, numbers, run = row.read("keys"), row.read("places"), row.read("other keys")
+    kind = f"<{size} x i{8 * row.key.itemsize}>"
+    with code.loop(0, size) as i:
+        run.store(code.constant(-1, row.key), i)
+    with code.loop(start, stop) as i:
+        run.store(_key_of(code, x.load(i), row.places), code.sub(i, start))
+    every = code.let(f"load {kind}, ptr {run.pointer}, align 8", row.key).text
+    with code.loop(start, stop) as i:
+        place = code.sub(i, start)
+        new = run.load(place)
+        one = code.let(f"insertelement {kind} poison, {new.typed}, i64 0", row.key).text
+        all_of_it = code.let(f"shufflevector {kind} {one}, {kind} poison, <{size} x i32> zeroinitializer", row.key).text
+        bits = {}
+        for predicate in ("ult", "eq"):
+            found = code.let(f"icmp {predicate} {kind} {every}, {all_of_it}", row.key).text
+            bits[predicate] = code.let(f"bitcast <{size} x i1> {found} to i{size}", BITS[size])
+        # Of equal numbers, those before this one.
+        bit = code.let(f"shl i{size} 1, {code.convert(place, BITS[size]).text}", BITS[size])
+        equal = code.bit_and(bits["eq"], code.let(f"sub {bit.typed}, 1", BITS[size]))
+        count = code.intrinsic("ctpop", code.bit_or(bits["ult"], equal))
+        to = code.add(start, code.convert(count, I64))
+        keys.store(new, to)
+        if row.places:
+            numbers.store(code.convert(i, row.place), to)
+
+
+def _by_merging(code: Any, x: Any, row: Row) -> None:
+    n = x.extent()
+
+    def part(start: Scalar, size: Scalar) -> Scalar:
+        return code.intrinsic("smin", code.add(start, size), n)
+
+    start = code.variable(code.number(0))
+    with code.repeat(lambda: code.compare("lt", start.get(), n)):
+        stop = part(start.get(), code.number(RUN))
+        _rank(code, x, row, start.get(), stop, RUN)
+        start.set(stop)
+    width = code.variable(code.number(RUN))
+    with code.repeat(lambda: code.compare("lt", width.get(), n)):
+        start.set(code.number(0))
+        with code.repeat(lambda: code.compare("lt", start.get(), n)):
+            middle = part(start.get(), width.get())
+            stop = part(middle, width.get())
+            _merge(code, row, start.get(), middle, stop)
+            start.set(stop)
+        row.swap()
+        width.set(code.add(width.get(), width.get()))
+
+
+def _merge(code: Any, row: Row, start: Scalar, middle: Scalar, stop: Scalar) -> None:
+    """Two neighbouring runs become one in the other arrays; of equal keys, those of the left run come first."""
+    keys, numbers = row.read("keys"), row.read("places")
+    new_keys, new_numbers = row.read("other keys"), row.read("other places")
+    left, right = code.variable(start), code.variable(middle)
+    with code.loop(start, stop) as k:
+        i, j = left.get(), right.get()
+        a, b = keys.load(i), keys.load(j)
+        left_empty = code.compare("ge", i, middle)
+        from_right = code.bit_and(
+            code.compare("lt", j, stop), code.bit_or(left_empty, code.compare("lt", b, a))
+        )  # fmt: skip
+        new_keys.store(code.select(from_right, b, a), k)
+        if row.places:
+            new_numbers.store(numbers.load(code.select(from_right, j, i)), k)
+        taken = code.convert(from_right, I64)
+        right.set(code.add(j, taken))
+        left.set(code.sub(code.add(i, code.number(1)), taken))
+
+
+def _digit(code: Any, key: Scalar, shift: Scalar) -> Scalar:
+    moved = code.let(f"lshr {key.typed}, {code.convert(shift, key.dtype).text}", key.dtype)
+    return code.convert(code.let(f"and {moved.typed}, 255", key.dtype), I64)
+
+
+def _count(code: Any, counts: Any, index: Scalar) -> Scalar:
+    """One more of a digit; returns how many there were."""
+    old = counts.load(index)
+    counts.store(code.add(old, code.constant(1, old)), index)
+    return old
+
+
+def _read(code: Any, x: Any, row: Row) -> None:
+    """The keys of a row, and how often each has each digit."""
+    keys, numbers = row.read("keys"), row.read("places")
+    with code.loop(0, 256 * row.key.itemsize) as i:
+        row.counts.store(code.constant(0, row.place), i)
+    with code.loop(0, x.extent()) as i:
+        key = _key_of(code, x.load(i), row.places)
+        keys.store(key, i)
+        if row.places:
+            numbers.store(code.convert(i, numbers.dtype), i)
+        for byte in range(key.dtype.itemsize):
+            digit = _digit(code, key, code.constant(8 * byte, I64))
+            _count(code, row.counts, code.add(digit, code.constant(256 * byte, I64)))
+
+
+def _by_digits(code: Any, x: Any, row: Row) -> None:
+    _read(code, x, row)
+    n, counts = x.extent(), row.counts
+    with code.loop(0, row.key.itemsize) as byte:
+        keys, numbers = row.read("keys"), row.read("places")
+        shift, table = code.mul(byte, code.number(8)), code.mul(byte, code.number(256))
+        same = counts.load(code.add(table, _digit(code, keys.load(0), shift)))
+        with code.when(code.compare("ne", same, code.convert(n, row.place))):
+            total = code.variable(code.constant(0, row.place))
+            with code.loop(0, 256) as digit:  # counts become the places where the numbers with each digit start
+                index = code.add(table, digit)
+                count = counts.load(index)
+                counts.store(total.get(), index)
+                total.set(code.add(total.get(), count))
+            new_keys, new_numbers = row.read("other keys"), row.read("other places")
+            with code.loop(0, n) as i:
+                moved = keys.load(i)
+                to = code.convert(_count(code, counts, code.add(table, _digit(code, moved, shift))), I64)
+                new_keys.store(moved, to)
+                if row.places:
+                    new_numbers.store(numbers.load(i), to)
+            row.swap()
+
+
+def _key_of(code: Any, x: Scalar, places: bool) -> Scalar:
+    """An unsigned integer that is ordered like x. Where only places are wanted, both zeros have the same."""
+    key = np.dtype(f"u{x.dtype.itemsize}")
+    bits = 8 * key.itemsize
+    if x.dtype.kind == "b":
+        return code.convert(x, key)
+    if x.dtype.kind == "u":
+        return x
+    sign = code.constant(1 << (bits - 1), key)
+    if x.dtype.kind == "i":
+        return code.bit_xor(Scalar(x.text, key), sign)
+    if places:
+        x = code.let(f"fadd {x.typed}, {code.constant(0.0, x).text}", x.dtype)
+    pattern = code.let(f"bitcast {x.typed} to i{bits}", key)
+    ordered = code.bit_xor(pattern, code.bit_or(_spread_sign(code, pattern), sign))
+    return code.select(code.compare("ne", x, x), code.constant(-1, key), ordered)
+
+
+def _spread_sign(code: Any, pattern: Scalar) -> Scalar:
+    """All ones if the highest bit is set, otherwise zero."""
+    bits = 8 * pattern.dtype.itemsize
+    return code.let(f"ashr {pattern.typed}, {bits - 1}", pattern.dtype)
+
+
+def _number_of(code: Any, key: Scalar, dtype: np.dtype) -> Scalar:
+    """The number with a key."""
+    bits = 8 * key.dtype.itemsize
+    if dtype.kind == "b":
+        return code.convert(key, dtype)
+    if dtype.kind == "u":
+        return key
+    sign = code.constant(1 << (bits - 1), key.dtype)
+    if dtype.kind == "i":
+        return Scalar(code.bit_xor(key, sign).text, dtype)
+    flipped = code.bit_or(code.invert(_spread_sign(code, key)), sign)
+    return code.let(f"bitcast {code.bit_xor(key, flipped).typed} to {'float' if bits == 32 else 'double'}", dtype)
