@@ -23,8 +23,8 @@ USER = """
     def loss(w, x):
         return np.sum(np.tanh(x @ w) ** 2 + np.exp(-np.sum(x, axis=1, keepdims=True)))
 
-    x = np.linspace(-1, 1, 600).reshape(30, 20)
-    w = np.linspace(0, 1, 200).reshape(20, 10)
+    x = np.linspace(-1, 1, 60_000).reshape(300, 200)
+    w = np.linspace(0, 1, 20_000).reshape(200, 100)
     gradient = wl.jit(wl.grad(loss))(w, x)
     assert np.allclose(gradient, wl.grad(loss)(w, x), rtol=1e-12)
     print(cache.hits, cache.misses)
