@@ -118,7 +118,7 @@ def random_program(
         before = len(writer.lines)
         try:
             families[int(writer.rng.integers(len(families)))](writer)
-        except (ValueError, TypeError, IndexError):
+        except (ValueError, TypeError, IndexError, OverflowError):
             if not wide:
                 raise
             writer.forget(before)  # these families choose without looking whether everything fits
