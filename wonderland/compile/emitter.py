@@ -86,14 +86,14 @@ class Emitter:
         return Scalar(name, dtype)
 
     @_complex_too
-    def intrinsic(self, name: str, *args: Scalar, extra: str = "") -> Scalar:
+    def intrinsic(self, name: str, *args: Scalar, extra: str = "", flags: str = "") -> Scalar:
         """An LLVM intrinsic whose operands and result have one type."""
         kind = args[0].kind
         full = f"@llvm.{name}.{SUFFIX.get(kind, kind)}"
         types = ", ".join([kind] * len(args) + (["i1"] if extra else []))
         self.declared.add(f"declare {kind} {full}({types})")
         operands = ", ".join([a.typed for a in args] + ([extra] if extra else []))
-        return self.let(f"call {kind} {full}({operands})", args[0].dtype)
+        return self.let(f"call {flags}{kind} {full}({operands})", args[0].dtype)
 
     def constant(self, value: Any, like: Scalar | np.dtype) -> Scalar:
         """A number of the dtype of a scalar."""

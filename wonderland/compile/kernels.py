@@ -498,7 +498,7 @@ class Nest(Loops):
             bounds = ("%begin", "%end") if self.split and dim == self.outer else ("0", self.extent(dim))
             n = self.extents[dim]
             last = dim == self.outer + self.sums - 1
-            if last and not self.column and n > 2 * SUM_BLOCK and reductions:
+            if last and not self.column and n > 2 * SUM_BLOCK and any(map(_rounds, reductions)):
                 scopes.append(self._blocked(scopes[-1], bounds))
                 block = scopes[-1]
                 e = self.at(block)
@@ -620,10 +620,15 @@ def _neutral(node: Node) -> Scalar:
     return literal(lowest(node.dtype) if node.op == "max" else int(node.op == "mul"), node.dtype)
 
 
+def _rounds(node: Node) -> bool:
+    """Is it a sum in which rounding errors add up?"""
+    return isinstance(node, Reduce) and node.op == "add" and node.dtype.kind in "fc"
+
+
 def _combine(e: Emitter, op: str, x: Scalar, y: Scalar) -> Scalar:
     """One step of a reduction: the only place where the order of operations is free."""
-    if op == "max":
-        return e.intrinsic("maximum", x, y) if x.dtype.kind == "f" else e.maximum(x, y)
+    if op == "max":  # whichever zero comes out: NumPy's maximum of zeros of both signs depends on their places, too
+        return e.intrinsic("maximum", x, y, flags="nsz ") if x.dtype.kind == "f" else e.maximum(x, y)
     if x.dtype.kind == "c" and op == "add":
         return assembled(tuple(_combine(e, op, a, b) for a, b in zip(x.parts, y.parts, strict=True)))
     if x.dtype.kind == "f":

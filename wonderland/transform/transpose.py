@@ -7,11 +7,13 @@ is dropped as soon as its last use has run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from wonderland.core.level import bind_update
 from wonderland.core.primitive import Accumulation, Linear
 from wonderland.core.program import Equation, Literal, Program, Var
+from wonderland.core.types import shape_of
 from wonderland.ops.elementwise import add
 from wonderland.ops.shape import zeros_like_type
 
@@ -44,7 +46,7 @@ def transpose(
             _accumulate(cts, atom, ct)
     for equation in reversed(linear):
         _transpose_equation(equation, cts)
-    return [None if v in known else cts.pop(v, None) for v in program.inputs]
+    return [None if v in known else _take(cts, v) for v in program.inputs]
 
 
 def pull_back(tape: Program, cotangents: Sequence[Any], consume: bool) -> list:
@@ -61,13 +63,15 @@ def pull_back(tape: Program, cotangents: Sequence[Any], consume: bool) -> list:
             _accumulate(cts, atom, ct)
     while equations:
         _transpose_equation(equations.pop(), cts)
-    return [cts.pop(v, None) for v in tape.inputs]
+    return [_take(cts, v) for v in tape.inputs]
 
 
 def _transpose_equation(equation: Equation, cts: dict[Var, Any]) -> None:
     """From the cotangents of its outputs to those of its inputs that are variables; literals are its residuals."""
     primitive, inputs = equation.primitive, equation.inputs
-    given = [cts.pop(v, None) for v in equation.outputs] if primitive.multiple else [cts.pop(equation.outputs[0], None)]
+    given = [_take(cts, equation.outputs[0])]
+    if primitive.multiple:
+        given += [_take(cts, v) for v in equation.outputs[1:]]
     if given[0] is None and all(ct is None for ct in given):
         return
     rule = primitive.transpose
@@ -93,16 +97,53 @@ def _transpose_equation(equation: Equation, cts: dict[Var, Any]) -> None:
             _accumulate(cts, a, contribution)  # type: ignore[arg-type]
 
 
+class _Waiting:
+    """A cotangent, and small contributions to some of its elements that go on top once it is complete."""
+
+    __slots__ = ("dense", "parts", "size")
+
+    def __init__(self, dense: Any):
+        self.dense = dense
+        self.parts: list[Accumulation] = []
+        self.size = 0
+
+
+def _take(cts: dict[Var, Any], var: Var) -> Any:
+    """The cotangent of a variable, complete, given away."""
+    ct = cts.pop(var, None)
+    if type(ct) is not _Waiting:
+        return ct
+    box = [zeros_like_type(var.type, real=True) if ct.dense is None else ct.dense]
+    ct.dense = None
+    for part in ct.parts:
+        box = [bind_update(part.primitive, box, *part.args, **part.params)]
+    return box.pop()
+
+
 def _accumulate(cts: dict[Var, Any], var: Var, contribution: Any) -> None:
-    """Add to the cotangent of a variable; in place where a contribution touches only some elements."""
+    """Add to the cotangent of a variable; in place where a contribution touches only some elements.
+
+    One that touches few of them waits for what touches all: there is no array of zeros to fill and to add then.
+    """
     if contribution is None:
         return
-    if type(contribution) is Accumulation:
-        current = cts.pop(var, None)
-        box = [zeros_like_type(var.type, real=True) if current is None else current]
-        current = None
-        cts[var] = bind_update(contribution.primitive, box, *contribution.args, **contribution.params)
-    elif var in cts:
-        cts[var] = add(cts.pop(var), contribution)
-    else:
+    current = cts.get(var)
+    if current is None and type(contribution) is not Accumulation:
         cts[var] = contribution
+    elif type(contribution) is Accumulation:
+        size = prod(shape_of(contribution.args[-1]))
+        waiting = current if type(current) is _Waiting else _Waiting(None) if current is None else None
+        if waiting is not None and 4 * (waiting.size + size) <= var.type.size:
+            waiting.parts.append(contribution)
+            waiting.size += size
+            cts[var] = waiting
+            return
+        current = waiting = None
+        box = [_take(cts, var)]
+        if box[0] is None:
+            box = [zeros_like_type(var.type, real=True)]
+        cts[var] = bind_update(contribution.primitive, box, *contribution.args, **contribution.params)
+    elif type(current) is _Waiting:
+        current.dense = contribution if current.dense is None else add(current.dense, contribution)
+    else:
+        cts[var] = add(cts.pop(var), contribution)
