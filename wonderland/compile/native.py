@@ -289,11 +289,14 @@ def _library(driver: Driver) -> llvm.Library:
 
 
 def _debug(compiled: Compiled) -> None:
-    level = int(os.environ.get("WONDERLAND_DEBUG") or 0)
+    given = os.environ.get("WONDERLAND_DEBUG") or "0"
+    if not given.isdecimal():
+        raise ValueError(f"WONDERLAND_DEBUG is a level from 0 to 5, not {given!r}")
+    level = int(given)
     if level < 1:
         return
     types = ", ".join(map(str, compiled.source.input_types))
-    out = [f"wonderland: compiled ({types}) in {compiled.compile_seconds * 1e3:.1f} ms"]
+    out = [f"wonderland: compiled {compiled.name}({types}) in {compiled.compile_seconds * 1e3:.1f} ms"]
     if level >= 2:
         out += [f"-- {name}\n{program}" for name, program in compiled.stages]
     if level >= 3:
