@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import wonderland as wl
-from wonderland.compile import gemm_emit, llvm, small_gemm
+from wonderland.compile import gemm_emit, hints, llvm, small_gemm
 
 DTYPES = {"f32": np.float32, "f64": np.float64}
 SIGNATURE = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int64)
@@ -24,7 +24,7 @@ class Products:
         texts = {small_gemm.name(dtype, *key): small_gemm.definition(dtype, *key) for key in keys}
         minimum = "declare i64 @llvm.smin.i64(i64, i64)"
         parts = [minimum, *sorted(small_gemm.declarations(dtype)), *texts.values()]
-        text = gemm_emit.with_loop_hints("\n".join(parts).replace("define internal", "define"))
+        text = hints.with_loop_hints("\n".join(parts).replace("define internal", "define"))
         self.library = llvm.compile_library(text, list(texts), quick=True)
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.compile import small_gemm, vecmath
-from wonderland.compile.gemm_emit import with_loop_hints
+from wonderland.compile.hints import with_loop_hints
 from wonderland.compile.loops import Kernel
 from wonderland.compile.nodes import Number
 from wonderland.compile.plan import Buffer, Copy, Plan, RunBranch, RunCall, RunGemm, RunKernel, RunLoop

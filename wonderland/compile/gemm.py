@@ -29,8 +29,9 @@ from functools import cache
 
 from wonderland.compile import llvm, pool
 from wonderland.compile.entry import round_up
-from wonderland.compile.gemm_emit import Fields, Function, Tile, tile, with_loop_hints
+from wonderland.compile.gemm_emit import Fields, Function, Tile, tile
 from wonderland.compile.gemm_vector import axpy_task, dot_task, matrix_vector, scratch_elements
+from wonderland.compile.hints import with_loop_hints
 
 BLOCK_ROWS = 2048  # of A packed at a time; bounds the scratch
 BLOCK_COLUMNS = 2048

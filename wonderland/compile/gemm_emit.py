@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from wonderland.compile import llvm
+from wonderland.compile.hints import AS_IT_IS
 
 Value = str | int
 
@@ -66,7 +67,6 @@ def tile(dtype: str) -> Tile:
     return Tile(dtype, scalar, size, width // size, rows, vectors)
 
 
-HINT = "!llvm.loop !LOOP"  # becomes a number once the whole module is known
 KINDS = {"i": "i64", "p": "ptr", "b": "i1"}
 
 
@@ -232,7 +232,7 @@ class Function:
         self._lines.append(f"{name}.body:")
         yield index
         self.store(self.add(index, step), counter, "i64", 8)
-        self.emit(f"br label %{name}, {HINT}")
+        self.emit(f"br label %{name}, {AS_IT_IS}")
         self._lines.append(f"{name}.exit:")
 
     @contextmanager
@@ -263,25 +263,6 @@ class Function:
         name = f"return{self._count}"
         self.emit(f"br i1 {condition}, label %{name}, label %{name}.exit")
         self._lines += [f"{name}:", "  ret void", f"{name}.exit:"]
-
-
-def with_loop_hints(text: str, first: int = 0) -> str:
-    """A module whose loops run the way they are written: more unrolling and vectorising would only cost compile time.
-
-    `first` is the first number that the module's metadata doesn't use.
-    """
-    if HINT not in text:
-        return text
-    head, *parts = text.split(HINT)
-    pieces = [head]
-    hints = [
-        f'!{first} = !{{!"llvm.loop.vectorize.enable", i1 false}}',
-        f'!{first + 1} = !{{!"llvm.loop.unroll.disable"}}',
-    ]
-    for number, part in enumerate(parts, first + 2):
-        pieces += [f"!llvm.loop !{number}", part]
-        hints.append(f"!{number} = distinct !{{!{number}, !{first}, !{first + 1}}}")
-    return "\n".join(["".join(pieces), *hints, ""])
 
 
 class Fields:

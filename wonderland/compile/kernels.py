@@ -37,6 +37,7 @@ from wonderland.compile.running import Running
 from wonderland.compile.scalars import assembled, literal
 
 COLUMN_BYTES, LEAST_COLUMNS = 1 << 14, 512  # of columns summed at a time: whole rows in order are what memory likes
+DEEP, LONG_LOOP = 2 * CALL_COST, 256  # cost and turns of a loop of which two turns are done at a time
 SUM_BLOCK = 512  # elements summed in one go, for the sake of rounding errors
 LONGEST_KEPT_ROW = 1 << 16  # bytes of a row kept between sweeps
 PARALLEL_NANOSECONDS, CHUNK_NANOSECONDS, MOST_CHUNKS = 30_000, 12_000, 64
@@ -368,6 +369,8 @@ class Nest(Loops):
 
     def _decide_parallel(self) -> None:
         k = self.kernel
+        # A chain of functions is bound by latency: the next element's is too far away for the processor to see.
+        self.deep = self._cost() >= DEEP and bool(self.extents) and self.extents[-1] >= LONG_LOOP
         elements = math.prod(self.extents)
         work = self.work = elements * (0.1 * len(self.accesses) + 0.05 * self._cost())
         k.parallel = (elements >= 4096 or work > PARALLEL_NANOSECONDS / 4) and bool(self.extents)

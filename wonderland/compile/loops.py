@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.compile.emitter import Emitter, Scalar, memory_kind
+from wonderland.compile.hints import TWICE
 from wonderland.compile.routine import Routine
 
 BAKED = 16  # numbers up to this are part of the code
@@ -72,6 +73,7 @@ class Loops:
         self.symbols: list[str] = []
         self.cells: dict[tuple, str] = {}
         self.labels = 0
+        self.deep = False  # do the elements have long chains of operations?
         self.current: Any = None  # the scope that code goes into
 
     def cell(self, key: tuple, value: int) -> str:
@@ -105,6 +107,8 @@ class Loops:
         assert parent is not None
         head, (start, stop) = scope.head, scope.bounds
         exit = f"{head}.exit"
+        innermost = not any(line.startswith("  br ") for line in scope.lines)
+        hint = f", {TWICE}" if self.deep and innermost else ""
         lines = [f"  br label %{head}", f"{head}:"]
         lines.append(f"  {scope.index} = phi i64 [ {start}, %{parent.label} ], [ {scope.index}.next, %{scope.label} ]")
         for name, kind, first, following in sums:
@@ -113,7 +117,7 @@ class Loops:
         lines += [
             f"  {scope.index}.next = add nuw nsw i64 {scope.index}, 1",
             f"  {scope.index}.more = icmp ult i64 {scope.index}.next, {stop}",
-            f"  br i1 {scope.index}.more, label %{head}, label %{exit}",
+            f"  br i1 {scope.index}.more, label %{head}, label %{exit}{hint}",
             f"{exit}:",
         ]
         parent.lines += lines
