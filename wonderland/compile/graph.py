@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -37,6 +38,7 @@ from wonderland.compile.nodes import (
     View,
     base_of,
     contiguous_strides,
+    is_big,
     layout_of,
     normal,
 )
@@ -78,6 +80,20 @@ class _Conversion:
         return e.convert(x, self.dtype)
 
 
+@cache
+def _fitting(dtype: np.dtype) -> Callable:
+    """The scalar code of a Python integer that becomes an array's dtype; as in NumPy it has to fit."""
+    bounds = np.iinfo(dtype)
+
+    def emit(e: Any, x: Any) -> Any:
+        low, high = (e.constant(max(min(int(b), 2**63 - 1), -(2**63)), x) for b in (bounds.min, bounds.max))
+        fits = e.bit_and(e.compare("ge", x, low), e.compare("le", x, high))
+        e.require(fits, OverflowError, f"a Python integer is out of bounds for {dtype}")
+        return e.convert(x, dtype)
+
+    return emit
+
+
 class Builder:
     """Lowers equations into the nodes of one region."""
 
@@ -106,15 +122,17 @@ class Builder:
 
     def convert(self, node: Node, dtype: np.dtype) -> Node:
         """`astype`."""
-        if node.dtype == dtype:
+        if node.dtype == dtype and not (isinstance(node, Number) and is_big(node.value)):
             return node
         if isinstance(node, Number):
             written = node.type.weak and node.dtype.kind == "i" and dtype.kind in "iu"
-            if written and int(node.value) != int(np.asarray(node.value).astype(dtype)):
+            if written and not np.iinfo(dtype).min <= int(node.value) <= np.iinfo(dtype).max:
                 raise Unsupported("a Python integer out of the dtype's bounds: NumPy compares with it, or refuses")
             value = np.asarray(node.value)
             value = np.real(value) if dtype.kind in "iuf" else value
             return Number(ArrayType(node.shape, dtype), value.astype(dtype)[()])
+        if node.type.weak and node.dtype.kind == "i" and dtype.kind in "iu":
+            return self.map(_fitting(dtype), [node], dtype)
         return self.map(_Conversion.made.get(dtype) or _Conversion(dtype), [node], dtype)
 
     def constant(self, array: np.ndarray) -> Node:
@@ -473,6 +491,8 @@ def _typed(node: Node, type: ArrayType) -> Node:
 
 
 def _literal(atom: Literal) -> Node:
+    if is_big(atom.value):  # takes the dtype of its partner, or stays for NumPy
+        return Number(atom.type, atom.value)
     return Number(atom.type, np.asarray(atom.value, atom.type.dtype)[()])
 
 

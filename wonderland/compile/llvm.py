@@ -65,8 +65,12 @@ def cpu() -> tuple[str, str]:
         similar = difflib.get_close_matches(name, known, 5, 0.5)
         hint = f" Did you mean {' or '.join(similar)}?" if similar else f" It knows {', '.join(known)}."
         raise ValueError(f"WONDERLAND_CPU={name!r} is no CPU that LLVM knows for this machine.{hint}")
-    # Names of 32-bit processors are known as well: without these LLVM would end the process.
-    return name, "+64bit,+sse2" if _is_x86() else ""
+    if not _is_x86():
+        return name, ""
+    # Names of 32-bit processors are known as well: without these LLVM would end the process. And what this machine
+    # lacks stays out of the code; wider registers apart, which are refused when code is loaded.
+    lacking = [f for f, there in llvm.get_host_cpu_features().items() if not there and not f.startswith("avx512")]
+    return name, ",".join(["+64bit", "+sse2", *(f"-{f}" for f in lacking if f not in ("64bit", "sse2", "evex512"))])
 
 
 def _is_x86() -> bool:

@@ -24,7 +24,7 @@ from wonderland.compile import foreign, gemm, insight, llvm, passes, pool, profi
 from wonderland.compile.driver import CALL_FAILED, FIRST_SITE, OUT_OF_MEMORY, Driver
 from wonderland.compile.entry import MISS, Entry, Input, Output, layout
 from wonderland.compile.graph import lower
-from wonderland.compile.nodes import Leaf, Node, Number, Region, base_of, contiguous_strides, layout_of
+from wonderland.compile.nodes import Leaf, Node, Number, Region, base_of, contiguous_strides, is_big, layout_of
 from wonderland.compile.plan import Buffer, Plan, RegionPlan, RunCall, Target
 from wonderland.core.program import Program
 from wonderland.core.types import ArrayType
@@ -83,6 +83,9 @@ def _evaluate(step: RunCall, pointers: Any) -> int:
         place = iter(range(1 << 30))
         operands = []
         for operand in step.operands:
+            if isinstance(operand, Number) and is_big(operand.value):
+                operands.append(operand.value)
+                continue
             if isinstance(operand, Number):
                 spread = np.broadcast_to(np.asarray(operand.value, operand.dtype), operand.shape)
                 operands.append(_value(spread, operand))

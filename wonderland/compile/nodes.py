@@ -70,6 +70,11 @@ class Number(Node):
         self.value = value
 
 
+def is_big(value: Any) -> bool:
+    """Is it an integer of Python's that no int64 holds?"""
+    return type(value) is int and not -(2**63) <= value < 2**63
+
+
 class Index(Number):
     """No memory either: the element at a place of the loops is the sum of indices times `strides`, an int64."""
 

@@ -218,7 +218,7 @@ def _double_negation(equation: Equation, made: Definitions) -> Atom | None:
 
 def _minus_one(equation: Equation, made: Definitions) -> Equation | None:
     for i in (0, 1):
-        if _is(equation.inputs[i], -1.0):
+        if _is(equation.inputs[i], -1.0) and equation.outputs[0].type.dtype.kind != "u":  # NumPy refuses those
             return _like(equation, "neg", (equation.inputs[1 - i],))
     return None
 

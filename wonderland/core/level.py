@@ -6,13 +6,14 @@ level among its operands, which does its work by binding at the level below; wit
 
 from __future__ import annotations
 
+import operator
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wonderland.core.errors import LeakedTracerError
+from wonderland.core.errors import LeakedTracerError, NoValueError
 from wonderland.core.types import PYTHON_SCALARS, ArrayType
 
 if TYPE_CHECKING:
@@ -78,6 +79,31 @@ class Traced:
     @property
     def dtype(self) -> np.dtype:
         return self.type.dtype
+
+    # A traced value that is given as an option (keepdims, an axis) is asked for its value, and never just true.
+    def __bool__(self) -> bool:
+        return bool(concrete(self, "an option or a decision"))
+
+    def __index__(self) -> int:
+        return operator.index(concrete(self, "an option that is a number"))
+
+    def __lt__(self, other: Any) -> bool:
+        return concrete(self, "a comparison of an option") < other
+
+    def __gt__(self, other: Any) -> bool:
+        return concrete(self, "a comparison of an option") > other
+
+
+def concrete(value: Any, what: str) -> Any:
+    """The plain value below the levels that have one (Dual over arrays)."""
+    while isinstance(value, Traced):
+        if not value.level.alive:
+            raise LeakedTracerError(value)
+        below = getattr(value, "primal", None)
+        if below is None:
+            raise NoValueError(what, value)
+        value = below
+    return value
 
 
 def _innermost(args: tuple) -> Level | None:

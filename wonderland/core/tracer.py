@@ -17,14 +17,12 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import (
-    LeakedTracerError,
     LostDerivativeError,
     MutationError,
-    NoValueError,
     annotated,
     user_line,
 )
-from wonderland.core.level import Traced, _state
+from wonderland.core.level import Traced, _state, concrete
 from wonderland.core.types import ArrayType, is_differentiable, is_python_scalar, shape_of, type_of
 
 UFUNCS: dict[Any, Callable] = {}  # NumPy ufunc -> function of tracers
@@ -327,18 +325,6 @@ for _name in "neg pos abs invert".split():
 def unwrap(value: Any) -> Any:
     """A tracer's current value; anything else as it is."""
     return value._get() if isinstance(value, Tracer) else value
-
-
-def concrete(value: Any, what: str) -> Any:
-    """The plain value below the levels that have one (Dual over arrays)."""
-    while isinstance(value, Traced):
-        if not value.level.alive:
-            raise LeakedTracerError(value)
-        below = getattr(value, "primal", None)
-        if below is None:
-            raise NoValueError(what, value)
-        value = below
-    return value
 
 
 def carries_derivative(value: Any) -> bool:

@@ -87,6 +87,9 @@ def elementwise(
         targets = compute(types, out) if compute else (promote(*types)[0],) * len(types)
         if not compute and out.kind == "f" and targets[0].kind in "biu":
             targets = (out,) * len(types)
+        small = targets[0].kind in "iu" and targets[0] != np.uint64
+        if not compute and out.kind == "b" and small and any(t.weak for t in types):  # Python integers, by value
+            targets = (np.dtype(np.int64),) * len(types)
         return builder.map(emit, [builder.convert(n, d) for n, d in zip(nodes, targets, strict=True)], out)
 
     if jvp is None and derivatives:
