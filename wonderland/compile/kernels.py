@@ -532,7 +532,7 @@ class Nest(Loops):
                 assert isinstance(node, Reduce)
                 start = _neutral(node).parts
                 so_far = tuple(Scalar(f"%{self.fresh('a')}", part.dtype) for part in start)
-                total = sums[node] = _combine(self.at(scope), node.op, assembled(so_far), value)
+                total = sums[node] = _combine(self.at(scope), node.op, assembled(so_far), value, "nsz ")
                 parts = zip(so_far, start, total.parts, strict=True)
                 carried += [(now.text, now.kind, first.text, following.text) for now, first, following in parts]
             self.close(scope, carried)
@@ -628,10 +628,12 @@ def _rounds(node: Node) -> bool:
     return isinstance(node, Reduce) and node.op == "add" and node.dtype.kind in "fc"
 
 
-def _combine(e: Emitter, op: str, x: Scalar, y: Scalar) -> Scalar:
+def _combine(e: Emitter, op: str, x: Scalar, y: Scalar, flags: str = "") -> Scalar:
     """One step of a reduction: the only place where the order of operations is free."""
-    if op == "max":  # whichever zero comes out: NumPy's maximum of zeros of both signs depends on their places, too
-        return e.intrinsic("maximum", x, y, flags="nsz ") if x.dtype.kind == "f" else e.maximum(x, y)
+    if op == "max":
+        # Whichever zero comes out: that of NumPy depends on their places, too. (LLVM sums up registers faster then, but
+        # no longer vectorises the maximum of two arrays.)
+        return e.intrinsic("maximum", x, y, flags=flags) if x.dtype.kind == "f" else e.maximum(x, y)
     if x.dtype.kind == "c" and op == "add":
         return assembled(tuple(_combine(e, op, a, b) for a, b in zip(x.parts, y.parts, strict=True)))
     if x.dtype.kind == "f":
