@@ -72,7 +72,9 @@ class Watch(Level):
         """What an operation at this depth gets, and what its equation shows."""
         if isinstance(value, WatchedValue):
             if value.depth == 0 and depth > 1:  # as the notes do: s1 = x, then s3 = s1 + s2
-                value = self.carried.get(value.var) or self.carried.setdefault(value.var, self.watch(value.primal, 0))
+                if value.var not in self.carried:
+                    self.carried[value.var] = self.watch(value.primal, 0)
+                value = self.carried[value.var]
             elif value.depth == 0:
                 self.direct.add(value.var)
             return value.primal, value.var
