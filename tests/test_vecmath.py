@@ -22,8 +22,8 @@ FLOAT = {"f32": np.float32, "f64": np.float64}
 PAIRS = [(name, dtype) for name in vecmath.FUNCTIONS for dtype in KIND]
 ONE_ARGUMENT = [name for name, count in vecmath.FUNCTIONS.items() if count == 1]
 TWO_ARGUMENTS = [name for name, count in vecmath.FUNCTIONS.items() if count == 2]
-BOUND = {"pow": 4.0, "erfc": 4.0, "erfcx": 4.0, "gammaln": 6.0, "digamma": 4.0, "erfcinv": 4.0}
-SPECIAL = {"erf", "erfc", "erfcx", "gammaln", "digamma", "erfcinv"}  # of which NumPy has none in long double
+BOUND = {"pow": 4.0, "erfc": 4.0, "erfcx": 4.0, "gammaln": 6.0, "digamma": 4.0, "erfcinv": 2.5}
+SPECIAL = {"erf", "erfc", "erfcx", "gammaln", "digamma", "erfcinv", "normal_quantile"}  # of which NumPy has none in long double
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -56,7 +56,7 @@ ORACLE: dict[str, Callable[..., np.ndarray]] = {
     "arcsin": np.arcsin, "arccos": np.arccos, "cbrt": np.cbrt,
     "log10": np.log10, "arcsinh": np.arcsinh, "arccosh": np.arccosh, "arctanh": np.arctanh,
     "hypot": np.hypot, "erfc": special.erfc, "erfcx": special.erfcx, "gammaln": special.gammaln,
-    "digamma": special.digamma, "erfcinv": special.erfcinv,
+    "digamma": special.digamma, "erfcinv": special.erfcinv, "normal_quantile": lambda p: -special.ndtri(p),
 }  # fmt: skip
 EXACT: dict[str, Callable[..., mpmath.mpf]] = {
     "exp": mpmath.exp, "exp2": lambda x: mpmath.mpf(2) ** x, "expm1": mpmath.expm1,
@@ -68,6 +68,7 @@ EXACT: dict[str, Callable[..., mpmath.mpf]] = {
     "arcsinh": mpmath.asinh, "arccosh": mpmath.acosh, "arctanh": mpmath.atanh, "hypot": mpmath.hypot,
     "erfc": mpmath.erfc, "erfcx": lambda x: mpmath.erfc(x) * mpmath.exp(x * x), "gammaln": mpmath.loggamma,
     "digamma": mpmath.digamma, "erfcinv": exact_erfcinv,
+    "normal_quantile": lambda p: mpmath.sqrt(2) * exact_erfcinv(2 * p),
 }  # fmt: skip
 
 
@@ -288,6 +289,8 @@ def test_float64_within_ulps_of_mpmath(functions: Functions, name: str) -> None:
         x = rng.uniform(-6, 26.5, 500)
     elif name == "erfcinv":
         x = np.concatenate([rng.uniform(0, 2, 300), np.exp(rng.uniform(-744, 0, 200)), 1 + rng.normal(size=99) * 1e-5])
+    elif name == "normal_quantile":
+        x = np.concatenate([rng.uniform(0, 1, 500), np.exp(rng.uniform(-740, 0, 200)), 0.5 + rng.normal(size=99) * 1e-5])
     elif name in ("log", "log2", "log10", "pow"):
         x = np.exp(rng.uniform(-30, 30, 400))
     elif name == "log1p":
@@ -336,6 +339,7 @@ def test_special_values_are_numpys(functions: Functions, dtype: str) -> None:
         "gammaln": [(inf, inf), (0.0, inf), (-0.0, inf), (-3.0, inf), (1.0, 0.0), (2.0, 0.0), (-inf, -inf)],
         "digamma": [(inf, inf), (0.0, -inf), (-0.0, inf), (-3.0, nan)],
         "erfcinv": [(0.0, inf), (-0.0, inf), (2.0, -inf), (1.0, -0.0), (-1.0, nan), (2.5, nan), (inf, nan)],
+        "normal_quantile": [(0.0, inf), (-0.0, inf), (1.0, -inf), (-1.0, nan), (1.5, nan), (inf, nan)],
         "cbrt": [(inf, inf), (-inf, -inf), (27.0, 3.0), (0.0, 0.0), (-0.0, -0.0)],
     }
     for name, rows in table.items():

@@ -74,11 +74,6 @@ def larger(x: Value, y: Value | float) -> Value:
     return where(x > y, x, y)
 
 
-def upper_quantile(p: Value) -> Value:
-    """The normal variable whose upper tail has a probability, up to 1/2."""
-    return function("erfcinv", p * 2.0) * 2**0.5
-
-
 # The laws ------------------------------------------------------------------------------------------------------------
 
 
@@ -93,7 +88,7 @@ def loggamma(element: Element, a: Value) -> Value:
     def step(attempt: Value, _: Value) -> tuple:
         first, second = element.bits(attempt)
         tail, u = signed_tail(first), unit(second)
-        size = upper_quantile(fabs(tail))
+        size = function("normal_quantile", fabs(tail))
         x = where(tail > 0.0, size, -size)
         t = larger(c * x, -1.0)
         log_v = log1p(t) * 3.0

@@ -1,8 +1,8 @@
 """The inverse of erfc for `vecmath`: the tail's probability comes in, the quantile goes out.
 
-In the middle x = t (c + w P(w)) with t = 1 - y, c = sqrt(pi) / 2 and, for float, w = -log(1 - t^2) (Giles 2010), for
-double w = t^2: what is added to c is small, and with it the effect of its rounding. The tail has r - R(r), of a small R
-again, with r = sqrt(-log y) for float, and for double the rational functions of Wichura's algorithm AS 241 (1988).
+For float in the middle x = t (c + w P(w)) with t = 1 - y, c = sqrt(pi) / 2 and w = -log(1 - t^2) (Giles 2010): what is
+added to c is small, and with it the effect of its rounding. The tail has r - R(r), of a small R again, with
+r = sqrt(-log y). For double it is the normal quantile, whose formulas are those of `ops/quantile.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 
 from wonderland.compile.vecmath_emit import Value, fast_two_sum, fma, polynomial, sqrt, where
 from wonderland.compile.vecmath_log import log
+from wonderland.ops.quantile import AT_HALF, AT_HALF_REST, CENTRAL, FAR, FAR_FROM, MIDDLE_ENDS, NEAR, SHIFT
 
 AT_ZERO = 0.5 * math.sqrt(math.pi)
 
@@ -25,62 +26,53 @@ TAIL = (
 )
 TAIL_BELOW = 0.0035
 
-# double: for t up to 0.85, by 0.7225 - t^2; then for the normal quantile, by r - 1.6 and r - 5.
-CENTRAL = (
-    (0.43087250673264125122, 4.6474570174178632289, 19.475997553941187697, 40.206202037899880099,
-     42.877169748017687399, 22.690341452122262415, 5.212541336192588328, 0.3700259655048028745,
-     0.0008430251066303026731),
-    (1.0, 12.29223300411568452, 60.495615003443043387, 152.92357220149111005,
-     212.18511503495334156, 160.47372929647669751, 61.942408244192090206, 10.497008354952418619,
-     0.54183144111199788404),
-)  # fmt: skip
-NEAR = (
-    (1.42343711074968357734, 4.63033784615654529590, 5.76949722146069140550, 3.64784832476320460504,
-     1.27045825245236838258, 0.241780725177450611770, 0.0227238449892691845833, 7.74545014278341407640e-4),
-    (1.0, 2.05319162663775882187, 1.67638483018380384940, 0.689767334985100004550,
-     0.148103976427480074590, 0.0151986665636164571966, 5.47593808499534494600e-4, 1.05075007164441684324e-9),
-)  # fmt: skip
-FAR = (
-    (6.65790464350110377720, 5.46378491116411436990, 1.78482653991729133580, 0.296560571828504891230,
-     0.0265321895265761230930, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7),
-    (1.0, 0.599832206555887937690, 0.136929880922735805310, 0.0148753612908506148525,
-     7.86869131145613259100e-4, 1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15),
-)  # fmt: skip
 
-
-def erfcinv(y: Value) -> Value:
-    """The x with erfc(x) = y: infinite at 0 and 2, NaN outside."""
+def erfcinv(y: Value, scale: float = 1.0) -> Value:
+    """The x with erfc(x) = y: infinite at 0 and 2, NaN outside. A float is scaled before it is rounded."""
     mirrored = y >= 1.0  # at 1 it is -0.0, as in SciPy
     z = where(mirrored, 2.0 - y, y)  # exact
-    x = _of_float(z) if y.kind == "float" else _of_double(z)
+    if y.kind == "float":
+        x = _of_float(z, scale)
+    else:
+        x = _of_double(z, fma(log(z), -2.0, 2.0 * math.log(2.0))) * math.sqrt(0.5)
     # SciPy halves a double first: the smallest one, 5e-324, is 0 for it.
     x = where(z.equals(0.0) if y.kind == "float" else (z >= 0.0) & (z < 1e-323), math.inf, x)
     return where(mirrored, -x, x)
 
 
-def _of_float(z: Value) -> Value:
+def _of_float(z: Value, scale: float) -> Value:
     """For z from 0 to 1."""
     far = z < TAIL_BELOW
     w = -log(where(far, z, z * (2.0 - z)))
     r = sqrt(w)
     shifted = r - 2.375
-    tail = r - polynomial(shifted, TAIL[0]) / polynomial(shifted, TAIL[1])
+    tail = r.convert("double") - (polynomial(shifted, TAIL[0]) / polynomial(shifted, TAIL[1])).convert("double")
     small = (w * polynomial(w, MIDDLE)).convert("double")
     middle = (1.0 - z.convert("double")) * (AT_ZERO + small)
-    return where(far, tail, middle.convert("float"))
+    return (where(far, tail, middle) * scale).convert("float")
 
 
-def _of_double(z: Value) -> Value:
-    t, missing = fast_two_sum(z.like(1.0), -z)
+def normal_quantile(p: Value) -> Value:
+    """The x that a normal variable exceeds with probability p: infinite at 0 and 1, NaN outside."""
+    if p.kind == "float":
+        return erfcinv(p * 2.0, math.sqrt(2.0))
+    mirrored = p > 0.5
+    z = where(mirrored, 1.0 - p, p)  # exact
+    x = where(z.equals(0.0), math.inf, _of_double(z * 2.0, log(z) * -2.0))
+    return where(mirrored, -x, x)
+
+
+def _of_double(y: Value, w: Value) -> Value:
+    """The normal quantile for y / 2 from 0 to 1/2, of which -w / 2 is the logarithm."""
+    t, missing = fast_two_sum(y.like(1.0), -y)
     square = t * t
-    outside = t > 0.85
-    w = math.log(2.0) - log(z)
-    r = sqrt(w)
-    far = r > 5.0
-    tail = where(far, _ratio(r - 5.0, FAR, 0.5**0.5), _ratio(r - 1.6, NEAR, 0.5**0.5))
-    factor = fma(square, _ratio(0.7225 - square, CENTRAL), AT_ZERO)
-    return where(outside, tail, fma(t, factor, missing * factor))
+    small = fma(square, _ratio(0.7225 - square, CENTRAL), AT_HALF_REST)
+    s = sqrt(w)
+    rest = fma(-s, s, w) / (s + s)  # of the root
+    near = (s - SHIFT) - (_ratio(s - 2.25, NEAR) - rest)
+    tail = where(s < FAR_FROM, near, s - _ratio(s - 9.5, FAR))
+    return where(t > MIDDLE_ENDS, tail, fma(t, AT_HALF, fma(missing, AT_HALF + small, t * small)))
 
 
-def _ratio(x: Value, of: tuple, factor: float = 1.0) -> Value:
-    return polynomial(x, [c * factor for c in of[0]]) / polynomial(x, of[1])
+def _ratio(x: Value, of: tuple) -> Value:
+    return polynomial(x, of[0]) / polynomial(x, of[1])

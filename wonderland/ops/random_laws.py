@@ -21,6 +21,7 @@ from wonderland.core.primitive import Primitive
 from wonderland.core.types import ArrayType, broadcast_shapes, is_differentiable, shape_of
 from wonderland.ops.elementwise import like, scale
 from wonderland.ops.gamma_slope import gamma_slope
+from wonderland.ops.quantile import normal_quantile
 from wonderland.ops.random import BOOST, DRAW, blocks, key_words
 from wonderland.ops.shape import broadcast, reshape
 
@@ -68,8 +69,6 @@ def _rejected_until_done(count: int, propose: Callable, dtype: Any = np.float64)
 
 def _loggamma(stream: Stream, a: np.ndarray) -> np.ndarray:
     """Marsaglia and Tsang (2000): a cube of a normal variable; a shape below 1 by that of a + 1 and a power."""
-    from scipy.special import ndtri
-
     valid = (a > 0) & (a < np.inf)
     small = valid & (a < 1)
     safe = np.where(valid, a + small, 1.0)
@@ -79,7 +78,7 @@ def _loggamma(stream: Stream, a: np.ndarray) -> np.ndarray:
     def propose(left: np.ndarray, attempt: int) -> tuple:
         first, second = stream.bits(left, attempt)
         tail, u = signed_tail(first), unit(second)
-        x, d_left = np.sign(tail) * -ndtri(np.abs(tail)), d[left]
+        x, d_left = np.sign(tail) * normal_quantile.evaluate(np.abs(tail)), d[left]
         t = np.maximum(c[left] * x, -1.0)
         log_v = 3 * np.log1p(t)  # -inf, and rejected, where v <= 0
         bound = 0.5 * x * x + d_left * (1 - (1 + t) ** 3 + log_v)

@@ -19,7 +19,7 @@ from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.construct import asarray
 from wonderland.ops.random import random_bits
-from wonderland.ops.special import erfcinv
+from wonderland.ops.quantile import normal_quantile
 from wonderland.random import keys
 
 Shape = int | tuple[int, ...]
@@ -123,10 +123,9 @@ def signed_tail(key: Any, shape: tuple, dtype: np.dtype) -> Any:
 
 
 def standard_normal(key: Any, shape: tuple, dtype: np.dtype) -> Any:
-    """By the inverse of the distribution function: P(z > sqrt(2) erfcinv(2p)) = p."""
+    """By the inverse of the distribution function."""
     tail = signed_tail(key, shape, dtype)
-    # The primitive itself: scipy.special's function on plain arrays rounds differently from ours on traced ones.
-    return np.sign(tail) * (2**0.5 * handle(erfcinv(unwrap(2 * np.abs(tail)))))
+    return np.sign(tail) * handle(normal_quantile(unwrap(np.abs(tail))))
 
 
 def standard_exponential(key: Any, shape: tuple, dtype: np.dtype) -> Any:

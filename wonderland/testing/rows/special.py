@@ -34,6 +34,7 @@ for _name, _operand in {
     "expi": positive,
 }.items():  # fmt: skip
     both(_name, getattr(sp, _name), _operand)
+add("normal_quantile", unit, reference=lambda p: -sp.ndtri(p), dtypes="f", excluded=_DOUBLE)
 for _name in ("rel_entr", "beta", "betaln"):
     both(_name, getattr(sp, _name), positive, positive)
 for _name in ("xlogy", "xlog1py"):
