@@ -55,7 +55,7 @@ def _of_float(z: Value, scale: float) -> Value:
 def normal_quantile(p: Value) -> Value:
     """The x that a normal variable exceeds with probability p: infinite at 0 and 1, NaN outside."""
     if p.kind == "float":
-        return erfcinv(p * 2.0, math.sqrt(2.0))
+        return erfcinv(p * 2.0, math.sqrt(2.0)) + 0.0  # without the sign of a zero
     mirrored = p > 0.5
     z = where(mirrored, 1.0 - p, p)  # exact
     x = where(z.equals(0.0), math.inf, _of_double(z * 2.0, log(z) * -2.0))

@@ -45,7 +45,7 @@ FAR = (
 
 
 def _evaluate(p: np.ndarray) -> np.ndarray:
-    """In float64, whatever p is."""
+    """In float64; the result has p's dtype if that is one of floats."""
     p = np.asarray(p)
     y = p.astype(np.float64)
     mirrored = y > 0.5
@@ -60,7 +60,7 @@ def _evaluate(p: np.ndarray) -> np.ndarray:
         tail = np.where(s < FAR_FROM, (s - SHIFT) - (_ratio(s - 2.25, NEAR) - rest), s - _ratio(s - 9.5, FAR))
         x = np.where(t > MIDDLE_ENDS, tail, t * AT_HALF + (t * small + missing * (AT_HALF + small)))
         x = np.where(z == 0.0, np.inf, x)
-    return np.where(mirrored, -x, x).astype(p.dtype)[()]
+    return np.where(mirrored, -x, x).astype(p.dtype if p.dtype.kind == "f" else np.float64)[()]
 
 
 def _rounded_off(s: np.ndarray) -> np.ndarray:

@@ -18,8 +18,8 @@ from wonderland.core.level import Traced
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.construct import asarray
-from wonderland.ops.random import random_bits
 from wonderland.ops.quantile import normal_quantile
+from wonderland.ops.random import random_bits
 from wonderland.random import keys
 
 Shape = int | tuple[int, ...]
