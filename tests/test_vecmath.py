@@ -57,7 +57,7 @@ ORACLE: dict[str, Callable[..., np.ndarray]] = {
     "arcsin": np.arcsin, "arccos": np.arccos, "cbrt": np.cbrt,
     "log10": np.log10, "arcsinh": np.arcsinh, "arccosh": np.arccosh, "arctanh": np.arctanh,
     "hypot": np.hypot, "erfc": special.erfc, "erfcx": special.erfcx, "gammaln": special.gammaln,
-    "digamma": special.digamma, "erfcinv": special.erfcinv, "normal_quantile": lambda p: -special.ndtri(p),
+    "digamma": special.digamma, "erfcinv": special.erfcinv, "normal_quantile": lambda p: 0.0 - special.ndtri(p),
 }  # fmt: skip
 EXACT: dict[str, Callable[..., mpmath.mpf]] = {
     "exp": mpmath.exp, "exp2": lambda x: mpmath.mpf(2) ** x, "expm1": mpmath.expm1,
