@@ -150,12 +150,15 @@ def optimize(ir: str, quick: bool = False) -> Any:
         tuning.loop_interleaving = True
         tuning.loop_unrolling = True
         builder = llvm.create_pass_builder(machine, tuning)
-        passes = builder.getModulePassManager()
-        passes.run(module, builder)
-        # Of its two base classes llvmlite's asks the wrong one to free it: 100 KB would stay behind with every module.
-        llvm.newpassmanagers.NewPassManager._dispose(passes)
-        passes.detach()
-        return module
+        return _run(builder.getModulePassManager(), module, builder)
+
+
+def _run(passes: Any, module: Any, builder: Any) -> Any:
+    passes.run(module, builder)
+    # Of its two base classes llvmlite's asks the wrong one to free it: 100 KB would stay behind with every module.
+    llvm.newpassmanagers.NewPassManager._dispose(passes)
+    passes.detach()
+    return module
 
 
 def _tidy(module: Any, machine: Any) -> Any:
@@ -168,8 +171,7 @@ def _tidy(module: Any, machine: Any) -> Any:
     passes.add_new_gvn_pass()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
-    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2)))
-    return module
+    return _run(passes, module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2)))
 
 
 def compile_object(ir: str, quick: bool = False) -> bytes:

@@ -80,7 +80,7 @@ def _has_pthreads() -> bool:
 
 def _load() -> llvm.Library:
     library = llvm.compile_library(
-        definition(), ["wl_parallel", "wl_pool_reset", "wl_pool_resize", "wl_pool_spin"], quick=True
+        llvm.AS_WRITTEN + definition(), ["wl_parallel", "wl_pool_reset", "wl_pool_resize", "wl_pool_spin"]
     )
     # Workers may still be inside this code when the interpreter clears its modules: it outlives everything.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
