@@ -140,6 +140,25 @@ def test_batch_norm_is_one_kernel(shape):
     assert len(check(lambda x: normalise(x, (0,)), x).kernels) == 1
 
 
+@pytest.mark.parametrize("shape", [(4096, 20), (300, 129), (40, 33, 50), (33, 1000), (9, 16384), (20, 10)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_rows_are_summed_up_while_they_are_swept(shape, dtype):
+    rows = tuple(range(len(shape) - 1))
+
+    def f(x, y):
+        first = reduce_ops.sum(y, axes=rows)  # before anything reads y by rows
+        p = softmax(x)
+        return p, first, reduce_ops.sum(ew.mul(p, y), axes=rows), reduce_ops.max(p, axes=rows)
+
+    compiled = check(f, sample(shape, dtype), sample(shape, dtype, 1))
+    assert len(compiled.kernels) == 2
+
+    def turned(x, y):
+        return f(*(shape_ops.transpose(v, permutation=(*range(1, len(shape)), 0)) for v in (x, y)))
+
+    check(turned, *(np.ascontiguousarray(np.moveaxis(sample(shape, dtype, i), -1, 0)) for i in (2, 3)))
+
+
 PRODUCTS = [
     ((3, 4), (4, 5), ((1,), (0,)), ((), ())), ((3, 4), (5, 4), ((1,), (1,)), ((), ())),
     ((4, 3), (4, 5), ((0,), (0,)), ((), ())), ((40, 50), (50, 60), ((1,), (0,)), ((), ())),

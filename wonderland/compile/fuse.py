@@ -5,7 +5,7 @@ the cluster only at its own element (or, for a reduced value, at its own row), a
 A cluster's space is a shape without its axes of extent 1; some of its axes may be reduced. Its members are full maps
 over the space, reductions, and row maps over the axes that are kept. So a softmax is one cluster, and so is the update
 of a parameter with all its moments. A value that runs along an axis is swept along it like a reduction, and read like a
-full map.
+full map. A reduction of many rows to one goes along with them, for what reads its result comes later anyway.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ CHEAP = 60  # cost up to which a scalar is computed again by each kernel that re
 MOST_MEMBERS, MOST_COST = 256, 400  # in one kernel: LLVM's time grows faster than the code
 LONG_ROW = 1 << 15  # elements from which few rows are cut into pieces, and so must be done with in one sweep
 FEW_ROWS, FEW_COLUMNS = 8, 1 << 14
+MOST_ACROSS = 1 << 14  # elements of a row up to which rows are summed up while they are swept
 PER_ELEMENT = ("full", "cumulate")  # roles with a value at each element of the space
 HORIZONTAL = 8  # clusters that a node without one looks at
 LOOKBACK = 100  # units searched for a dependence; further away it is taken for granted, so that scheduling stays linear
@@ -84,12 +85,12 @@ class Cluster(Unit):
         self.space = space
         self.reduced: tuple[int, ...] | None = None  # or along which values run
         self.reverse: bool | None = None  # the direction in which values run, if some do
-        self.roles: dict[Node, str] = {}  # "full", "row", "reduce", "cumulate" or "scatter"; in order
+        self.roles: dict[Node, str] = {}  # "full", "row", "reduce", "across", "cumulate" or "scatter"; in order
         self.cost = 0  # of all maps
         self.levels: dict[Node, int] = {}  # how many sweeps over a row a value waits for
         self.sources: Ordered[Node] = Ordered()  # memory that is read
         self.targets: Ordered[Node] = Ordered()  # memory that scatters write
-        self.partials: dict[Node, Node] = {}  # of a long row cut into pieces: where each reduction's pieces go
+        self.partials: dict[Node, Node] = {}  # where the pieces of a reduction go that is done in pieces
         self.override: dict[Node, Node] = {}  # and, in the kernel that combines them, what it reads instead
 
     @property
@@ -104,6 +105,13 @@ class Cluster(Unit):
         # Many columns side by side (the last axis is kept) are swept together: they don't make many tasks either.
         few = FEW_ROWS if len(self.space) - 1 in self.reduced else FEW_COLUMNS
         return rows < few and total >= LONG_ROW and total // rows >= LONG_ROW // 8
+
+    def crosses(self, axes: tuple[int, ...] | None) -> bool:
+        """Would a reduction along these axes leave one row of the many that are swept?"""
+        last = len(self.space) - 1
+        if self.reduced != (last,) or self.reverse is not None or axes != tuple(range(last)) or self.is_long():
+            return False
+        return self.space[last] <= MOST_ACROSS and math.prod(self.space) >= LONG_ROW
 
     def is_serial(self, axes: tuple[int, ...] | None = None) -> bool:
         """Does the innermost loop go from element to element, so that it can't be vectorised?"""
@@ -206,6 +214,7 @@ class Schedule:
         self._open: dict[Shape, list[Cluster]] = {}
         for node in region.nodes:
             self._place(node)
+        self._sum_up_rows()
         self._store()
 
     # -- placing ----------------------------------------------------------------------------------
@@ -299,8 +308,9 @@ class Schedule:
         shape = squeezed(self._space(node))
         if isinstance(node, Reduce):
             axes = _squeezed_axes(node)
-            fits = shape == cluster.space and cluster.reduced in (None, axes) and not cluster.targets
-            return "reduce" if fits else None
+            if shape != cluster.space or cluster.targets:
+                return None
+            return "reduce" if cluster.reduced in (None, axes) else "across" if cluster.crosses(axes) else None
         if isinstance(node, Cumulative):
             return "cumulate" if shape == cluster.space and self._runs(node, cluster) else None
         if isinstance(node, Scatter):
@@ -414,6 +424,20 @@ class Schedule:
         for rank, moved in enumerate(window, low):
             moved.rank = rank
 
+    def _sum_up_rows(self) -> None:
+        """Reductions of many rows to one that came first join a cluster that reads the same memory by rows."""
+        for clusters in self._open.values():
+            for other in [c for c in clusters if c.reduced and {*c.roles.values()} <= {"full", "reduce"}]:
+                place, kept = clusters.index(other), (other.reduced, other.roles, other.levels)
+                for one in clusters[max(0, place - HORIZONTAL) : place + HORIZONTAL]:
+                    if one.crosses(kept[0]) and any(base in one.sources for base in other.sources):
+                        other.roles = {n: "across" if role == "reduce" else role for n, role in kept[1].items()}
+                        other.reduced, other.levels = None, dict.fromkeys(other.roles, 0)
+                        self._merge(one, other)
+                        if other not in clusters:
+                            break
+                        other.reduced, other.roles, other.levels = kept
+
     def _merge(self, one: Cluster, other: Cluster) -> Cluster:
         """Both clusters as one, if nothing stands between them; otherwise the first."""
         if one.space != other.space or (None not in (one.reduced, other.reduced) and one.reduced != other.reduced):
@@ -496,7 +520,7 @@ def _squeezed_axes(node: Reduce | Cumulative) -> tuple[int, ...]:
 def _reads_own_element(operand: Node, base: Node, role: str, cluster: Cluster) -> bool:
     """Does a member with this role read a value inside its cluster only at its own element or row?"""
     inner = cluster.roles[base]
-    if inner == "scatter" or (isinstance(operand, View) and operand.offset):
+    if inner in ("across", "scatter") or (isinstance(operand, View) and operand.offset):
         return False
     strides = squeezed_strides(operand)
     if inner in PER_ELEMENT:

@@ -132,9 +132,10 @@ class Nest(Loops):
             if role == "scatter":
                 self.places[node] = self._indexed(node, node, False)  # type: ignore[arg-type]
                 self.written.add(self.memory[node])
-            elif self.split and role == "reduce":
+            elif node in cluster.partials:
                 base = cluster.partials[node]
-                strides = self._expand(contiguous_strides(cluster.rows), True)
+                across = (*(0 for _ in cluster.space[1:]), 1)
+                strides = across if role == "across" else self._expand(contiguous_strides(cluster.rows), True)
                 self.stores[node] = self._access(base, 0, strides, node.dtype)
                 self.written.add(self.memory[base])
             elif node in self.schedule.stored:
@@ -327,8 +328,8 @@ class Nest(Loops):
         """The whole function."""
         self._decide_parallel()
         entry = Scope(None, frozenset(), "entry")
-        if self.split:
-            self._move_partials(entry)
+        if self.cluster.partials:
+            self._place_partials(entry)
         scopes = [entry]
         for dim in range(self.outer):
             first = dim == 0 and self.kernel.parallel and not self.split
@@ -357,18 +358,25 @@ class Nest(Loops):
             self.close(scope)
         return self._finish(entry)
 
-    def _move_partials(self, entry: Scope) -> None:
-        """Each piece of a long row has its own sums."""
-        e = self.at(entry)
-        grain = e.load(e.let("getelementptr i64, ptr %t, i64 1", I64).text, I64)
-        piece = e.let(f"udiv i64 %begin, {grain.text}", I64)
-        rows = math.prod(self.cluster.rows)
-        for node, access in self.stores.items():
-            if self.cluster.roles[node] == "reduce":
-                entry.pointers[access] = self.advance(f"%p{access.param}", access, piece.text, rows, entry)
+    def _place_partials(self, entry: Scope) -> None:
+        """Each piece of a reduction has its own sums; those of whole rows are in memory while rows are swept."""
+        partials = [n for n in self.stores if n in self.cluster.partials]
+        if self.kernel.parallel:
+            e = self.at(entry)
+            grain = e.load(e.let("getelementptr i64, ptr %t, i64 1", I64).text, I64)
+            piece = e.let(f"udiv i64 %begin, {grain.text}", I64)
+            for node in partials:
+                access, size = self.stores[node], math.prod(node.shape)
+                entry.pointers[access] = self.advance(f"%p{access.param}", access, piece.text, size, entry)
+        across = [n for n in partials if self.cluster.roles[n] == "across"]
+        if across:
+            row = self.open(entry, self.outer, "0", self.extent(self.outer))
+            for node in across:
+                self._store(_neutral(node), self.stores[node], row)
+            self.close(row)
 
     def _decide_parallel(self) -> None:
-        k = self.kernel
+        k, grain, self.pieces = self.kernel, 1, 1
         # A chain of functions is bound by latency: the next element's is too far away for the processor to see.
         self.deep = self._cost() >= DEEP and bool(self.extents) and self.extents[-1] >= LONG_LOOP
         elements = math.prod(self.extents)
@@ -386,14 +394,14 @@ class Nest(Loops):
         if self.split:
             k.parallel = True
             grain = -(-n // MOST_PIECES)
-            self.pieces = -(-n // grain)
-            k.table += [self.pieces, grain, n]
         elif k.parallel:
             wanted = 1 if work < PARALLEL_NANOSECONDS else min(MOST_CHUNKS, max(2, int(work / CHUNK_NANOSECONDS)))
             grain = -(-n // min(n, wanted))
             if len(self.extents) == 1 and wanted > 1:
                 grain = -(-grain // 64) * 64
-            k.table += [-(-n // grain), grain, n]
+        if k.parallel:
+            self.pieces = -(-n // grain)
+            k.table += [self.pieces, grain, n]
 
     def _cost(self) -> int:
         return sum(n.cost if isinstance(n, Map) else 2 for n in self.cluster.roles)
@@ -403,7 +411,9 @@ class Nest(Loops):
         for node, role in self.cluster.roles.items():
             if role == "reduce" and levels[node] == phase + 1:
                 roots.append(node)
-            elif levels[node] == phase and (role == "scatter" or (role in PER_ELEMENT and node in self.stores)):
+            elif levels[node] == phase and (
+                role in ("across", "scatter") or (role in PER_ELEMENT and node in self.stores)
+            ):
                 roots.append(node)
             elif self.kept.get(node) == phase:
                 roots.append(node)
@@ -468,7 +478,7 @@ class Nest(Loops):
                 self._column_rows(row, phase + 1)
         if not self.column:
             for node, access in self.stores.items():
-                if cluster.roles[node] not in PER_ELEMENT:
+                if cluster.roles[node] in ("row", "reduce"):
                     self._store(self.member(node, row), access, row)
 
     def _is_read_later(self, node: Node) -> bool:
@@ -548,7 +558,7 @@ class Nest(Loops):
 
     def _root_value(self, node: Node, body: Scope) -> Scalar:
         role = self.cluster.roles[node]
-        if role == "reduce":
+        if role in ("reduce", "across"):
             return self.operand(self._operands(node)[0], False, body)
         if role == "scatter":
             assert isinstance(node, Scatter)
@@ -558,12 +568,12 @@ class Nest(Loops):
 
     def _finish_root(self, node: Node, value: Scalar, body: Scope) -> None:
         role = self.cluster.roles[node]
-        if role == "reduce":
-            if self.column:
-                assert isinstance(node, Reduce)
-                pointer = self._stack_pointer(node, body)
-                e = self.at(body)
-                e.store(_combine(e, node.op, e.load(pointer, node.dtype), value), pointer)
+        if role == "across" or (role == "reduce" and self.column):
+            assert isinstance(node, Reduce)
+            pointer = self.pointer(self.stores[node], body) if role == "across" else self._stack_pointer(node, body)
+            e = self.at(body)
+            e.store(_combine(e, node.op, e.load(pointer, node.dtype), value), pointer)
+        if role in ("across", "reduce"):
             return
         if role == "scatter":
             assert isinstance(node, Scatter)

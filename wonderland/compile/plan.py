@@ -27,7 +27,7 @@ from wonderland.compile.fuse import (
     squeezed_strides,
 )
 from wonderland.compile.graph import Builder
-from wonderland.compile.kernels import MOST_PIECES, Kernel, Nest
+from wonderland.compile.kernels import MOST_CHUNKS, MOST_PIECES, Kernel, Nest
 from wonderland.compile.nodes import (
     Branch,
     Call,
@@ -42,6 +42,7 @@ from wonderland.compile.nodes import (
     Region,
     Result,
     Scatter,
+    Shape,
     base_of,
     contiguous_strides,
     is_whole,
@@ -436,7 +437,7 @@ class RegionPlan:
         if cluster.is_long() and max(cluster.levels.values()) == 1:
             self._long(cluster)
         else:
-            self._kernel(Nest(cluster, self.schedule, self.memory, self.plan.sites))
+            self._rows(cluster)
 
     def _kernel(self, nest: Nest) -> None:
         kernel = nest.generate()
@@ -456,31 +457,49 @@ class RegionPlan:
         if self.memory[start] is not buffer:
             self.steps.append(Copy(buffer, self.memory[start], node.bytes))
 
+    def _rows(self, cluster: Cluster) -> None:
+        """A kernel, and one more if it sums up its rows in pieces."""
+        across = [n for n, role in cluster.roles.items() if role == "across"]
+        self._set_apart(cluster, across, MOST_CHUNKS)
+        nest = Nest(cluster, self.schedule, self.memory, self.plan.sites)
+        self._kernel(nest)
+        if across:
+            rest = self._pieces(nest, across, cluster.space[-1:])
+            rest.roles, rest.levels = dict.fromkeys(across, "reduce"), dict.fromkeys(across, 1)
+            self._kernel(Nest(rest, self.schedule, self.memory, self.plan.sites))
+
     def _long(self, cluster: Cluster) -> None:
         """Few and long rows: pieces, then a kernel that combines them."""
         pieces = Cluster(cluster.space)
         pieces.reduced = cluster.reduced
         reductions = [n for n, role in cluster.roles.items() if role == "reduce"]
-        rows = math.prod(cluster.rows)
         for node, role in cluster.roles.items():
             if role in ("full", "reduce"):
                 pieces.roles[node], pieces.levels[node] = role, cluster.levels[node]
-        for node in reductions:
-            leaf = Leaf(ArrayType((MOST_PIECES, *cluster.rows), node.dtype), "partial sums")
-            self.memory[leaf] = self._scratch(MOST_PIECES * rows * node.dtype.itemsize)
-            pieces.partials[node] = leaf
+        self._set_apart(pieces, reductions, MOST_PIECES)
         nest = Nest(pieces, self.schedule, self.memory, self.plan.sites, split=True)
         self._kernel(nest)
-        rest = Cluster((nest.pieces, *cluster.rows))
-        rest.reduced = (0,)
+        rest = self._pieces(nest, reductions, cluster.rows)
         for node, role in cluster.roles.items():
             if role in ("row", "reduce"):
                 rest.roles[node], rest.levels[node] = role, cluster.levels[node]
-        for node in reductions:
-            leaf = Leaf(ArrayType((nest.pieces, *cluster.rows), node.dtype), "partial sums")
-            self.memory[leaf] = self.memory[pieces.partials[node]]
-            rest.override[node] = leaf
         self._kernel(Nest(rest, self.schedule, self.memory, self.plan.sites))
+
+    def _set_apart(self, cluster: Cluster, reductions: list[Node], most: int) -> None:
+        """Memory for the pieces of reductions."""
+        for node in reductions:
+            leaf = cluster.partials[node] = Leaf(ArrayType((most, *node.shape), node.dtype), "partial sums")
+            self.memory[leaf] = self._scratch(leaf.bytes)
+
+    def _pieces(self, nest: Nest, reductions: list[Node], rows: Shape) -> Cluster:
+        """A cluster without members yet in which reductions read their pieces."""
+        rest = Cluster((nest.pieces, *rows))
+        rest.reduced = (0,)
+        for node in reductions:
+            leaf = Leaf(ArrayType((nest.pieces, *rows), node.dtype), "partial sums")
+            self.memory[leaf] = self.memory[nest.cluster.partials[node]]
+            rest.override[node] = leaf
+        return rest
 
     def _branch(self, node: Branch) -> None:
         buffers = [self._own(r) for r in node.results]
