@@ -92,8 +92,8 @@ def finite_difference_jvp(
 def _check_options(scheme: str, step: Any) -> None:
     if scheme not in SCHEMES:
         raise ArgumentError(f"finite_difference: scheme is one of {', '.join(map(repr, SCHEMES))}, not {scheme!r}")
-    fits = step == "auto" if isinstance(step, (str, bool)) else np.isscalar(step) and 0 < step < math.inf
-    if not fits:
+    number = type(step) in (int, float) or isinstance(step, (np.integer, np.floating))
+    if not (0 < float(step) < math.inf if number else isinstance(step, str) and step == "auto"):
         raise ArgumentError(f'finite_difference: step is "auto" or a positive number, not {step!r}')
 
 
