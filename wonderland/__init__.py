@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from wonderland.numpy.broadcasting import BroadcastWarning, warn_on_broadcast
     from wonderland.numpy.lift import lift
     from wonderland.studio.explain import explain
+    from wonderland.studio.to_sympy import to_sympy
     from wonderland.transform.finite_difference import finite_difference, finite_difference_jvp
 
 __version__ = "0.1.0"
@@ -39,7 +40,7 @@ __all__ = [
     "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "cond",
     "custom_jvp", "custom_vjp", "einops", "explain", "finite_difference", "finite_difference_jvp", "fori_loop", "grad",
     "jacobian", "jit", "jvp", "lift", "linearize", "random", "register_mutable", "register_node", "scan", "sparse",
-    "stop_gradient", "switch", "testing", "trace", "tree_map", "value_and_grad", "verify", "vjp", "vmap",
+    "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_map", "value_and_grad", "verify", "vjp", "vmap",
     "warn_on_broadcast", "while_loop",
 ]  # fmt: skip
 
@@ -64,6 +65,7 @@ _LAZY = {
     "sparse": ("wonderland.sparse", None),
     "switch": ("wonderland.control.cond", "switch"),
     "testing": ("wonderland.testing", None),
+    "to_sympy": ("wonderland.studio.to_sympy", "to_sympy"),
     "warn_on_broadcast": ("wonderland.numpy.broadcasting", "warn_on_broadcast"),
     "while_loop": ("wonderland.control.loops", "while_loop"),
 }
