@@ -96,6 +96,11 @@ def test_the_step_follows_the_size_of_x(scheme, x):
     np.testing.assert_allclose(wl.finite_difference(f, scheme=scheme)(x), expected, rtol=1e-6)
 
 
+def test_a_large_complex_step_is_inaccurate_and_not_refused():
+    found = wl.finite_difference(np.exp, scheme="complex_step", step=1.0)(0.5)
+    np.testing.assert_allclose(found, math.exp(0.5) * math.sin(1.0), rtol=1e-14)
+
+
 def test_complex_step_has_the_digits_of_the_derivative():
     f = lambda x: np.exp(x) / np.sqrt(np.sin(x) ** 3 + np.cos(x) ** 3)  # Squire and Trapp's example
     import mpmath

@@ -101,7 +101,8 @@ class _Quotients:
     """The difference quotients of one call with respect to its leaves at the places `chosen`."""
 
     def __init__(self, call: Call, chosen: Sequence[int], scheme: str, step: float | str):
-        self.call, self.chosen, self.scheme, self.step = call, chosen, scheme, step
+        self.call, self.chosen, self.scheme = call, chosen, scheme
+        self.step: float | str = "auto"  # for the check of a complex step, whatever is to be used then
         self.types = [type_of(v) for v in call.values]
         self.points = {i: call.values[i] for i in chosen}
         self.base: list | None = None
@@ -117,6 +118,7 @@ class _Quotients:
                 )
             self.points = {i: complex(x, zeros_like_type(type_of(x))) for i, x in self.points.items()}
             self._check_analytic()
+        self.step = step
 
     def _check_types(self, types: list[ArrayType]) -> None:
         for t in types:
@@ -131,7 +133,7 @@ class _Quotients:
                     f'scheme="complex_step" needs real arguments; {t.dtype} {why}: use scheme="central"'
                 )
 
-    def run(self, moved: dict[int, Any]) -> list:
+    def run(self, moved: Any) -> list:
         """The function's results with some leaves moved. It may write to leaves that are differentiated."""
         values = list(self.call.values)
         for i in self.chosen:
@@ -142,7 +144,7 @@ class _Quotients:
         self.out_types = self.out_types or [type_of(o) for o in results]
         return results
 
-    def run_complex(self, moved: dict[int, Any]) -> list:
+    def run_complex(self, moved: Any) -> list:
         """`run`, on complex numbers, which the function mustn't refuse nor lose."""
         try:
             with warnings.catch_warnings():
@@ -177,32 +179,44 @@ class _Quotients:
     def columns(self, leaf: int) -> list[list]:
         """For each element of a leaf the derivatives of the results with respect to it."""
         kind = self.types[leaf]
-        h = self.steps(abs(self.call.values[leaf])) if kind.size else None
-        columns = [self._column(leaf, k, h) for k in range(kind.size)]
+        if not kind.size:
+            return []
+        h = self.steps(abs(self.call.values[leaf]))
+        columns = self._columns(leaf, h)
         if kind.dtype.kind == "c" and any(t.dtype.kind == "f" for t in self.out_types):
-            for k, column in enumerate(columns):  # a real result of a complex argument has a derivative along i as well
-                other = self._column(leaf, k, mul(h, 1j))
+            # A real result of a complex argument has a derivative along i as well.
+            for column, other in zip(columns, self._columns(leaf, mul(h, 1j)), strict=True):
                 for number, t in enumerate(self.out_types):
                     if t.dtype.kind == "f":
                         column[number] = add(column[number], mul(other[number], 1j))
         return columns
 
-    def _column(self, leaf: int, k: int, h: Any) -> list:
+    def _columns(self, leaf: int, h: Any) -> list[list]:
+        """The same for given steps, real or imaginary ones."""
         x = self.points[leaf]
-        shape = shape_of(x)
-        here = (np.arange(math.prod(shape)) == k).reshape(shape)
-
-        def moved(point: Any) -> dict[int, Any]:
-            return {leaf: where(here, point, x) if shape else point}
-
         if self.scheme == "complex_step":
-            return self._parts(self.run_complex(moved(complex(real(x), h))), _element(h, k))
-        ahead, behind = add(x, h), sub(x, h) if self.scheme == "central" else x
-        width = _element(sub(ahead, behind), k)  # what the step has become in floating point
-        if not isinstance(width, Traced) and width == 0:
-            raise ArgumentError(f"finite_difference: x + h is x for a step of {self.step}: use a larger one")
-        width = imag(width) if type_of(h).dtype.kind == "c" else real(width) if type_of(x).dtype.kind == "c" else width
-        return self._difference(self.run(moved(ahead)), self.base if behind is x else self.run(moved(behind)), width)
+            ahead, behind, widths = complex(real(x), h), None, h
+        else:
+            ahead, behind = add(x, h), sub(x, h) if self.scheme == "central" else None
+            widths = sub(ahead, x if behind is None else behind)  # what the steps have become in floating point
+            if not isinstance(widths, Traced) and np.any(np.equal(widths, 0)):
+                raise ArgumentError(f"finite_difference: x + h is x for a step of {self.step}: use a larger one")
+            if type_of(x).dtype.kind == "c":
+                widths = imag(widths) if type_of(h).dtype.kind == "c" else real(widths)
+        shape = shape_of(x)
+        numbers = np.arange(math.prod(shape)).reshape(shape)
+        columns = []
+        for k in range(numbers.size):
+            forth, back = (
+                None if point is None else {leaf: where(numbers == k, point, x) if shape else point}
+                for point in (ahead, behind)
+            )
+            width = _element(widths, k)
+            if self.scheme == "complex_step":
+                columns.append(self._parts(self.run_complex(forth), width))
+            else:
+                columns.append(self._difference(self.run(forth), self.run(back) if back else self.base, width))
+        return columns
 
     def along(self, directions: dict[int, Any]) -> list:
         """The derivatives of the results along directions of the chosen leaves."""
@@ -295,6 +309,8 @@ def _largest(values: list) -> Any:
 def _element(value: Any, k: int) -> Any:
     """Element k of an array, counted in C's order."""
     shape = shape_of(value)
+    if type(value) is np.ndarray:
+        return value.flat[k]
     return Tracer(value)[tuple(map(int, np.unravel_index(k, shape)))]._get() if shape else value
 
 
