@@ -91,9 +91,9 @@ def shared_size(expressions: list) -> int:
 SCHEMES = {"forward": "forward difference", "central": "central difference", "complex_step": "complex step"}
 
 
-def errors(dtype: type) -> tuple[Curves, float, dict[str, tuple[float, float]]]:
+def errors(dtype: type, count: int = 60) -> tuple[Curves, float, dict[str, tuple[float, float]]]:
     """Relative errors by step: the median over points. And AD's, and those of the automatic steps."""
-    points = np.linspace(0.2, 1.4, 60).astype(dtype)
+    points = np.linspace(0.2, 1.4, count).astype(dtype)
     x = sp.Symbol("x", real=True)
     slope = sp.lambdify(x, sp.diff(wl.to_sympy(squire_trapp, x), x), "mpmath")
     with mpmath.workdps(50):
@@ -120,6 +120,7 @@ def errors(dtype: type) -> tuple[Curves, float, dict[str, tuple[float, float]]]:
     return curves, error(wl.grad(squire_trapp)), chosen
 
 
+SIZES = [1, 2, 4, 8, 16, 24, 32, 64, 128, 256]
 SYMBOLIC_LIMIT = 24  # inputs beyond which SymPy takes minutes
 
 
@@ -223,12 +224,12 @@ def draw_errors(path: Path) -> None:
     plt.close(figure)
 
 
-def draw_costs(path: Path, sizes: list[int]) -> None:
+def draw_costs(path: Path) -> None:
     from bench.plots import plt
 
     figure, panels = plt.subplots(1, 2, figsize=(9.6, 4.2), layout="constrained")
     labels = ("operations of a gradient", "seconds per gradient (rough)")
-    for axes, curves, label in zip(panels, costs(sizes), labels, strict=True):
+    for axes, curves, label in zip(panels, costs(SIZES), labels, strict=True):
         _lines(axes, curves, "number of inputs n", label)
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
@@ -262,7 +263,10 @@ def _lines(axes: Any, curves: Curves, x_label: str, y_label: str) -> None:
     }  # fmt: skip
     for name, (colour, marker) in styles.items():
         if name in curves:
-            axes.plot(*zip(*curves[name], strict=True), marker=marker, markersize=4, color=colour, label=name)
+            width = 4 if colour == GREY else 1.5  # it lies under forward mode's line
+            axes.plot(
+                *zip(*curves[name], strict=True), marker=marker, markersize=4, linewidth=width, color=colour, label=name
+            )
     axes.set(yscale="log", xlabel=x_label, ylabel=y_label)
     axes.grid(color="#E4E4E4", linewidth=0.8)
 
@@ -281,15 +285,25 @@ def draw_memory(path: Path) -> None:
     plt.close(figure)
 
 
+STUDIES = {
+    "error": ("compared-error.png", draw_errors), "cost": ("compared-cost.png", draw_costs),
+    "swell": ("compared-swell.png", draw_swell), "memory": ("memory.png", draw_memory),
+}  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.compared", description="Three ways to differentiate.")
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"any of {', '.join(STUDIES)} (default: all)")
     parser.add_argument("--images", default="docs/images", metavar="DIRECTORY", help="where the plots go")
-    images = Path(parser.parse_args().images)
+    options = parser.parse_args()
+    if unknown := {*options.studies} - {*STUDIES}:
+        parser.error(f"no study called {', '.join(unknown)}; there are {', '.join(STUDIES)}")
+    images = Path(options.images)
     images.mkdir(parents=True, exist_ok=True)
-    draw_errors(images / "compared-error.png")
-    draw_costs(images / "compared-cost.png", [1, 2, 4, 8, 16, 24, 32, 64, 128, 256])
-    draw_swell(images / "compared-swell.png")
-    draw_memory(images / "memory.png")
+    for name in options.studies or STUDIES:
+        print(name, flush=True)
+        file, draw = STUDIES[name]
+        draw(images / file)
 
 
 if __name__ == "__main__":
