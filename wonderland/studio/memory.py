@@ -14,13 +14,12 @@ import numpy as np
 
 from wonderland.control.cond import _clamped as clamped
 from wonderland.control.scan import Parts
-from wonderland.control.scan import _stacked as stacked
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, NoValueError
 from wonderland.core.functions import Call
 from wonderland.core.level import Level, Traced, bind, bind_update, is_alone
-from wonderland.core.primitive import Primitive, registry
-from wonderland.core.program import Record, run
+from wonderland.core.primitive import Primitive
+from wonderland.core.program import Program, Record, run
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.transform.derivatives import Linearized, argument_numbers, quiet
@@ -155,7 +154,7 @@ class Meter(Level):
             del self.holders[key]
 
     def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
-        inner = primitive.inline(params) if primitive.inline is not None else None
+        inner = called(primitive, params)
         if primitive.name == "cond":
             inner, args = params["branches"][clamped(_below(args[0]), len(params["branches"]))], args[1:]
         if inner is not None:
@@ -179,29 +178,44 @@ class Meter(Level):
         return tuple(outs) if primitive.multiple else outs[0]
 
     def _scan(self, args: tuple, params: dict) -> tuple:
-        """A loop step by step, as the primitive's `evaluate` has it."""
+        """A loop step by step; what it stacks lies in one array from the start, if the number of steps is known."""
         parts, body, condition, n_carry = Parts(args, params), params["body"], params["condition"], params["n_carry"]
-        carry, ys = parts.carry, []
+        types, carry = body.output_types[n_carry:], parts.carry
 
-        def step(slices: list) -> None:
+        def step(slices: list) -> Sequence[Any]:
             outs = run(body, [*parts.consts, *carry, *slices])
             carry[:] = outs[:n_carry]
-            ys.append(outs[n_carry:])
+            return outs[n_carry:]
+
+        def stacks(length: int) -> list[MeteredValue]:
+            return [self.value(np.empty((length, *t.shape), t.dtype)) for t in types]
+
+        def store(ys: list, t: int, row: Sequence[Any]) -> None:
+            for y, value in zip(ys, row, strict=True):
+                y.primal[t] = _below(value)
 
         if condition is not None:
+            rows = []
             while _below(run(condition, (*parts.consts, *carry))[0]):
-                step([])
+                rows.append(step([]))
+            ys, count = stacks(len(rows)), [np.int64(len(rows))]
+            for t, row in enumerate(rows):
+                store(ys, t, row)
+            row = rows = None
         else:
             length = int(_below(parts.head[0])) if params["length"] is None else params["length"]
+            ys, count = stacks(length), []
             for t in range(length - 1, -1, -1) if params["reverse"] else range(length):
-                step([self.value(_below(x)[t]) for x in parts.xs])
-        count = [np.int64(len(ys))] if condition is not None else []
-        rows = ys[::-1] if params["reverse"] else ys
-        kinds = body.output_types[n_carry:]
-        stacks = stacked([[_below(y) for y in row] for row in rows], kinds)
-        out = self._noted(registry["scan"], [*map(_below, carry), *count, *stacks])
-        ys.clear()
-        return out
+                store(ys, t, step([self.value(_below(x)[t]) for x in parts.xs]))
+        return (*carry, *count, *ys)
+
+
+def called(primitive: Primitive, params: dict) -> Program | None:
+    """The Program that an equation calls: jitted, checkpointed, with rules of its own."""
+    program = params.get("program")
+    if isinstance(program, Program):
+        return program
+    return None if primitive.inline is None else primitive.inline(params)
 
 
 def _below(value: Any) -> Any:

@@ -25,6 +25,7 @@ from wonderland.core.types import ArrayType
 from wonderland.ops import dot as products
 from wonderland.ops import index as indexing
 from wonderland.studio.explain import _input_names
+from wonderland.studio.memory import called
 from wonderland.transform.programs import record
 
 
@@ -156,8 +157,9 @@ def _symbolic(equation: Equation, operands: list) -> Sequence[Any]:
             source = {"source": equation.inputs[0].type.dtype} if name in ("convert", "cond") else {}
             out = rule(*operands, **equation.params, **source)
             return list(out) if primitive.multiple else [_expressions(out)]
-        if primitive.inline is not None:
-            return _evaluate(primitive.inline(equation.params), operands)
+        program = called(primitive, equation.params)
+        if program is not None:
+            return _evaluate(program, operands)
     except _NotKnown as error:
         raise ArgumentError(f"to_sympy: {error} in `{_line(equation)}`") from None
     raise ArgumentError(
