@@ -233,6 +233,20 @@ def test_functions_that_write_to_their_argument(scheme):
     np.testing.assert_array_equal(x, [1.0, 3.0])
 
 
+@pytest.mark.parametrize("scheme", ["forward", "central"])
+def test_functions_that_return_the_same_array_each_time(scheme):
+    out = np.empty(2)
+    found = wl.finite_difference(lambda x: np.multiply(x, 3.0, out=out), scheme=scheme)(np.array([1.0, 2.0]))
+    np.testing.assert_allclose(found, 3 * np.eye(2), rtol=1e-7)
+
+
+@pytest.mark.parametrize("view", [lambda x: x[::2, ::-1], lambda x: x.T, lambda x: x[:, 1], np.asfortranarray])
+def test_layouts(view):
+    x = view(np.linspace(0.1, 2.0, 12).reshape(3, 4))
+    f = lambda x: np.sin(x).sum(0)
+    np.testing.assert_allclose(wl.finite_difference(f)(x), wl.jacobian(f)(x), atol=1e-9)
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_inside_other_transformations(scheme):
     x = np.array([0.4, 1.1, -0.6])

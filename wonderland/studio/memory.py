@@ -268,7 +268,7 @@ class MemoryProfile:
                 at = np.append(np.flatnonzero(here), turn) if phase == "forward" else np.flatnonzero(here)
                 ax.plot(at, self.live[at] / size, color=colour, label=f"{phase} pass")
                 ax.fill_between(at, self.live[at] / size, color=colour, alpha=0.15, linewidth=0)
-        ax.set(xlabel="operation", ylabel=f"live arrays, {unit}", ylim=(0, 1.08 * self.peak / size))
+        ax.set(xlabel="operation", ylabel=f"live arrays, {unit}", ylim=(0, 1.08 * max(self.peak, 1) / size))
         ax.margins(x=0.01)
         if turn.size:
             ax.legend(frameon=False)

@@ -21,7 +21,7 @@ import numpy as np
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, NoValueError, TracingError
 from wonderland.core.functions import Call, handles
-from wonderland.core.level import Traced
+from wonderland.core.level import Traced, constant_copy
 from wonderland.core.program import Equation, Program, subprograms
 from wonderland.core.tracer import Tracer
 from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
@@ -140,7 +140,7 @@ class _Quotients:
             value = moved.get(i, self.points[i])
             values[i] = value.copy() if type(value) is np.ndarray else value
         self.call.types = [type_of(v) for v in values]  # of what is written to a mutable argument, complex or not
-        results = self.call.split(self.call.run(values))[0]
+        results = [constant_copy(o) for o in self.call.split(self.call.run(values))[0]]  # it may use its array again
         self.out_types = self.out_types or [type_of(o) for o in results]
         return results
 
