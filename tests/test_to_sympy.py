@@ -151,9 +151,14 @@ def test_names_of_symbols():
     assert str(first) == "[u*v_0_0]"
     assert str(second["sum"]) == "v_0_0 + v_1_0"
     assert wl.to_sympy(lambda n, z: n * z, 3, 1j).free_symbols == {sp.Symbol("n", integer=True), sp.Symbol("z")}
-    assert wl.to_sympy(lambda p: p["a b"] + p["a_b"], {"a b": 1.0, "a_b": 2.0}).free_symbols == {
-        sp.Symbol("p['a b']", real=True), sp.Symbol("p['a_b']", real=True)
-    }  # fmt: skip
+
+
+def test_no_name_means_two_things():
+    total = wl.to_sympy(lambda p: p["a b"] + p["a_b"], {"a b": 1.0, "a_b": 2.0})
+    assert str(total) == "p_a_b + p_a_b_"
+    assert len(wl.to_sympy(lambda x, x_0: np.sum(x) * x_0, np.ones(2), 1.0).free_symbols) == 3
+    y = sp.Symbol("y", real=True)
+    assert str(wl.to_sympy(lambda x, y: x - y, y, 1.0)) == "y - y_"
 
 
 def test_a_program():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -77,27 +76,29 @@ def _dtype(expressions: np.ndarray) -> type:
 
 
 def _inputs(names: Sequence[str], types: Sequence[ArrayType], given: Sequence[Any]) -> list:
-    """For each input the array of symbols that was given, or one named after it."""
-    plain = [re.sub(r"\W+", "_", name).strip("_") for name in names]
-    names = plain if len({*plain}) == len(plain) else names
+    """For each input the array of symbols that was given, or one named after it; no name means two things."""
+    arrays = [None if symbols is None else _expressions(symbols) for symbols in given]
+    taken = {s.name for array in arrays if array is not None for e in array.flat for s in e.free_symbols}
     out = []
-    for name, kind, symbols in zip(names, types, given, strict=True):
+    for name, kind, symbols in zip(names, types, arrays, strict=True):
         if symbols is None:
-            symbols = _symbols(name, kind)
-        elif np.shape(symbols) != kind.shape:
-            raise ArgumentError(
-                f"to_sympy: {name} has shape {kind.shape}, symbols of shape {np.shape(symbols)} were given"
-            )
-        out.append(_expressions(symbols))
+            name = re.sub(r"\W+", "_", name).strip("_")
+            places = ["".join(f"_{i}" for i in place) for place in np.ndindex(kind.shape)]
+            while not taken.isdisjoint(name + place for place in places):
+                name += "_"
+            taken.update(name + place for place in places)
+            symbols = _symbols([name + place for place in places], kind)
+        elif symbols.shape != kind.shape:
+            raise ArgumentError(f"to_sympy: {name} has shape {kind.shape}, symbols of shape {symbols.shape} were given")
+        out.append(symbols)
     return out
 
 
-def _symbols(name: str, kind: ArrayType) -> np.ndarray:
+def _symbols(names: Sequence[str], kind: ArrayType) -> np.ndarray:
     facts = {"f": {"real": True}, "i": {"integer": True}, "u": {"integer": True, "nonnegative": True}}
-    out = np.empty(kind.shape, object)
-    for place in product(*map(range, kind.shape)):
-        out[place] = _sympy().Symbol("_".join([name, *map(str, place)]), **facts.get(kind.dtype.kind, {}))
-    return out
+    out = np.empty(len(names), object)
+    out[:] = [_sympy().Symbol(name, **facts.get(kind.dtype.kind, {})) for name in names]
+    return out.reshape(kind.shape)
 
 
 def _expressions(value: Any) -> np.ndarray:
