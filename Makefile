@@ -5,6 +5,7 @@
 #   make test-peers   the tests against PyTorch and JAX
 #   make bench        the benchmarks                make bench ARGS="softmax gemm --quick"
 #   make bench-plots  how cost grows, and the plots of the docs
+#   make compared     numerical, symbolic and automatic differentiation: the plots of the docs
 #   make supported    the page of supported functions, from the op table
 #   make lint types docs clean
 
@@ -16,7 +17,7 @@ VENV := .venv
 PEERS := .venv-peers
 PIP_FLAGS := -qq --disable-pip-version-check
 
-.PHONY: demo test test-peers lint types supported docs bench bench-plots clean
+.PHONY: demo test test-peers lint types supported docs bench bench-plots compared clean
 .NOTPARALLEL:
 
 demo: $(VENV)/.installed
@@ -49,6 +50,10 @@ bench: $(PEERS)/.bench
 # Measures how cost grows, and draws that and the last table into docs/images; ARGS=--redraw only draws.
 bench-plots: $(PEERS)/.bench
 	@$(PEERS)/bin/python -m bench.growth $(ARGS) --out bench/results --images docs/images
+
+# Counts, so that nothing but the seconds depends on the machine; ARGS="error memory" for some of the plots.
+compared: $(VENV)/.dev
+	@$(VENV)/bin/python -m bench.compared $(ARGS) --images docs/images
 
 clean:
 	rm -rf $(VENV) $(PEERS) build dist site .pytest_cache .ruff_cache .hypothesis

@@ -31,14 +31,18 @@ if TYPE_CHECKING:
     from wonderland.numpy.broadcasting import BroadcastWarning, warn_on_broadcast
     from wonderland.numpy.lift import lift
     from wonderland.studio.explain import explain
+    from wonderland.studio.memory import memory_profile
+    from wonderland.studio.to_sympy import to_sympy
+    from wonderland.transform.finite_difference import finite_difference, finite_difference_jvp
 
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError",
     "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "cond",
-    "custom_jvp", "custom_vjp", "einops", "explain", "fori_loop", "grad", "jacobian", "jit", "jvp", "lift",
-    "linearize", "random", "register_mutable", "register_node", "scan", "sparse", "stop_gradient", "switch",
-    "testing", "trace", "tree_map", "value_and_grad", "verify", "vjp", "vmap", "warn_on_broadcast", "while_loop",
+    "custom_jvp", "custom_vjp", "einops", "explain", "finite_difference", "finite_difference_jvp", "fori_loop", "grad",
+    "jacobian", "jit", "jvp", "lift", "linearize", "memory_profile", "random", "register_mutable", "register_node",
+    "scan", "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_map", "value_and_grad", "verify",
+    "vjp", "vmap", "warn_on_broadcast", "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that
@@ -52,14 +56,18 @@ _LAZY = {
     "custom_vjp": ("wonderland.control.custom", "custom_vjp"),
     "einops": ("wonderland.einops", None),
     "explain": ("wonderland.studio.explain", "explain"),
+    "finite_difference": ("wonderland.transform.finite_difference", "finite_difference"),
+    "finite_difference_jvp": ("wonderland.transform.finite_difference", "finite_difference_jvp"),
     "fori_loop": ("wonderland.control.loops", "fori_loop"),
     "jit": ("wonderland.compile.jit", "jit"),
     "lift": ("wonderland.numpy.lift", "lift"),
+    "memory_profile": ("wonderland.studio.memory", "memory_profile"),
     "random": ("wonderland.random", None),
     "scan": ("wonderland.control.loops", "scan"),
     "sparse": ("wonderland.sparse", None),
     "switch": ("wonderland.control.cond", "switch"),
     "testing": ("wonderland.testing", None),
+    "to_sympy": ("wonderland.studio.to_sympy", "to_sympy"),
     "warn_on_broadcast": ("wonderland.numpy.broadcasting", "warn_on_broadcast"),
     "while_loop": ("wonderland.control.loops", "while_loop"),
 }

@@ -72,24 +72,9 @@ def random_like(value: Any, rng: np.random.Generator) -> Any:
 
 def numeric_jvp(f: Callable, args: Sequence[Any], tangents: Sequence[Any], eps: float | None = None) -> Any:
     """The directional derivative of `f` by central differences and one step of Richardson's extrapolation."""
-    leaves, structure = tree.flatten(tuple(args))
-    directions = tree.leaves(tuple(tangents))
-    step = PRECISION[precision_of(leaves)][0] if eps is None else eps
-
-    def shifted(h: float) -> Any:
-        moved = [x + h * t if is_inexact(x) else x for x, t in zip(leaves, directions)]
-        return f(*structure.unflatten(moved))
-
-    def difference(h: float) -> Any:
-        return tree.tree_map(
-            lambda p, m: (p - m) / (2 * h) if is_inexact(p) else np.zeros_like(p), shifted(h), shifted(-h)
-        )
-
-    return tree.tree_map(
-        lambda fine, coarse: (4 * fine - coarse) / 3 if is_inexact(fine) else fine,
-        difference(step / 2),
-        difference(step),
-    )
+    step = PRECISION[precision_of(tree.leaves(tuple(args)))][0] if eps is None else eps
+    fine, coarse = (wl.finite_difference_jvp(f, args, tangents, step=h) for h in (step / 2, step))
+    return tree.tree_map(lambda a, b: (4 * a - b) / 3 if is_inexact(a) else a, fine, coarse)
 
 
 def check_grads(
