@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from wonderland.numpy.broadcasting import BroadcastWarning, warn_on_broadcast
     from wonderland.numpy.lift import lift
     from wonderland.studio.explain import explain
+    from wonderland.transform.cost import cost
 
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError",
-    "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "cond",
+    "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "cond", "cost",
     "custom_jvp", "custom_vjp", "einops", "explain", "fori_loop", "grad", "jacobian", "jit", "jvp", "lift",
     "linearize", "random", "register_mutable", "register_node", "scan", "sparse", "stop_gradient", "switch",
     "testing", "trace", "tree_map", "value_and_grad", "verify", "vjp", "vmap", "warn_on_broadcast", "while_loop",
@@ -48,6 +49,7 @@ _LAZY = {
     "associative_scan": ("wonderland.control.associative", "associative_scan"),
     "at": ("wonderland.numpy.at", "at"),
     "cond": ("wonderland.control.cond", "cond"),
+    "cost": ("wonderland.transform.cost", "cost"),
     "custom_jvp": ("wonderland.control.custom", "custom_jvp"),
     "custom_vjp": ("wonderland.control.custom", "custom_vjp"),
     "einops": ("wonderland.einops", None),
