@@ -11,7 +11,7 @@ from wonderland.core import tree
 from wonderland.testing.problems import PROBLEMS
 from wonderland.transform import elimination, elimination_order
 from wonderland.transform.elimination import count_multiplications, equation_graph
-from wonderland.transform.elimination_order import ORDERS, Graph, anneal, find_order, markowitz, search
+from wonderland.transform.elimination_order import ORDERS, Graph, anneal, find_order, markowitz, optimum, parts, search
 
 FOUR = ["roe_flux", "robot_arm", "propane_combustion", "heart_dipole"]
 RNG = np.random.default_rng(5)
@@ -216,7 +216,20 @@ def test_costs_are_those_of_the_definition(seed):
 def test_the_search_finds_the_best_order_of_small_graphs(seed):
     graph = random_graph(seed)
     best = min(graph.cost(order) for order in permutations(graph.inner))
+    assert graph.cost(optimum(graph, graph.inner)) == best
     assert graph.cost(search(graph, 60)) == best
+    assert anneal(graph, graph.inner, 2000, Random(0), float("inf"))[0] == best
+
+
+def test_parts_of_a_graph_are_ordered_each_for_itself():
+    first, second = random_graph(1), random_graph(2)
+    count = len(first.successors)
+    edges = [*first.edges, *((a + count, b + count, plain) for a, b, plain in second.edges)]
+    both = Graph(count + len(second.successors), edges, [*first.inner, *(v + count for v in second.inner)])
+    assert sum(map(len, parts(both))) == len(both.inner)
+    assert len(parts(both)) == len(parts(first)) + len(parts(second))
+    cost = lambda graph: graph.cost(search(graph, 60))
+    assert cost(both) == cost(first) + cost(second)
 
 
 def test_long_orders_keep_some_of_the_graphs_on_the_way():
@@ -243,7 +256,7 @@ def test_the_search_is_done_once_per_graph_and_always_finds_the_same(monkeypatch
 def test_no_time_is_the_best_of_the_known_orders():
     graph = random_graph(4, inner=20)
     known = [graph.inner, graph.inner[::-1], markowitz(graph)]
-    assert graph.cost(search(graph, 0.0)) == min(graph.cost(order) for order in known)
+    assert graph.cost(search(graph, 0.0)) <= min(graph.cost(order) for order in known)
 
 
 # ---- the counts ----
