@@ -69,6 +69,14 @@ def _(primals, tangents):
     return 3 * primals[0], 5 * tangents[0]  # what is used is the rule, not the body
 
 
+@wl.custom_vjp
+def halved(x):
+    return x / 2
+
+
+halved.defvjp(lambda x: (x / 2, None), lambda _, ct: (7 * ct,))
+
+
 FUNCTIONS = {
     "where": (lambda x: np.where(x > 0, np.sqrt(x), 0.0), np.array([0.0, 1.0, -1.0])),
     "where both": (lambda x: np.where(x > 0, np.log(x), x**2) * np.where(x > 0, x**0.5, np.exp(x)), X * (X > 0)),
@@ -87,6 +95,9 @@ FUNCTIONS = {
     "cond": (lambda x: wl.cond(x[0] > 0, lambda x: x * x, lambda x: np.sin(x), x), X),
     "jit": (lambda x: wl.jit(lambda y: np.tanh(y) * y)(x) * x, X),
     "custom_jvp": (lambda x: tripled(x) * x, X),
+    "custom_vjp": (lambda x: halved(x) * x, X),
+    "where of one number": (lambda x: np.where(x[0] > 0, x[1], x * x) + np.where(x[0] < 0, x, x[2]), X),
+    "where of a column": (lambda x: np.where(X > 0.2, x[:, None], x[1] * x) * x[:, None], X),
     "fancy index": (lambda x: x[np.array([2, 0, 0, 1])] * 2, X),
     "traced index": (lambda x: x[np.argsort(x)] ** 2, X),
     "in place": (in_place, X),
