@@ -282,11 +282,11 @@ def _pulled(equation: Equation, active: Sequence[int]) -> Iterator[tuple]:
 
 def _unit_vectors(types: Sequence[ArrayType]) -> list[np.ndarray]:
     """For each type an array (all elements of all types, *shape): ones where it is an element's turn."""
-    eye = np.eye(sum(t.size for t in types))
-    ends = np.cumsum([t.size for t in types])
-    return [
-        eye[:, end - t.size : end].reshape(-1, *t.shape).astype(t.dtype) for t, end in zip(types, ends, strict=True)
-    ]
+    total, start, out = sum(t.size for t in types), 0, []
+    for t in types:
+        out.append(np.eye(total, t.size, -start, t.dtype).reshape(total, *t.shape))
+        start += t.size
+    return out
 
 
 # ---- what it costs ----
