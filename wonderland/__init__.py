@@ -33,16 +33,17 @@ if TYPE_CHECKING:
     from wonderland.studio.explain import explain
     from wonderland.studio.memory import memory_profile
     from wonderland.studio.to_sympy import to_sympy
+    from wonderland.transform.cost import cost
     from wonderland.transform.finite_difference import finite_difference, finite_difference_jvp
 
 __version__ = "0.1.0"
 __all__ = [
-    "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError",
-    "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "cond",
-    "custom_jvp", "custom_vjp", "einops", "explain", "finite_difference", "finite_difference_jvp", "fori_loop", "grad",
-    "jacobian", "jit", "jvp", "lift", "linearize", "memory_profile", "random", "register_mutable", "register_node",
-    "scan", "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_map", "value_and_grad", "verify",
-    "vjp", "vmap", "warn_on_broadcast", "while_loop",
+    "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError", "NoValueError",
+    "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "cond", "cost", "custom_jvp",
+    "custom_vjp", "einops", "explain", "finite_difference", "finite_difference_jvp", "fori_loop", "grad", "jacobian",
+    "jit", "jvp", "lift", "linearize", "memory_profile", "random", "register_mutable", "register_node", "scan",
+    "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_map", "value_and_grad", "verify", "vjp",
+    "vmap", "warn_on_broadcast", "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that
@@ -52,6 +53,7 @@ _LAZY = {
     "associative_scan": ("wonderland.control.associative", "associative_scan"),
     "at": ("wonderland.numpy.at", "at"),
     "cond": ("wonderland.control.cond", "cond"),
+    "cost": ("wonderland.transform.cost", "cost"),
     "custom_jvp": ("wonderland.control.custom", "custom_jvp"),
     "custom_vjp": ("wonderland.control.custom", "custom_vjp"),
     "einops": ("wonderland.einops", None),

@@ -8,6 +8,7 @@ ORDER = [
     "gemm",
     "products",
     "rosenbrock",
+    "elimination",
     "adam",
     "loops",
     "first_call",

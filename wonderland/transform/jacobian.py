@@ -18,17 +18,28 @@ from wonderland.transform.derivatives import Linearized, argument_numbers, named
 from wonderland.transform.vmap import vmap
 
 
-def jacobian(f: Callable, argnums: int | Sequence[int] = 0, mode: str = "auto") -> Callable:
+def jacobian(
+    f: Callable,
+    argnums: int | Sequence[int] = 0,
+    mode: str = "auto",
+    *,
+    order: str = "search",
+    search_seconds: float = 10.0,
+) -> Callable:
     """The Jacobian of `f`: for each output leaf and each chosen argument leaf an array of shape `out.shape + in.shape`.
 
     mode "forward" pushes one tangent per input element, "reverse" pulls one cotangent per output element, in one
-    batched pass; "auto" takes the smaller number.
+    batched pass; "auto" takes the smaller number. "elimination" is for functions of numbers and small arrays: vertices
+    of the computational graph are eliminated in an `order` that is "forward", "reverse", "markowitz" or "search"ed
+    for, once per graph and for at most `search_seconds`; on arrays, and as a Program under `jit`.
 
     Complex numbers: of a complex result with respect to a complex argument it is the derivative of a holomorphic
     function; of a real result it is the gradient, as `grad` has it (|z|^2 has 2 z).
     """
-    if mode not in ("auto", "forward", "reverse"):
-        raise ArgumentError(f'jacobian: mode is "auto", "forward" or "reverse", not {mode!r}')
+    if mode not in ("auto", "forward", "reverse", "elimination"):
+        raise ArgumentError(f'jacobian: mode is "auto", "forward", "reverse" or "elimination", not {mode!r}')
+    if order not in ("forward", "reverse", "markowitz", "search"):
+        raise ArgumentError(f'jacobian: order is "forward", "reverse", "markowitz" or "search", not {order!r}')
     single = isinstance(argnums, (int, np.integer))
 
     def compute(*args: Any, **kwargs: Any) -> Any:
@@ -51,7 +62,13 @@ def jacobian(f: Callable, argnums: int | Sequence[int] = 0, mode: str = "auto") 
         out_types = [type_of(unwrap(leaf)) for leaf in out_leaves]
         n, m = (sum(t.size for t in group) for group in (types, out_types))
         with quiet():
-            blocks = (_forward if mode == "forward" or (mode == "auto" and n < m) else _reverse)(lin, types, out_types)
+            if mode == "elimination":
+                from wonderland.transform.elimination import eliminate  # not before: few programs need it
+
+                blocks = eliminate(lin, order, search_seconds)
+            else:
+                by_columns = mode == "forward" or (mode == "auto" and n < m)
+                blocks = (_forward if by_columns else _reverse)(lin, types, out_types)
         trees = []
         for row in blocks:
             per_argument = structure.unflatten(handles(row))
