@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from wonderland.compile.access import leaf_reader
 from wonderland.compile.entry import MISS
 from wonderland.compile.native import Compiled, compile_program
 from wonderland.compile.profile import Profile
+from wonderland.compile.signature import chosen
 from wonderland.compile.unrolled import Watched
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
@@ -40,7 +41,6 @@ from wonderland.transform.programs import (
 )
 
 RECOMPILATIONS_BEFORE_WARNING = 5
-VARIABLE_KEYWORDS = 0x08  # a flag of code objects: the function takes **kwargs
 MOST_SPECIALIZATIONS = 256  # of one function; the one that was not used for longest goes
 
 
@@ -214,33 +214,20 @@ class Jitted:
         self.__name__ = getattr(f, "__name__", type(f).__name__)
         self.__doc__ = getattr(f, "__doc__", None)
         self.__wrapped__ = f
-        names = getattr(getattr(f, "__code__", None), "co_varnames", ())
-        by_name = {names.index(n) for n in static_argnames if n in names}
-        self._static_numbers = tuple(sorted({*static_argnums, *by_name}))
-        positional = {names[i] for i in static_argnums if 0 <= i < len(names)}
-        self._static_names = frozenset({*static_argnames, *positional})
-        self._donate = donate
-        self._donated_numbers, self._donated_names = self._check_donated()
+        self._options = static_argnums, static_argnames, donate
+        numbers, by_name = chosen(f, "static_argnums", static_argnums, ())
+        more, names = chosen(f, "static_argnames", (), static_argnames)
+        self._static_numbers = tuple(sorted(numbers | more))
+        self._static_names = frozenset(by_name | names)
+        positions = [d for d in donate if not isinstance(d, str)]
+        named = [d for d in donate if isinstance(d, str)]
+        self._donated_numbers, self._donated_names = chosen(f, "donate", positions, named)
+        both = (numbers | more) & self._donated_numbers or (by_name | names) & self._donated_names
+        if both:
+            raise ArgumentError(f"arguments of {self.__name__} can't be both static and donated: {sorted(both)}")
         self._specializations: OrderedDict[Any, Specialization] = OrderedDict()
         self._advised = False  # about a long Program
         self._fast: tuple[Callable, Callable | None, Callable | None] | None = None  # read at once: calls race
-
-    def _check_donated(self) -> tuple[frozenset[int], frozenset[str]]:
-        """Positions and names of donated arguments; each is known by both, where the function has a signature."""
-        numbers = {d for d in self._donate if isinstance(d, int)}
-        given = {d for d in self._donate if isinstance(d, str)}
-        code = getattr(self.f, "__code__", None)
-        if code is not None:
-            positional = code.co_varnames[: code.co_argcount]
-            unknown = sorted(given - set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]))
-            if unknown and not code.co_flags & VARIABLE_KEYWORDS:
-                raise ArgumentError(f"donate names {', '.join(unknown)}, which {self.__name__} doesn't take")
-            numbers |= {positional.index(name) for name in given if name in positional}
-            given |= {positional[i] for i in numbers if 0 <= i < len(positional)}
-        static = sorted(numbers & set(self._static_numbers)) + sorted(given & self._static_names)
-        if static:
-            raise ArgumentError(f"arguments of {self.__name__} can't be both static and donated: {static}")
-        return frozenset(numbers), frozenset(given)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         fast = self._fast
@@ -286,7 +273,7 @@ class Jitted:
                 f"static arguments of {self.__name__} must be hashable ({e}): they are part of what is compiled. "
                 "Pass a tuple instead of a list, or make the argument dynamic."
             ) from None
-        if not self._donate:
+        if not self._donated_numbers and not self._donated_names:
             return call, key, []
         positions = {i % count for i in self._donated_numbers if -count <= i < count}
         places = [k for k, i in enumerate(i for i in range(count) if i not in static) if i in positions]
@@ -363,7 +350,7 @@ class Jitted:
         return f"<jitted {self.__name__}, compiled for {len(self._specializations)} signatures>"
 
     def __reduce__(self) -> tuple:
-        return Jitted, (self.f, self._static_numbers, tuple(self._static_names), self._donate)
+        return Jitted, (self.f, *self._options)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -400,7 +387,7 @@ def jit(
         return lambda f: jit(f, static_argnums, static_argnames, donate)
     if not callable(f):
         raise ArgumentError(f"jit takes a function, got {type(f).__name__}")
-    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    numbers = tuple(static_argnums) if isinstance(static_argnums, Iterable) else (static_argnums,)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    donated = (donate,) if isinstance(donate, (int, str)) else tuple(donate)
+    donated = tuple(donate) if isinstance(donate, Iterable) and not isinstance(donate, str) else (donate,)
     return Jitted(f, numbers, names, donated)
