@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from differential import assert_close, check, record
 
+import wonderland as wl
 from wonderland.compile import native, pool
 from wonderland.compile.native import compile_program
+from wonderland.core import tree
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Record, run
 from wonderland.core.types import ArrayType
@@ -143,6 +145,20 @@ def test_half_falls_back_to_numpy():
     h = np.arange(3).astype(np.float16)
     compiled = check(lambda h: ew.add(shape_ops.convert(h, dtype=np.dtype("f4")), 1.0), h)
     assert compiled.fallbacks == ("convert",)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble, np.clongdouble])
+def test_dtypes_without_code_of_ours_are_numpys(dtype):
+    for x in (dtype(1.5), np.full((), 2, dtype), np.arange(6).astype(dtype).reshape(2, 3).T, np.zeros((0, 2), dtype)):
+        for f in (
+            lambda x: x,
+            lambda x: np.sin(x) * x + 1,
+            lambda x: (np.sum(x * x), x.astype(np.complex64), np.abs(x) > 1),
+            lambda x: wl.scan(lambda c, y: (c + y, c * y), x * 0, np.arange(3).astype(x.dtype)),
+        ):
+            for found, expected in zip(tree.leaves(wl.jit(f)(x)), tree.leaves(f(x)), strict=True):
+                assert found.dtype == expected.dtype
+                np.testing.assert_allclose(found, expected, rtol=4 * np.finfo(dtype).eps)
 
 
 def test_integer_powers_are_native():
