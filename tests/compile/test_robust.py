@@ -192,7 +192,7 @@ x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="
 
 def runs_here(name: str) -> bool:
     """Has this machine what processors of that name have?"""
-    needed = {"x86-64": set(), "x86-64-v2": {"sse4_2"}, "pentium3": set()}.get(name, {"avx2", "fma", "bmi2"})
+    needed = {"x86-64": set(), "x86-64-v2": {"sse4_2"}, "pentium3": set(), "i386": set()}.get(name, {"avx2", "fma", "bmi2"})
     with open("/proc/cpuinfo") as f:
         return needed <= set(f.read().split())
 
@@ -203,6 +203,7 @@ def runs_here(name: str) -> bool:
     [
         ("x86-64", 16),
         ("haswell", 32),
+        ("i386", 16),
         pytest.param("pentium3", 16, marks=pytest.mark.slow),
         pytest.param("x86-64-v2", 16, marks=pytest.mark.slow),
         pytest.param("x86-64-v3", 32, marks=pytest.mark.slow),
@@ -234,6 +235,11 @@ def test_assembly_for_another_cpu(name, width, register):
     assert done.returncode == 0, done.stderr
     found, *registers = done.stdout.split()
     assert found == str(width) and registers[-1] == register
+
+
+def test_the_native_cpu_by_name():
+    code = "from wonderland.compile import llvm; print(llvm.cpu(), llvm.vector_bytes())"
+    assert run(code, WONDERLAND_CPU="native").stdout == run(code, WONDERLAND_CPU="").stdout != ""
 
 
 def test_an_unknown_cpu_is_an_error():
