@@ -338,3 +338,13 @@ def test_nothing_of_scipy_is_loaded_before_it_is_used():
         "wl.grad(scipy.special.erf)(0.5)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("count", [2, 100_000])
+def test_compiled_code_raises_nothing_that_errstate_asks_for(count):
+    x = np.linspace(0.5, 1.5, count)  # beyond 1 SciPy notes an error
+    expected = sp.betaincinv(2.0, 3.0, x)
+    with sp.errstate(all="raise"):
+        with pytest.raises(sp.SpecialFunctionError):
+            sp.betaincinv(2.0, 3.0, x)
+        np.testing.assert_allclose(wl.jit(lambda x: sp.betaincinv(2.0, 3.0, x))(x), expected, rtol=1e-12)

@@ -175,6 +175,7 @@ declare double @PyComplex_RealAsDouble(ptr)
 declare double @PyComplex_ImagAsDouble(ptr)
 declare ptr @PyObject_CallOneArg(ptr, ptr)
 declare ptr @PyErr_Format(ptr, ptr, ...)
+declare void @PyErr_Clear()
 declare ptr @PyErr_NoMemory()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
@@ -701,6 +702,7 @@ releasing:
   br label %ran
 ran:
   %code = phi i64 [ %code.holding, %holding ], [ %code.releasing, %releasing ]
+  call void @PyErr_Clear() ; what SciPy's functions noted, if scipy.special.errstate says so
   when eq i64 %code, 0 then %collecting else %failed
 collecting:
   %result = call ptr @collect(ptr %spec, ptr %block)
