@@ -22,7 +22,7 @@ from wonderland.compile.access import leaf_reader
 from wonderland.compile.arguments import Static, changes, chosen
 from wonderland.compile.entry import MISS
 from wonderland.compile.native import Compiled, compile_program
-from wonderland.compile.profile import Profile
+from wonderland.compile.profile import Profile, count_of
 from wonderland.compile.unrolled import Watched
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
@@ -354,7 +354,7 @@ class Jitted:
         return self._specialization(call, key, donated).compiled.profile(*call.plain_owners())
 
     def __repr__(self) -> str:
-        return f"<jitted {self.__name__}, compiled for {len(self._specializations)} signatures>"
+        return f"<jitted {self.__name__}, compiled for {count_of(len(self._specializations), 'signature')}>"
 
     def __reduce__(self) -> tuple:
         return Jitted, (self.f, *self._options)
