@@ -119,3 +119,21 @@ def test_a_warning_says_what_changes(f, options, call, words):
     with pytest.warns(UserWarning) as seen:
         call(jitted, 5)
     assert words in str(seen[0].message) and seen[0].filename == __file__
+
+
+@pytest.mark.parametrize("rank", [33, 64])
+def test_arrays_of_as_many_axes_as_numpy_has(rank):
+    shape = [1] * rank
+    shape[3], shape[rank // 2], shape[-1] = 2, 2, 3
+    x, y = np.random.default_rng(0).random(shape), np.arange(3.0).reshape([1] * (rank - 1) + [3])
+    for f in (
+        lambda x: np.sin(x) * y,
+        lambda x: np.sum(x * x),
+        lambda x: x - np.mean(x, axis=(3, -1), keepdims=True),
+        lambda x: x.T[::-1] + x.reshape(-1)[2],
+    ):
+        np.testing.assert_allclose(wl.jit(f)(x), f(x), rtol=1e-14)
+        total = lambda x, f=f: np.sum(f(x) ** 2)
+        np.testing.assert_allclose(wl.jit(wl.grad(total))(x), wl.grad(total)(x), rtol=1e-12, atol=1e-14)
+    with pytest.raises(ValueError, match="broadcast"):
+        wl.jit(np.add)(x, np.ones(2))

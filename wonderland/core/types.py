@@ -126,5 +126,9 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
         if first == ():
             first = shape
         elif shape not in ((), first):
-            return np.broadcast_shapes(*shapes)
+            rank = max(map(len, shapes))
+            if rank <= 32:  # NumPy's arrays have up to 64 axes, but not this function of its
+                return np.broadcast_shapes(*shapes)
+            extents = zip(*[(1,) * (rank - len(s)) + s for s in shapes], strict=True)
+            return tuple(np.broadcast_shapes(*axis)[0] for axis in extents)
     return first
