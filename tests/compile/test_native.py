@@ -213,6 +213,31 @@ def test_another_batch_size_reuses_machine_code():
     assert len(irs) == 1 and irs <= set(native._libraries)
 
 
+def _normalized(x, axis):
+    centred = x - np.mean(x, axis=axis, keepdims=True)
+    return centred / np.sqrt(np.mean(centred * centred, axis=axis, keepdims=True) + 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "f",
+    [
+        np.mean,
+        np.std,
+        lambda x: np.var(x, axis=0),
+        wl.value_and_grad(lambda x: np.mean((x - 1) ** 2)),
+        wl.grad(lambda x: -np.mean(np.sin(_normalized(x, 0)))),
+        wl.grad(lambda x: np.mean(np.sin(_normalized(x, 1)))),
+    ],
+)
+def test_the_count_of_a_mean_is_no_part_of_the_code(f, dtype):
+    x = np.random.default_rng(0).standard_normal((600, 40)).astype(dtype)
+    jitted = wl.jit(f)
+    assert jitted.inspect(x).ir == jitted.inspect(x[:500]).ir == jitted.inspect(x[:256]).ir
+    for n in (500, 256, 17, 1):
+        wl.tree_map(lambda a, b: assert_close(a, b), jitted(x[:n]), f(x[:n]))
+
+
 def test_equal_kernels_are_one_function():
     def f(x):
         for _ in range(5):

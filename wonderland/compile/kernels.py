@@ -207,7 +207,7 @@ class Nest(Loops):
             access = self.reads[operand, row]
             return self.place(access, self.home(varies(access), scope))
         if isinstance(operand, Number):
-            return literal(operand.value, operand.dtype)
+            return self.number(operand, self.home(frozenset(), scope), row or len(self.extents) - 1 not in scope.dims)
         if base in self.cluster.roles or self._inlined(base):
             return self.member(base, scope)
         access = self.reads[operand, row]
