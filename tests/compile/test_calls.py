@@ -137,3 +137,38 @@ def test_arrays_of_as_many_axes_as_numpy_has(rank):
         np.testing.assert_allclose(wl.jit(wl.grad(total))(x), wl.grad(total)(x), rtol=1e-12, atol=1e-14)
     with pytest.raises(ValueError, match="broadcast"):
         wl.jit(np.add)(x, np.ones(2))
+
+
+@wl.register_mutable
+class Scale:
+    def __init__(self, factor):
+        self.factor = np.array(factor)
+
+    @wl.jit
+    def times(self, x, n=2):
+        return x * self.factor * n
+
+    @wl.jit(static_argnums=2)
+    def often(self, x, n):
+        return sum([x * self.factor] * n)
+
+
+def test_methods():
+    scale = Scale(3.0)
+    assert scale.times(2.0) == 12 and scale.times(2.0, n=1) == 6 and scale.often(2.0, 3) == 18
+    assert str(scale.times.inspect(2.0)).startswith("times(") and len(scale.often.profile(2.0, 3).steps) == 1
+    assert wl.grad(scale.times)(2.0) == 6 and wl.lift(scale.times)(2.0) == 12
+
+
+def test_an_argument_may_be_called_self():
+    assert wl.jit(lambda self, x: self * x)(self=2.0, x=3.0) == 6
+
+
+def test_what_cannot_be_an_argument_may_be_static():
+    with pytest.raises(TypeError) as error:
+        wl.jit(lambda x, mode: x)(1.0, "sum")
+    assert "argument 1" in str(error.value) and "static_argnums" in error.value.__notes__[0]
+    inner = wl.jit(lambda x, n: x * n, static_argnums=1)
+    with pytest.raises(wl.ArgumentError, match="static in the function around"):
+        wl.jit(lambda x, n: inner(x, n))(1.0, 2)
+    assert wl.jit(lambda x, n: inner(x, n), static_argnums=1)(1.0, 2) == 2

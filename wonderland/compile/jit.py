@@ -30,6 +30,7 @@ from wonderland.core.functions import Call
 from wonderland.core.level import Traced
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program, hoist
+from wonderland.core.tracer import Tracer
 from wonderland.core.types import ArrayType
 from wonderland.ops.pattern import program_pattern
 from wonderland.transform.programs import (
@@ -239,7 +240,7 @@ class Jitted:
         # By count, keywords and static values. Each tuple is replaced as a whole: calls race.
         self._fast: dict[Any, tuple[FastPath, ...]] = {}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         special = kwargs or self._static_numbers
         form = (len(args), tuple(kwargs), self._static_values(args, kwargs)) if special else len(args)
         for native_call, read, finish in self._fast.get(form, ()):
@@ -264,10 +265,11 @@ class Jitted:
         try:
             hash(typed)
         except TypeError as e:
-            raise ArgumentError(
-                f"static arguments of {self.__name__} must be hashable ({e}): they are part of what is compiled. "
-                "Pass a tuple instead of a list, or make the argument dynamic."
-            ) from None
+            advice = "Pass a tuple instead of a list, or make the argument dynamic."
+            if any(isinstance(value, Tracer) for value in values):
+                advice = "A traced value can't be static: make it static in the function around this one, too."
+            what = f"static arguments of {self.__name__} must be hashable ({e}): they are part of what is compiled."
+            raise ArgumentError(f"{what} {advice}") from None
         return typed
 
     def _prepare(self, args: tuple, kwargs: dict) -> tuple[Call, Any, list[int]]:
@@ -278,7 +280,11 @@ class Jitted:
             args = tuple([Static(a) if i in static else a for i, a in enumerate(args)])
         if not self._static_names.isdisjoint(kwargs):
             kwargs = {k: Static(v) if k in self._static_names else v for k, v in kwargs.items()}
-        call = Call(self.f, args, kwargs)
+        try:
+            call = Call(self.f, args, kwargs)
+        except TypeError as error:
+            error.add_note("what isn't an array can be a static argument: static_argnums, static_argnames of wl.jit")
+            raise
         key = call.structure, tuple(call.types), values
         if not self._donated_numbers and not self._donated_names:
             return call, key, []
@@ -337,14 +343,14 @@ class Jitted:
             path = spec.fast_call, read, spec.fast_finish()
             self._fast[form] = (path, *others[: MOST_PATHS - 1])
 
-    def inspect(self, *args: Any, **kwargs: Any) -> Compiled:
+    def inspect(self, /, *args: Any, **kwargs: Any) -> Compiled:
         """What this function compiles to for such arguments: Programs, kernels, memory plan, IR, assembly.
 
         Nothing is run. `print` shows a summary; the attributes are those of `Compiled`.
         """
         return self._specialization(*self._prepare(args, kwargs)).compiled
 
-    def profile(self, *args: Any, **kwargs: Any) -> Profile:
+    def profile(self, /, *args: Any, **kwargs: Any) -> Profile:
         """Time per kernel, product, loop and fallback of a call with these arguments, as a table to print.
 
         Runs the function, many times if it is short, as code of its own with clocks in it; the arguments stay as they
@@ -362,7 +368,21 @@ class Jitted:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        return functools.partial(self, instance)
+        return BoundJitted(self, instance)
+
+
+class BoundJitted(functools.partial):
+    """A jitted method of an object."""
+
+    func: Any
+
+    def inspect(self, /, *args: Any, **kwargs: Any) -> Compiled:
+        """`Jitted.inspect`, of the method."""
+        return self.func.inspect(*self.args, *args, **self.keywords, **kwargs)
+
+    def profile(self, /, *args: Any, **kwargs: Any) -> Profile:
+        """`Jitted.profile`, of the method."""
+        return self.func.profile(*self.args, *args, **self.keywords, **kwargs)
 
 
 def jit(

@@ -126,9 +126,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
         if first == ():
             first = shape
         elif shape not in ((), first):
-            rank = max(map(len, shapes))
-            if rank <= 32:  # NumPy's arrays have up to 64 axes, but not this function of its
-                return np.broadcast_shapes(*shapes)
-            extents = zip(*[(1,) * (rank - len(s)) + s for s in shapes], strict=True)
-            return tuple(np.broadcast_shapes(*axis)[0] for axis in extents)
+            if max(map(len, shapes)) > 32:  # arrays have up to 64 axes, but NumPy's function takes no more than these
+                return broadcast_shapes(*(s[:-32] for s in shapes)) + broadcast_shapes(*(s[-32:] for s in shapes))
+            return np.broadcast_shapes(*shapes)
     return first
