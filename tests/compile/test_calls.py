@@ -172,3 +172,24 @@ def test_what_cannot_be_an_argument_may_be_static():
     with pytest.raises(wl.ArgumentError, match="static in the function around"):
         wl.jit(lambda x, n: inner(x, n))(1.0, 2)
     assert wl.jit(lambda x, n: inner(x, n), static_argnums=1)(1.0, 2) == 2
+
+
+@wl.register_mutable
+class Configured:
+    def __init__(self):
+        self.w, self.options, self.sizes = np.ones(2), {"rate": 0.5, "deep": {"n": [1]}}, (1, [2])
+
+
+def test_static_attributes_that_change_in_place():
+    def f(model, x):
+        return x * model.options["rate"] * model.options["deep"]["n"][0] * model.sizes[1][0] * np.sum(model.w)
+
+    model, jitted = Configured(), wl.jit(f)
+    assert jitted(model, 1.0) == jitted(model, 1.0) == f(model, 1.0) == 2
+    model.options["rate"] = 0.25
+    assert jitted(model, 1.0) == jitted(model, 1.0) == f(model, 1.0) == 1
+    model.options["deep"]["n"].insert(0, 3)
+    assert jitted(model, 1.0) == jitted(model, 1.0) == f(model, 1.0) == 3
+    model.sizes[1][0] = 4
+    assert jitted(model, 1.0) == jitted(model, 1.0) == f(model, 1.0) == 6
+    assert len(jitted._specializations) == 4

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wonderland.compile.arguments import Static
+from wonderland.compile.arguments import Static, snapshot
 from wonderland.core import tree
 
 
@@ -28,7 +28,7 @@ def leaf_reader(structure: tree.Structure, args: tuple, kwargs: dict) -> Callabl
         return None
     lines = ["def read(args, kwargs):", "  try:", *(f"    {line}" for line in writer.lines)]
     lines.append(f"    return ({''.join(f'{leaf}, ' for leaf in writer.leaves)})")
-    lines += ["  except (KeyError, IndexError, TypeError, AttributeError):", "    return None"]
+    lines += ["  except (KeyError, IndexError, TypeError, ValueError, AttributeError):", "    return None"]
     namespace: dict[str, Any] = dict(writer.constants)
     exec("\n".join(lines), namespace)
     return namespace["read"]
@@ -80,6 +80,7 @@ class _Writer:
         self.lines.append(f"{attributes} = {here}.__dict__")
         self.require(f"len({attributes}) == {len(names) + len(static)}")
         for name, value in static:
-            self.require(f"{attributes}[{name!r}] is {self.constant(value)}")
+            same = "is" if type(value) not in (tuple, list, dict, set) else "=="
+            self.require(f"{attributes}[{name!r}] {same} {self.constant(snapshot(value))}")
         for name, child in zip(names, structure.children, strict=True):
             self.visit(child, f"{attributes}[{name!r}]", vars(sample)[name])

@@ -72,6 +72,21 @@ class Static:
 
 tree.register_node(Static, lambda node: ((), node), lambda static, children: static.value)
 
+
+def snapshot(value: Any) -> Any:
+    """A value with copies of the containers in it, which may be changed in place."""
+    kind = type(value)
+    if kind is dict:
+        return {key: snapshot(item) for key, item in value.items()}
+    return kind(map(snapshot, value)) if kind in (tuple, list, set) else value
+
+
+def kept(structure: tree.Structure) -> tree.Structure:
+    """A structure to compare later ones with: static attributes of objects as they are now."""
+    static = snapshot(structure.static) if structure.kind is not None and structure.kind.mutable else structure.static
+    return tree.Structure(structure.kind, static, tuple(map(kept, structure.children)))
+
+
 Types = Sequence[ArrayType]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from wonderland.compile import donate as donation
 from wonderland.compile import llvm
 from wonderland.compile.access import leaf_reader
-from wonderland.compile.arguments import Static, changes, chosen
+from wonderland.compile.arguments import Static, changes, chosen, kept
 from wonderland.compile.entry import MISS
 from wonderland.compile.native import Compiled, compile_program
 from wonderland.compile.profile import Profile, count_of
@@ -301,7 +301,7 @@ class Jitted:
             if spec.closes_over_tracers:
                 return spec  # valid for this call only
             self._warn_if_often(key)
-            self._specializations[key] = spec
+            self._specializations[kept(key[0]), *key[1:]] = spec
             if len(self._specializations) > MOST_SPECIALIZATIONS:
                 self._forget_oldest()
         else:
