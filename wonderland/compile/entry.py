@@ -24,19 +24,18 @@ from typing import Any, NoReturn
 import numpy as np
 
 from wonderland.compile import llvm
-from wonderland.compile.entry_code import (
+from wonderland.compile.entry_code import IR, expand
+from wonderland.compile.entry_layout import (
     ALIGNED,
     API,
     CONTIGUOUS,
     INPUT_WORDS,
-    IR,
     OFFSETS,
     OUTPUT_WORDS,
     SPEC_WORDS,
     WRITEABLE,
     address_of,
     api_table,
-    expand,
     function_address,
 )  # fmt: skip
 
