@@ -295,6 +295,7 @@ def weighted(x, /, n, *, scale=1.0):
         (weighted, {"donate": 5}, "donate has 5, which weighted doesn't take"),
         (weighted, {"donate": ("x", "y")}, "donate has 'y', "),
         (weighted, {"static_argnums": "n"}, "static_argnums takes positions"),
+        (weighted, {"static_argnames": 1}, "static_argnames takes names of arguments, got 1"),
         (lambda: 1.0, {"static_argnums": 0}, "It takes nothing"),
         (wl.grad(weighted), {"static_argnames": "m"}, "which grad(weighted) doesn't take"),
         (functools.partial(weighted, 1.0), {"static_argnums": 1}, "takes n (0), scale"),

@@ -28,6 +28,8 @@ def chosen(f: Callable, option: str, numbers: Iterable[Any], names: Iterable[str
         found, called = {operator.index(n) for n in numbers}, set(names)
     except TypeError as error:
         raise ArgumentError(f"{option} takes positions: {error}") from None
+    if any(not isinstance(name, str) for name in called):
+        raise ArgumentError(f"{option} takes names of arguments, got {', '.join(map(repr, called))}")
     try:
         parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):  # builtins have none to look at

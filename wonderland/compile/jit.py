@@ -405,7 +405,8 @@ def jit(
         return lambda f: jit(f, static_argnums, static_argnames, donate)
     if not callable(f):
         raise ArgumentError(f"jit takes a function, got {type(f).__name__}")
-    numbers = tuple(static_argnums) if isinstance(static_argnums, Iterable) else (static_argnums,)
-    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    donated = tuple(donate) if isinstance(donate, Iterable) and not isinstance(donate, str) else (donate,)
-    return Jitted(f, numbers, names, donated)
+    return Jitted(f, _several(static_argnums), _several(static_argnames), _several(donate))
+
+
+def _several(given: Any) -> tuple:
+    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
