@@ -330,3 +330,27 @@ def test_results_are_no_views_of_the_arguments():
         return x
 
     np.testing.assert_array_equal(wl.jit(f)(np.ones(3)), np.ones(3))
+
+
+SINGLE = np.arange(5, dtype=np.float32)
+
+
+@pytest.mark.parametrize("start", [0, 1.5, np.float32(3), SINGLE[1:3], np.int32(2), np.float64(1), np.complex64(1j)])
+@pytest.mark.parametrize("stop", [np.float32(4), SINGLE[:2]])
+def test_spaces_keep_numpys_dtype(start, stop):
+    for space in (np.linspace, np.logspace):
+        expected = space(start, stop, 4)
+        for f in (lambda x, s=space: s(start, x, 4), lambda x, s=space: s(x, start, 4)):
+            assert wl.trace(f)(stop).output_types[0].dtype == expected.dtype
+        np.testing.assert_allclose(wl.jit(lambda x, s=space: s(start, x, 4))(stop), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("f", [SINGLE**2, SINGLE.astype(int), SINGLE.astype(np.complex64)])
+@pytest.mark.parametrize("points", [SINGLE, SINGLE.astype(float) ** 2, SINGLE.astype(int), 2, np.float64(2)])
+def test_gradient_keeps_the_dtype_of_the_values(f, points):
+    expected = np.gradient(f, points)
+    found = wl.jit(lambda f: np.gradient(f, points))(f)
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    traced = wl.trace(lambda points: np.gradient(f, points))(points)
+    assert traced.output_types[0].dtype == expected.dtype

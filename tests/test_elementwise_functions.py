@@ -293,6 +293,17 @@ class TestChoosing:
         with pytest.raises(TypeError, match="takes no where="):
             wl.grad(lambda x: np.sum(np.clip(x, 0, 1, where=np.array([True, False]))))(np.ones(2))
 
+    def test_clip_takes_python_integers_out_of_bounds(self):
+        for dtype in (np.uint8, np.int16, np.int64, np.uint64):
+            x = np.arange(0, 120, 7).astype(dtype)
+            for low, high in ((-5, 300), (0, 2**70), (-(2**70), 50), (3, 50), (np.int64(-5), 50), (-(2**70), 2**70)):
+                clip = lambda x, low=low, high=high: np.clip(x, low, high)
+                for found in (wl.jit(clip)(x), wl.vmap(clip)(x)):
+                    assert found.dtype == clip(x).dtype
+                    np.testing.assert_array_equal(found, clip(x))
+        with pytest.raises(OverflowError):
+            wl.jit(lambda x: np.clip(x, 300, None))(np.zeros(3, np.uint8))
+
     def test_clip_into_an_array(self):
         def f(x):
             out = wnp.zeros(3)

@@ -758,7 +758,7 @@ def test_interpreter_exit_with_entries_alive():
 
 
 def test_known_layout_is_checked(monkeypatch):
-    from wonderland.compile import entry_code as module
+    from wonderland.compile import entry_layout as module
 
     monkeypatch.setitem(module.OFFSETS, "array.dims", module.OFFSETS["array.data"])
     with pytest.raises(ImportError, match="dimensions"):

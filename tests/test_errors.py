@@ -56,6 +56,8 @@ WAYS = r"wl\.cond, wl\.while_loop or np\.where"
     ("if in trace", lambda: wl.trace(size)(1.0), NoValueError, HERE, "recorded function", WAYS),
     ("if in scan", lambda: wl.scan(lambda c, x: (size(c), x), 1.0, V), NoValueError, HERE, "the body of scan", WAYS),
     ("range in jit", lambda: wl.jit(count_up)(3), NoValueError, HERE, r"i64\*\[\]", "a range", "static_argnums"),
+    ("[x] * n in jit", lambda: wl.jit(lambda x, n: [x] * n)(1.0, 3), NoValueError, HERE, "repetition", "static"),
+    ("n * [x] in vmap", lambda: wl.vmap(lambda n: n * [n])(np.arange(2)), NoValueError, HERE, "repetition"),
     ("float in jit", lambda: wl.jit(float)(3.0), NoValueError, r"float\(\)", "keep it an array"),
     ("asarray in jit", lambda: wl.jit(lambda x: np.asarray(x))(V), NoValueError, "np.asarray", HERE, "wl.lift"),
     ("mask in jit", lambda: wl.jit(lambda x: x[x > 1])(V), NoValueError, "mask", r"np\.where\(mask", HERE),
@@ -71,6 +73,8 @@ def test_with_a_value_the_same_code_works():
     assert wl.grad(size)(-2.0) == -1.0
     np.testing.assert_array_equal(wl.grad(lambda x: np.sum(x[x > 1] ** 2))(V), [0, 4, 6])
     assert wl.jit(count_up, static_argnums=0)(4) == 6
+    assert wl.jit(lambda x, n: [x] * n, static_argnums=1)(1.0, 2) == [1.0, 1.0]
+    np.testing.assert_array_equal(wl.jit(lambda x: [1, 2] * x)(np.array(3.0)), [3, 6])  # NumPy's way with arrays
 
 
 def test_the_truth_of_an_array_is_numpys_error():

@@ -1,5 +1,7 @@
 """Options of NumPy's functions that are easily dropped, and arguments of ours that are easily wrong."""
 
+import functools
+import re
 from collections import defaultdict
 
 import numpy as np
@@ -278,3 +280,44 @@ class TestNumbersHaveNoViews:
             return c
 
         assert wl.jit(f)(np.array(2.0)) == 3.0 and wl.jit(f)(2.0 * np.ones(())[()]) == 2.0
+
+
+def weighted(x, /, n, *, scale=1.0):
+    return x * n * scale
+
+
+@pytest.mark.parametrize(
+    ("f", "options", "words"),
+    [
+        (weighted, {"static_argnames": "m"}, "static_argnames has 'm', .* takes x (0), n (1), scale"),
+        (weighted, {"static_argnums": 2}, "static_argnums has 2, .* takes x (0), n (1), scale"),
+        (weighted, {"static_argnums": (0, -3)}, "static_argnums has -3, "),
+        (weighted, {"donate": 5}, "donate has 5, which weighted doesn't take"),
+        (weighted, {"donate": ("x", "y")}, "donate has 'y', "),
+        (weighted, {"static_argnums": "n"}, "static_argnums takes positions"),
+        (weighted, {"static_argnames": 1}, "static_argnames takes names of arguments, got 1"),
+        (lambda: 1.0, {"static_argnums": 0}, "It takes nothing"),
+        (wl.grad(weighted), {"static_argnames": "m"}, "which grad(weighted) doesn't take"),
+        (functools.partial(weighted, 1.0), {"static_argnums": 1}, "takes n (0), scale"),
+    ],
+)
+def test_options_that_name_no_argument(f, options, words):
+    with pytest.raises(wl.ArgumentError) as error:
+        wl.jit(f, **options)
+    assert re.search(words.replace("(", r"\(").replace(")", r"\)"), str(error.value))
+
+
+def test_options_name_arguments_by_position_or_name():
+    def repeat(x, n):
+        return x * len(range(n))
+
+    class Repeater:
+        def method(self, x, n):
+            return repeat(x, n)
+
+    for f in (repeat, Repeater().method, wl.grad(repeat), functools.partial(repeat), wl.jit(repeat, static_argnums=1)):
+        for options in ({"static_argnums": 1}, {"static_argnums": -1}, {"static_argnames": "n"}):
+            jitted = wl.jit(f, **options)
+            assert jitted(2.0, 3) == jitted(2.0, n=3) == f(2.0, 3)
+    assert wl.jit(lambda *xs: xs[0] * len(range(xs[-1])), static_argnums=-1)(2.0, 1.0, 3) == 6
+    assert wl.jit(lambda **kw: kw["x"] * len(range(kw["n"])), static_argnames="n")(x=2.0, n=3) == 6

@@ -404,3 +404,14 @@ def test_a_number_is_cumulated_along_an_axis_it_does_not_have():
         out = wl.jit(lambda x, f=f: f(x, axis=0))(2.0)
         np.testing.assert_array_equal(out, f(np.float64(2.0), axis=0))
         assert out.shape == (1,)
+
+
+@pytest.mark.parametrize("f", [np.std, np.var, np.nanstd, np.nanvar])
+def test_degrees_of_freedom_may_be_traced(f):
+    x = np.arange(6, dtype=np.float32).reshape(2, 3) ** 2
+    for ddof in (0, 1, 1.5, np.int64(1)):
+        found = wl.jit(lambda x, d: f(x, axis=1, ddof=d))(x, ddof)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, f(x, axis=1, ddof=ddof), rtol=1e-6)
+    _, slope = wl.grad(lambda x, d: np.var(x, ddof=d), argnums=(0, 1))(np.arange(3.0), 1.0)  # of 2 / (3 - d)
+    np.testing.assert_allclose(slope, 2 / (3 - 1) ** 2)

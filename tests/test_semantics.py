@@ -434,3 +434,22 @@ class TestBranchesNotTaken:
                 assert f(x) == 0.0
             if order < 3:
                 assert wl.jit(f)(0.0) == 0.0
+
+
+def test_a_mutable_argument_beside_what_is_no_array():
+    @wl.register_mutable
+    class Weights:
+        def __init__(self):
+            self.w = np.ones(3)
+
+    def step(weights, x, mode, *, n=1):
+        weights.w = weights.w + n * x
+        return np.sum(weights.w ** (2 if mode == "square" else 1))
+
+    weights = Weights()
+    np.testing.assert_array_equal(wl.grad(step, argnums=1)(weights, np.ones(3), "square", n=2), 12.0)
+    np.testing.assert_array_equal(weights.w, 3.0)
+    jitted = wl.jit(step, static_argnames=("mode", "n"))
+    assert jitted(weights, 1.0, "sum", n=3) == 18 and jitted(mode="sum", x=1.0, weights=weights, n=3) == 27
+    assert jitted(n=3, mode="sum", x=1.0, weights=weights) == 36
+    np.testing.assert_array_equal(weights.w, 12.0)

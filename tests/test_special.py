@@ -173,7 +173,9 @@ class TestOfSeveralOperands:
             (lambda b: sp.betainc(2.0, b, 0.5), r"scipy\.special\.betainc has no derivative with respect to b"),
             (lambda v: sp.iv(v, 2.0), r"scipy\.special\.iv has no derivative with respect to v.*stop_gradient\(v\)"),
             (lambda s: ws.zeta(s, 2.0), r"scipy\.special\.zeta has no derivative with respect to x"),
-            (lambda s: ws.zeta(s), r"zeta\(x, q\) has one with respect to q"),
+            (lambda s: sp.zeta(s, 2.0), r"scipy\.special\.zeta has no derivative with respect to x"),
+            (lambda s: ws.zeta(s), r"zeta\(x, 1\.0\)"),
+            (lambda s: sp.zeta(s), r"zeta\(x, 1\.0\)"),
             (lambda x: sp.airye(x)[0], "airye isn't supported"),
         ],
     )
@@ -338,3 +340,22 @@ def test_nothing_of_scipy_is_loaded_before_it_is_used():
         "wl.grad(scipy.special.erf)(0.5)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("count", [2, 100_000])
+def test_compiled_code_raises_nothing_that_errstate_asks_for(count):
+    x = np.linspace(0.5, 1.5, count)  # beyond 1 SciPy notes an error
+    expected = sp.betaincinv(2.0, 3.0, x)
+    with sp.errstate(all="raise"):
+        with pytest.raises(sp.SpecialFunctionError):
+            sp.betaincinv(2.0, 3.0, x)
+        np.testing.assert_allclose(wl.jit(lambda x: sp.betaincinv(2.0, 3.0, x))(x), expected, rtol=1e-12)
+
+
+def test_zeta_by_scipys_own_name():
+    x, q = np.array([1.5, 2.0, 4.5]), np.array([1.0, 2.0, 0.5])
+    np.testing.assert_allclose(wl.jit(lambda x, q: sp.zeta(x, q))(x, q), sp.zeta(x, q), rtol=1e-13)
+    np.testing.assert_allclose(wl.jit(lambda x: sp.zeta(x, 1.0))(x), sp.zeta(x), rtol=1e-13)
+    np.testing.assert_allclose(wl.grad(lambda q: np.sum(sp.zeta(x, q)))(q), -x * sp.zeta(x + 1, q), rtol=1e-13)
+    with pytest.raises(TypeError, match=r"scipy\.special\.zeta\(x\) isn't supported"):
+        wl.jit(lambda x: sp.zeta(x))(x)

@@ -140,3 +140,13 @@ def test_numbers_for_people():
     ]  # fmt: skip
     assert size(1023 * 1024) == "1023 KB"
     assert [duration(t) for t in (2.5, 0.0123, 4.56e-5, 7e-8, 0.0)] == ["2.5 s", "12.3 ms", "45.6 us", "70 ns", "0 ns"]
+
+
+def test_the_epilogue_of_a_product_is_named():
+    layer, args = wl.jit(lambda x, w, b: np.tanh(x @ w + b)), (np.ones((200, 200)), np.ones((200, 200)), np.ones(200))
+    compiled, profile = layer.inspect(*args), layer.profile(*args)
+    wanted = "product 200x200 by 200x200, float64, then on its rows\n  kernel over [200, 200]: elementwise"
+    assert profile.steps[0][1].startswith(wanted)
+    assert "then on its rows" in str(compiled) and "\n           kernel over [200, 200]" in str(compiled)
+    assert "for 1 buffer of" in str(compiled) and "1 step, 1 kernel" in repr(compiled)
+    assert repr(layer) == "<jitted <lambda>, compiled for 1 signature>"

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from differential import assert_close, check, record
 
+import wonderland as wl
 from wonderland.compile import native, pool
 from wonderland.compile.native import compile_program
+from wonderland.core import tree
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Record, run
 from wonderland.core.types import ArrayType
@@ -145,6 +147,20 @@ def test_half_falls_back_to_numpy():
     assert compiled.fallbacks == ("convert",)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble, np.clongdouble])
+def test_dtypes_without_code_of_ours_are_numpys(dtype):
+    for x in (dtype(1.5), np.full((), 2, dtype), np.arange(6).astype(dtype).reshape(2, 3).T, np.zeros((0, 2), dtype)):
+        for f in (
+            lambda x: x,
+            lambda x: np.sin(x) * x + 1,
+            lambda x: (np.sum(x * x), x.astype(np.complex64), np.abs(x) > 1),
+            lambda x: wl.scan(lambda c, y: (c + y, c * y), x * 0, np.arange(3).astype(x.dtype)),
+        ):
+            for found, expected in zip(tree.leaves(wl.jit(f)(x)), tree.leaves(f(x)), strict=True):
+                assert found.dtype == expected.dtype
+                np.testing.assert_allclose(found, expected, rtol=4 * np.finfo(dtype).eps)
+
+
 def test_integer_powers_are_native():
     compiled = check(lambda x, y: ew.add(ew.pow(x, y), 1), np.arange(5), np.arange(5))
     assert not compiled.fallbacks
@@ -195,6 +211,31 @@ def test_another_batch_size_reuses_machine_code():
     w = np.random.default_rng(0).normal(size=(40, 50))
     irs = {check(f, np.random.default_rng(n).normal(size=(n, 40)), w).ir for n in (64, 37, 100)}
     assert len(irs) == 1 and irs <= set(native._libraries)
+
+
+def _normalized(x, axis):
+    centred = x - np.mean(x, axis=axis, keepdims=True)
+    return centred / np.sqrt(np.mean(centred * centred, axis=axis, keepdims=True) + 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "f",
+    [
+        np.mean,
+        np.std,
+        lambda x: np.var(x, axis=0),
+        wl.value_and_grad(lambda x: np.mean((x - 1) ** 2)),
+        wl.grad(lambda x: -np.mean(np.sin(_normalized(x, 0)))),
+        wl.grad(lambda x: np.mean(np.sin(_normalized(x, 1)))),
+    ],
+)
+def test_the_count_of_a_mean_is_no_part_of_the_code(f, dtype):
+    x = np.random.default_rng(0).standard_normal((600, 40)).astype(dtype)
+    jitted = wl.jit(f)
+    assert jitted.inspect(x).ir == jitted.inspect(x[:500]).ir == jitted.inspect(x[:256]).ir
+    for n in (500, 256, 17, 1):
+        wl.tree_map(lambda a, b: assert_close(a, b), jitted(x[:n]), f(x[:n]))
 
 
 def test_equal_kernels_are_one_function():

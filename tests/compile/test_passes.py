@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from differential import Generator, assert_close, is_single, record
 
+import wonderland as wl
 from wonderland.compile import passes
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import run, verify
@@ -119,3 +120,19 @@ def test_a_transposed_product_is_a_product():
         return product, shape_ops.transpose(product, permutation=(0, 2, 1))
 
     assert names(optimized(both, x, y)) == ["dot", "transpose"]
+
+
+@pytest.mark.parametrize(
+    ("f", "products", "transposes"),
+    [
+        (lambda x, y: x @ y + (x @ y).T, 1, 1),
+        (lambda x, y: (x @ y).T + x @ y, 1, 1),
+        (lambda x, y: ((x @ y).T, (x @ y).T + 1), 1, 0),
+        (lambda x, y: (x @ y).T @ y, 2, 0),
+    ],
+)
+def test_equal_products_are_one_before_a_transpose_is_sunk(f, products, transposes):
+    x, y = np.random.default_rng(0).standard_normal((2, 40, 40))
+    names = [e.primitive.name for e in wl.jit(f).inspect(x, y).program.equations]
+    assert (names.count("dot"), names.count("transpose")) == (products, transposes)
+    wl.tree_map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), wl.jit(f)(x, y), f(x, y))

@@ -1,8 +1,9 @@
-"""Flat leaves of an argument tree without walking it: a function generated once per structure.
+"""Flat leaves of a call's arguments without walking them: a function generated once per structure.
 
 The generated function reads each leaf by its path (`args[0].__dict__['w'], args[1]['m'][0]`) and checks on the way that
 the tree is still the one it was made for: same classes, same keys, same static attributes. If not it returns None, and
-the caller flattens the slow way. Leaves themselves are checked by the native entry.
+the caller flattens the slow way. Leaves themselves are checked by the native entry; the number of arguments, the names
+of keywords and static arguments by the one who keeps the function.
 """
 
 from __future__ import annotations
@@ -10,29 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from wonderland.compile.arguments import Static, snapshot
 from wonderland.core import tree
 
 
-def leaf_reader(structure: tree.Structure, sample: Any) -> Callable[[Any], tuple | None] | None:
-    """A function from a tree to the tuple of its leaves (None if the tree has changed its structure)."""
+def leaf_reader(structure: tree.Structure, args: tuple, kwargs: dict) -> Callable[[tuple, dict], tuple | None] | None:
+    """A function from a call's arguments to the tuple of their leaves (None if a tree has changed its structure)."""
+    positional, keywords = structure.children
     writer = _Writer()
     try:
-        writer.visit(structure, "tree", sample)
+        for i, child in enumerate(positional.children):
+            writer.visit(child, f"args[{i}]", args[i])
+        for name, child in zip(keywords.static[1], keywords.children, strict=True):
+            writer.visit(child, f"kwargs[{name!r}]", kwargs[name])
     except _UnknownNodeError:
         return None
-    lines = ["def read(tree):", *(f"    {line}" for line in writer.lines)]
+    lines = ["def read(args, kwargs):", "  try:", *(f"    {line}" for line in writer.lines)]
     lines.append(f"    return ({''.join(f'{leaf}, ' for leaf in writer.leaves)})")
+    lines += ["  except (KeyError, IndexError, TypeError, ValueError, AttributeError):", "    return None"]
     namespace: dict[str, Any] = dict(writer.constants)
     exec("\n".join(lines), namespace)
-    read = namespace["read"]
-
-    def reader(value: Any) -> tuple | None:
-        try:
-            return read(value)
-        except (KeyError, IndexError, TypeError, AttributeError):
-            return None
-
-    return reader
+    return namespace["read"]
 
 
 class _UnknownNodeError(Exception):
@@ -57,6 +56,8 @@ class _Writer:
         if structure.kind is None:
             self.leaves.append(path)
             return
+        if isinstance(structure.static, Static):
+            return
         here = f"node{len(self.lines)}"
         self.lines.append(f"{here} = {path}")
         self.require(f"type({here}) is {self.constant(type(sample))}")
@@ -79,6 +80,7 @@ class _Writer:
         self.lines.append(f"{attributes} = {here}.__dict__")
         self.require(f"len({attributes}) == {len(names) + len(static)}")
         for name, value in static:
-            self.require(f"{attributes}[{name!r}] is {self.constant(value)}")
+            same = "is" if type(value) not in (tuple, list, dict, set) else "=="
+            self.require(f"{attributes}[{name!r}] {same} {self.constant(snapshot(value))}")
         for name, child in zip(names, structure.children, strict=True):
             self.visit(child, f"{attributes}[{name!r}]", vars(sample)[name])

@@ -24,24 +24,24 @@ from typing import Any, NoReturn
 import numpy as np
 
 from wonderland.compile import llvm
-from wonderland.compile.entry_code import (
+from wonderland.compile.entry_code import IR, expand
+from wonderland.compile.entry_layout import (
     ALIGNED,
     API,
     CONTIGUOUS,
     INPUT_WORDS,
-    IR,
     OFFSETS,
     OUTPUT_WORDS,
     SPEC_WORDS,
     WRITEABLE,
     address_of,
     api_table,
-    expand,
     function_address,
 )  # fmt: skip
 
 METH_FASTCALL = 0x80
 CACHE_LINE = 64
+CELL = 32  # bytes for a scalar: a complex of two long doubles is the widest
 WEAK_KINDS: dict[type, int] = {float: 1, int: 2, bool: 3, complex: 4}
 KIND_ORDER = "bifc"  # a Python scalar fits into a typed 0-d input of its own kind or a later one
 ARRAY, SCALAR, DYNAMIC = 0, 1, 2  # kinds of output
@@ -154,7 +154,7 @@ class Entry:
             elif one.itemsize != dtype.itemsize:
                 raise ValueError(f"an item of {dtype} has {dtype.itemsize} bytes: {one}")
         for dtype in (*self._dtypes, *(one.dtype for one in self.outputs)):
-            if dtype and (dtype.kind not in "biufc" or dtype.itemsize > 16 or not dtype.isnative):
+            if dtype and (dtype.kind not in "biufc" or dtype.itemsize > CELL or not dtype.isnative):
                 raise ValueError(f"compiled code has no dtype {dtype!r}")
 
     def _spec(self, constants: list[np.ndarray], arena_bytes: int) -> np.ndarray:
@@ -168,10 +168,10 @@ class Entry:
         spec[at_constants:at_extents] = [address_of(array) for array in constants]
         spec[at_extents:] = [-1 if n is None else n for n in extents]
 
-        # A leased block: header, slots, 16-byte cells for scalars, the entry's own notes, the arena.
+        # A leased block: header, slots, cells for scalars, the entry's own notes, the arena.
         slots = CACHE_LINE
         cells = round_up(slots + 8 * self.slot_count, 16)
-        objects = cells + 16 * (n_in + n_out)
+        objects = cells + CELL * (n_in + n_out)
         changed = objects + 8 * n_out
         ranges = round_up(changed + 8 * n_in, 16)
         arena = round_up(ranges + 16 * n_in, CACHE_LINE)
@@ -189,7 +189,7 @@ class Entry:
             flags = CONTIGUOUS | ALIGNED | (WRITEABLE if one.written else 0)
             _put(
                 spec, record, "input", nd=len(one.shape), dims=dims, slot=slots + 8 * slot, flags=flags,
-                cell=cells + 16 * i, dynamic=int(_dynamic(one.shape)), written=int(one.written),
+                cell=cells + CELL * i, dynamic=int(_dynamic(one.shape)), written=int(one.written),
             )  # fmt: skip
             if one.weak is not None:
                 _put(spec, record, "input", weak=WEAK_KINDS[one.weak])
@@ -203,7 +203,7 @@ class Entry:
             kind = DYNAMIC if _dynamic(one.shape) else SCALAR if one.scalar and not one.shape else ARRAY
             _put(
                 spec, at_outputs + i * OUTPUT_WORDS, "output", kind=kind, descr=id(one.dtype), dims=dims,
-                nd=len(one.shape), slot=slots + 8 * slot, cell=cells + 16 * (n_in + i),
+                nd=len(one.shape), slot=slots + 8 * slot, cell=cells + CELL * (n_in + i),
                 bytes=_bytes(one.shape, one.dtype.itemsize),
             )  # fmt: skip
             dims += 8 * len(one.shape)

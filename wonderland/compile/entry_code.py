@@ -1,110 +1,15 @@
-"""The machine code of the native entry: LLVM IR, and the records it shares with Python.
+"""The machine code of the native entry: LLVM IR.
 
-`IR` is written in LLVM's language with a few shorthands (`expand` spells them out) and reads Python and NumPy objects
-by the byte offsets in `OFFSETS`, which are checked against a real array when this module is loaded.
+`IR` is written in LLVM's language with a few shorthands (`expand` spells them out) and reads records and objects by the
+byte offsets of `entry_layout`.
 """
 
 from __future__ import annotations
 
-import ctypes
-import importlib
 import itertools
 import re
-import sys
-from typing import Any
 
-import numpy as np
-
-CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # NumPy's array flags
-
-
-def address_of(array: np.ndarray) -> int:
-    """Where an array's data is."""
-    return array.__array_interface__["data"][0]
-
-
-def function_address(pointer: Any) -> int:
-    """Where a C function of ctypes is."""
-    address = ctypes.cast(pointer, ctypes.c_void_p).value
-    assert address is not None
-    return address
-
-
-# Indices into NumPy's C API table (numpy/__multiarray_api.h), the same in every NumPy 2.
-API = {
-    "PyArray_Type": 2,
-    "PyArray_DescrFromType": 45,
-    "PyArray_Scalar": 60,
-    "PyArray_ScalarAsCtype": 62,
-    "PyArray_NewFromDescr": 94,
-}
-
-# Byte offsets. Those of Python objects count from the head, which is longer in free-threaded builds.
-_HEAD = object.__basicsize__
-OFFSETS = {
-    "object.type": _HEAD - 8,
-    "array.data": _HEAD,
-    "array.nd": _HEAD + 8,
-    "array.dims": _HEAD + 16,
-    "array.descr": _HEAD + 40,
-    "array.flags": _HEAD + 48,
-    "descr.order": _HEAD + 10,
-    "descr.num": _HEAD + 12,
-}
-
-
-def _words(record: str, names: str) -> int:
-    """Register the fields of a record of 64-bit words; returns its size in words."""
-    OFFSETS.update((f"{record}.{name}", 8 * i) for i, name in enumerate(names.split()))
-    return len(names.split())
-
-
-SPEC_WORDS = _words(
-    "spec",
-    "run table on_error miss release_gil inputs input_count written_count outputs output_count "
-    "constants constant_count constant_slots objects changed ranges arena block_bytes cached",
-)
-INPUT_WORDS = _words("input", "weak descr num scalar flags nd dims slot cell bytes dynamic written")
-OUTPUT_WORDS = _words("output", "kind descr nd dims slot cell bytes")
-_words("block", "allocation disjoint")  # the header of a leased block; its slots start at CACHE_LINE
-
-
-def api_table() -> Any:
-    """NumPy's C API table, as an array of addresses."""
-    capsule: Any = importlib.import_module("numpy._core._multiarray_umath")._ARRAY_API
-    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-        function_address(ctypes.pythonapi.PyCapsule_GetPointer)
-    )
-    return (ctypes.c_void_p * (max(API.values()) + 1)).from_address(pointer(capsule, None))
-
-
-def check_layout() -> None:
-    """Read an array by the offsets the native code will use."""
-
-    def read(address: int, field: str, kind: Any) -> int:
-        return kind.from_address(address + OFFSETS[field]).value
-
-    array = np.zeros((2, 3), np.float32)
-    pointer, integer = ctypes.c_size_t, ctypes.c_int32
-    dims = read(id(array), "array.dims", pointer)
-    wanted = CONTIGUOUS | ALIGNED | WRITEABLE
-    found = {
-        "pointers of 8 bytes": ctypes.sizeof(pointer) == 8,
-        "type": read(id(array), "object.type", pointer) == id(np.ndarray),
-        "data": read(id(array), "array.data", pointer) == address_of(array),
-        "nd": read(id(array), "array.nd", integer) == 2,
-        "dimensions": tuple((ctypes.c_int64 * 2).from_address(dims)) == (2, 3),
-        "descr": read(id(array), "array.descr", pointer) == id(array.dtype),
-        "flags": read(id(array), "array.flags", integer) & wanted == wanted,
-        "byteorder": chr(read(id(array.dtype), "descr.order", ctypes.c_uint8)) == "=",
-        "type_num": read(id(array.dtype), "descr.num", integer) == array.dtype.num,
-        "C API table": api_table()[API["PyArray_Type"]] == id(np.ndarray),
-    }
-    wrong = [name for name, fits in found.items() if not fits]
-    if wrong:
-        versions = f"NumPy {np.__version__} on Python {sys.version.split()[0]}"
-        raise ImportError(f"{versions} lays out arrays in a way unknown here: {', '.join(wrong)}")
-
+from wonderland.compile.entry_layout import INPUT_WORDS, OFFSETS, OUTPUT_WORDS
 
 # What the IR below is written in, besides LLVM's own instructions: a pattern of a line, and the lines it
 # means, which may use the patterns after it. NEW is a fresh number.
@@ -175,6 +80,7 @@ declare double @PyComplex_RealAsDouble(ptr)
 declare double @PyComplex_ImagAsDouble(ptr)
 declare ptr @PyObject_CallOneArg(ptr, ptr)
 declare ptr @PyErr_Format(ptr, ptr, ...)
+declare void @PyErr_Clear()
 declare ptr @PyErr_NoMemory()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
@@ -701,6 +607,7 @@ releasing:
   br label %ran
 ran:
   %code = phi i64 [ %code.holding, %holding ], [ %code.releasing, %releasing ]
+  call void @PyErr_Clear() ; what SciPy's functions noted, if scipy.special.errstate says so
   when eq i64 %code, 0 then %collecting else %failed
 collecting:
   %result = call ptr @collect(ptr %spec, ptr %block)
@@ -729,5 +636,3 @@ miss:
   ret ptr %sentinel.spec
 }
 """
-
-check_layout()

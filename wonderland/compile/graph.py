@@ -44,7 +44,7 @@ from wonderland.compile.nodes import (
 )
 from wonderland.compile.scalars import Unsupported, is_native
 from wonderland.core.program import Equation, Literal, Program, Var
-from wonderland.core.types import ArrayType, promote
+from wonderland.core.types import ArrayType, broadcast_shapes, promote
 
 I64 = np.dtype(np.int64)
 SMALL_PRODUCT, SMALL_VECTOR = 64, 8192  # multiply-adds; measured against GEMM
@@ -109,7 +109,7 @@ class Builder:
 
     def map(self, emit: Callable, nodes: Sequence[Node], out_dtype: np.dtype) -> Node:
         """An elementwise function over the broadcast shape."""
-        shape = np.broadcast_shapes(*(n.shape for n in nodes))
+        shape = broadcast_shapes(*(n.shape for n in nodes))
         cost, checks = probe(emit, tuple(n.dtype for n in nodes), out_dtype)
         out = ArrayType(shape, out_dtype)
         if 0 in shape:
@@ -313,7 +313,7 @@ class Builder:
     def gather(self, x: Node, indices: Sequence[Node], axes: Sequence[int]) -> Node:
         """`x` at integer arrays along axes: the index's shape first, then the axes that are kept."""
         kept = [i for i in range(len(x.shape)) if i not in axes]
-        lead = np.broadcast_shapes(*(i.shape for i in indices))
+        lead = broadcast_shapes(*(i.shape for i in indices))
         shape = (*lead, *(x.shape[i] for i in kept))
         type = ArrayType(shape, x.dtype)
         if 0 in shape:
@@ -349,7 +349,7 @@ class Builder:
             return x
         target = self.memory(x)
         kept = [i for i in range(len(x.shape)) if i not in axes]
-        lead = np.broadcast_shapes(*(i.shape for i in indices))
+        lead = broadcast_shapes(*(i.shape for i in indices))
         target, layout, indices, places = self._places(target, indices, axes, kept, lead, u.shape)
         return self.keep(Scatter(target, self.convert(u, x.dtype), layout, indices, places, mode))
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from wonderland.compile.plan import RunBranch, RunLoop
-from wonderland.compile.profile import duration, size, step_text
+from wonderland.compile.profile import count_of, duration, size, step_text
 from wonderland.core.program import Program, subprograms
 
 MOST_STEPS = 30  # that a summary lists
@@ -32,8 +32,8 @@ def signature(compiled: Any) -> str:
 
 def one_line(compiled: Any) -> str:
     """What a compiled Program is, in a line."""
-    kernels, steps = len(compiled.kernels), len(compiled.plan.steps)
-    return f"<compiled {compiled.name or 'program'}: {steps} steps, {kernels} kernels, {size(compiled.peak_bytes)}>"
+    steps, kernels = count_of(len(compiled.plan.steps), "step"), count_of(len(compiled.kernels), "kernel")
+    return f"<compiled {compiled.name or 'program'}: {steps}, {kernels}, {size(compiled.peak_bytes)}>"
 
 
 def describe(compiled: Any) -> str:
@@ -49,14 +49,14 @@ def _facts(compiled: Any) -> list[tuple[str, str]]:
     buffers = [b for b in compiled.plan.buffers if b.last >= 0]
     apart = sum(b.bytes for b in buffers)
     facts = [
-        ("program", f"{before:,} equations, {after:,} after the passes"),
+        ("program", f"{count_of(before, 'equation')}, {after:,} after the passes"),
         ("compiled", f"in {duration(compiled.compile_seconds)} ({stages}); machine code from {compiled.code_from}"),
-        ("memory", f"{size(compiled.peak_bytes)} per call: arena {size(compiled.arena_bytes)} for {len(buffers)} "
-         f"buffers of together {size(apart)}, results {size(compiled.result_bytes)}"
+        ("memory", f"{size(compiled.peak_bytes)} per call: arena {size(compiled.arena_bytes)} for "
+         f"{count_of(len(buffers), 'buffer')} of together {size(apart)}, results {size(compiled.result_bytes)}"
          + (", and what loops of unknown length keep" if compiled.plan.heaps else "")),
     ]  # fmt: skip
     if compiled.written:
-        facts.append(("in place", f"{len(compiled.written)} results are written into arguments"))
+        facts.append(("in place", f"{count_of(len(compiled.written), 'result')} written into arguments"))
     facts.append(("by NumPy", ", ".join(compiled.fallbacks) or "nothing"))
     return facts
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ import numpy as np
 from wonderland.compile import donate as donation
 from wonderland.compile import llvm
 from wonderland.compile.access import leaf_reader
+from wonderland.compile.arguments import Static, changes, chosen, kept
 from wonderland.compile.entry import MISS
 from wonderland.compile.native import Compiled, compile_program
-from wonderland.compile.profile import Profile
+from wonderland.compile.profile import Profile, count_of
 from wonderland.compile.unrolled import Watched
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
@@ -28,6 +30,7 @@ from wonderland.core.functions import Call
 from wonderland.core.level import Traced
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program, hoist
+from wonderland.core.tracer import Tracer
 from wonderland.core.types import ArrayType
 from wonderland.ops.pattern import program_pattern
 from wonderland.transform.programs import (
@@ -40,8 +43,10 @@ from wonderland.transform.programs import (
 )
 
 RECOMPILATIONS_BEFORE_WARNING = 5
-VARIABLE_KEYWORDS = 0x08  # a flag of code objects: the function takes **kwargs
-MOST_SPECIALIZATIONS = 256  # of one function; the one that was not used for longest goes
+MOST_SPECIALIZATIONS = 256  # of one function; the one that was looked up longest ago goes (native calls look up none)
+MOST_PATHS = 8  # native entries that a call tries before it looks at its arguments
+
+FastPath = tuple[Callable, Callable | None, Callable | None]  # native entry; leaves of the arguments; tree of results
 
 
 def native(program: Program, name: str = "") -> Compiled:
@@ -168,6 +173,7 @@ class Specialization:
         types = self.program.output_types
         return [r.item() if t.weak else r for r, t in zip(results, types, strict=False)]
 
+    @cached_property
     def fast_call(self) -> Callable:
         """The native entry; if arguments were donated, with them in their places among the results."""
         native_call, taken = self.compiled.entry.call, self.taken
@@ -188,12 +194,16 @@ class Specialization:
         """How to turn what the native entry returns into the result; None if it is that already."""
         structure, count = self.out_structure, len(self.program.outputs) - len(self.written)
         assert structure is not None
+        build, weakened = structure.unflatten, self._weakened
+        weak = any(t.weak for t in self.program.output_types[:count])
+        if count == 1 and structure.kind is None:
+            return (lambda out: out.item()) if weak else None
         if count == 1:
-            build = structure.unflatten
-            return None if structure.kind is None else lambda out: build([out])
-        if structure.kind is tree.flatten(())[1].kind and all(c.kind is None for c in structure.children):
-            return None
-        return structure.unflatten
+            return lambda out: build(weakened((out,)) if weak else (out,))
+        if weak:
+            return lambda out: build(weakened(out))
+        is_flat_tuple = structure.kind is tree.flatten(())[1].kind and all(c.kind is None for c in structure.children)
+        return None if is_flat_tuple else build
 
 
 class Jitted:
@@ -214,83 +224,72 @@ class Jitted:
         self.__name__ = getattr(f, "__name__", type(f).__name__)
         self.__doc__ = getattr(f, "__doc__", None)
         self.__wrapped__ = f
-        names = getattr(getattr(f, "__code__", None), "co_varnames", ())
-        by_name = {names.index(n) for n in static_argnames if n in names}
-        self._static_numbers = tuple(sorted({*static_argnums, *by_name}))
-        positional = {names[i] for i in static_argnums if 0 <= i < len(names)}
-        self._static_names = frozenset({*static_argnames, *positional})
-        self._donate = donate
-        self._donated_numbers, self._donated_names = self._check_donated()
+        self._options = static_argnums, static_argnames, donate
+        numbers, by_name = chosen(f, "static_argnums", static_argnums, ())
+        more, names = chosen(f, "static_argnames", (), static_argnames)
+        self._static_numbers = tuple(sorted(numbers | more))
+        self._static_names = frozenset(by_name | names)
+        positions = [d for d in donate if not isinstance(d, str)]
+        named = [d for d in donate if isinstance(d, str)]
+        self._donated_numbers, self._donated_names = chosen(f, "donate", positions, named)
+        both = (numbers | more) & self._donated_numbers or (by_name | names) & self._donated_names
+        if both:
+            raise ArgumentError(f"arguments of {self.__name__} can't be both static and donated: {sorted(both)}")
         self._specializations: OrderedDict[Any, Specialization] = OrderedDict()
         self._advised = False  # about a long Program
-        self._fast: tuple[Callable, Callable | None, Callable | None] | None = None  # read at once: calls race
+        # By count, keywords and static values. Each tuple is replaced as a whole: calls race.
+        self._fast: dict[Any, tuple[FastPath, ...]] = {}
 
-    def _check_donated(self) -> tuple[frozenset[int], frozenset[str]]:
-        """Positions and names of donated arguments; each is known by both, where the function has a signature."""
-        numbers = {d for d in self._donate if isinstance(d, int)}
-        given = {d for d in self._donate if isinstance(d, str)}
-        code = getattr(self.f, "__code__", None)
-        if code is not None:
-            positional = code.co_varnames[: code.co_argcount]
-            unknown = sorted(given - set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]))
-            if unknown and not code.co_flags & VARIABLE_KEYWORDS:
-                raise ArgumentError(f"donate names {', '.join(unknown)}, which {self.__name__} doesn't take")
-            numbers |= {positional.index(name) for name in given if name in positional}
-            given |= {positional[i] for i in numbers if 0 <= i < len(positional)}
-        static = sorted(numbers & set(self._static_numbers)) + sorted(given & self._static_names)
-        if static:
-            raise ArgumentError(f"arguments of {self.__name__} can't be both static and donated: {static}")
-        return frozenset(numbers), frozenset(given)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        fast = self._fast
-        if fast is not None and not kwargs:
-            native_call, read, finish = fast
-            if read is None:
-                out = native_call(*args)
-            else:
-                leaves = read(args)
-                out = MISS if leaves is None else native_call(*leaves)
-            if out is not MISS:
-                return out if finish is None else finish(out)
-        return self._slow(args, kwargs)
-
-    def _slow(self, args: tuple, kwargs: dict) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        special = kwargs or self._static_numbers
+        form = (len(args), tuple(kwargs), self._static_values(args, kwargs)) if special else len(args)
+        for native_call, read, finish in self._fast.get(form, ()):
+            leaves = args if read is None else read(args, kwargs)
+            if leaves is not None:
+                out = native_call(*leaves)
+                if out is not MISS:
+                    return out if finish is None else finish(out)
         call, key, donated = self._prepare(args, kwargs)
         spec = self._specialization(call, key, donated)
         result = spec.call(call)
-        if not kwargs and not self._static_numbers and not spec.closes_over_tracers:
-            self._remember(spec, call, args)
+        self._remember(form, spec, call, args, kwargs)
         return result
+
+    def _static_values(self, args: tuple, kwargs: dict) -> Any:
+        if not self._static_names and not self._static_numbers:
+            return ()
+        count = len(args)
+        values = [args[i] for i in self._static_numbers if -count <= i < count]
+        values += [kwargs[name] for name in self._static_names if name in kwargs]
+        typed = tree.typed(values)
+        try:
+            hash(typed)
+        except TypeError as e:
+            advice = "Pass a tuple instead of a list, or make the argument dynamic."
+            if any(isinstance(value, Tracer) for value in values):
+                advice = "A traced value can't be static: make it static in the function around this one, too."
+            what = f"static arguments of {self.__name__} must be hashable ({e}): they are part of what is compiled."
+            raise ArgumentError(f"{what} {advice}") from None
+        return typed
 
     def _prepare(self, args: tuple, kwargs: dict) -> tuple[Call, Any, list[int]]:
         count = len(args)
-        static = {i % count: args[i] for i in self._static_numbers if -count <= i < count}
-        static_kw = {k: v for k, v in kwargs.items() if k in self._static_names}
-        f = self.f
-        if static or static_kw:
-            f = _with_static(f, count, static, static_kw)
-            args = tuple(a for i, a in enumerate(args) if i not in static)
-            kwargs = {k: v for k, v in kwargs.items() if k not in static_kw}
-        call = Call(f, args, kwargs)
-        key = (
-            call.structure,
-            tuple(call.types),
-            tree.typed(tuple(static.items())),
-            tree.typed(tuple(sorted(static_kw.items()))),
-        )
+        values = self._static_values(args, kwargs)
+        static = {i % count for i in self._static_numbers if -count <= i < count}
+        if static:
+            args = tuple([Static(a) if i in static else a for i, a in enumerate(args)])
+        if not self._static_names.isdisjoint(kwargs):
+            kwargs = {k: Static(v) if k in self._static_names else v for k, v in kwargs.items()}
         try:
-            hash(key)
-        except TypeError as e:
-            raise ArgumentError(
-                f"static arguments of {self.__name__} must be hashable ({e}): they are part of what is compiled. "
-                "Pass a tuple instead of a list, or make the argument dynamic."
-            ) from None
-        if not self._donate:
+            call = Call(self.f, args, kwargs)
+        except TypeError as error:
+            error.add_note("what isn't an array can be a static argument: static_argnums, static_argnames of wl.jit")
+            raise
+        key = call.structure, tuple(call.types), values
+        if not self._donated_numbers and not self._donated_names:
             return call, key, []
-        positions = {i % count for i in self._donated_numbers if -count <= i < count}
-        places = [k for k, i in enumerate(i for i in range(count) if i not in static) if i in positions]
-        return call, key, donation.donated_leaves(call.structure, places, tuple(self._donated_names))
+        positions = [i % count for i in self._donated_numbers if -count <= i < count]
+        return call, key, donation.donated_leaves(call.structure, positions, tuple(self._donated_names))
 
     def _specialization(self, call: Call, key: Any, donated: Sequence[int]) -> Specialization:
         spec = self._specializations.get(key)
@@ -302,7 +301,7 @@ class Jitted:
             if spec.closes_over_tracers:
                 return spec  # valid for this call only
             self._warn_if_often(key)
-            self._specializations[key] = spec
+            self._specializations[kept(key[0]), *key[1:]] = spec
             if len(self._specializations) > MOST_SPECIALIZATIONS:
                 self._forget_oldest()
         else:
@@ -313,6 +312,7 @@ class Jitted:
         return spec
 
     def _forget_oldest(self) -> None:
+        self._fast = {}
         try:
             self._specializations.popitem(last=False)
         except KeyError:  # another thread was faster
@@ -322,35 +322,35 @@ class Jitted:
         if len(self._specializations) != RECOMPILATIONS_BEFORE_WARNING:
             return
         last = next(reversed(self._specializations))
-        changes = [
-            f"argument leaf {i} was {old}, now {new}"
-            for i, (old, new) in enumerate(zip(last[1], key[1], strict=False))
-            if old != new
-        ] or ["the structure or a static value changed"]
+        found, advice = changes(self.f, last[:2], key[:2])
         warnings.warn(
             f"{self.__name__} is compiled for the {RECOMPILATIONS_BEFORE_WARNING + 1}th time: "
-            f"{'; '.join(changes[:3])}. Pad arguments to a few fixed shapes to avoid this.",
-            stacklevel=5,
+            f"{'; '.join(found[:3])}. {advice}",
+            stacklevel=4,
         )
 
-    def _remember(self, spec: Specialization, call: Call, args: tuple) -> None:
-        """Make the next call with these types take the native path."""
-        positional = call.structure.children[0]
-        flat = all(child.kind is None for child in positional.children)
-        read = None if flat else leaf_reader(positional, args)
-        unreadable = not flat and read is None
-        weak = any(t.weak for t in spec.program.output_types)
-        unchecked = bool(spec.taken and spec.captured)  # the native entry compares arguments with each other alone
-        self._fast = None if weak or unreadable or unchecked else (spec.fast_call(), read, spec.fast_finish())
+    def _remember(self, form: Any, spec: Specialization, call: Call, args: tuple, kwargs: dict) -> None:
+        """Make the next call like this one take the native path."""
+        unchecked = spec.taken and spec.captured  # the native entry compares arguments with each other alone
+        if spec.closes_over_tracers or unchecked or len(self._fast) > MOST_SPECIALIZATIONS:
+            return
+        others = self._fast.get(form, ())
+        if any(native_call is spec.fast_call for native_call, _, _ in others):
+            return  # it was there, but arguments had to be converted
+        plain = not kwargs and all(child.kind is None for child in call.structure.children[0].children)
+        read = None if plain else leaf_reader(call.structure, args, kwargs)
+        if plain or read is not None:
+            path = spec.fast_call, read, spec.fast_finish()
+            self._fast[form] = (path, *others[: MOST_PATHS - 1])
 
-    def inspect(self, *args: Any, **kwargs: Any) -> Compiled:
+    def inspect(self, /, *args: Any, **kwargs: Any) -> Compiled:
         """What this function compiles to for such arguments: Programs, kernels, memory plan, IR, assembly.
 
         Nothing is run. `print` shows a summary; the attributes are those of `Compiled`.
         """
         return self._specialization(*self._prepare(args, kwargs)).compiled
 
-    def profile(self, *args: Any, **kwargs: Any) -> Profile:
+    def profile(self, /, *args: Any, **kwargs: Any) -> Profile:
         """Time per kernel, product, loop and fallback of a call with these arguments, as a table to print.
 
         Runs the function, many times if it is short, as code of its own with clocks in it; the arguments stay as they
@@ -360,24 +360,29 @@ class Jitted:
         return self._specialization(call, key, donated).compiled.profile(*call.plain_owners())
 
     def __repr__(self) -> str:
-        return f"<jitted {self.__name__}, compiled for {len(self._specializations)} signatures>"
+        return f"<jitted {self.__name__}, compiled for {count_of(len(self._specializations), 'signature')}>"
 
     def __reduce__(self) -> tuple:
-        return Jitted, (self.f, self._static_numbers, tuple(self._static_names), self._donate)
+        return Jitted, (self.f, *self._options)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        return functools.partial(self, instance)
+        return BoundJitted(self, instance)
 
 
-def _with_static(f: Callable, count: int, static: dict[int, Any], static_kw: dict[str, Any]) -> Callable:
-    def g(*args: Any, **kwargs: Any) -> Any:
-        rest = iter(args)
-        full = [static[i] if i in static else next(rest) for i in range(count)]
-        return f(*full, **kwargs, **static_kw)
+class BoundJitted(functools.partial):
+    """A jitted method of an object."""
 
-    return g
+    func: Any
+
+    def inspect(self, /, *args: Any, **kwargs: Any) -> Compiled:
+        """`Jitted.inspect`, of the method."""
+        return self.func.inspect(*self.args, *args, **self.keywords, **kwargs)
+
+    def profile(self, /, *args: Any, **kwargs: Any) -> Profile:
+        """`Jitted.profile`, of the method."""
+        return self.func.profile(*self.args, *args, **self.keywords, **kwargs)
 
 
 def jit(
@@ -400,7 +405,8 @@ def jit(
         return lambda f: jit(f, static_argnums, static_argnames, donate)
     if not callable(f):
         raise ArgumentError(f"jit takes a function, got {type(f).__name__}")
-    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    donated = (donate,) if isinstance(donate, (int, str)) else tuple(donate)
-    return Jitted(f, numbers, names, donated)
+    return Jitted(f, _several(static_argnums), _several(static_argnames), _several(donate))
+
+
+def _several(given: Any) -> tuple:
+    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)

@@ -25,6 +25,7 @@ import llvmlite.binding as llvm
 from wonderland.compile import cache as disk
 
 lock = threading.RLock()
+ALL_HAVE = ("64bit", "cmov", "cx8", "sse2")  # every x86-64; without cx8 LLVM calls functions for atomic operations
 AS_WRITTEN = "; as written\n"  # at the head of a text whose loops need no vectorising, unrolling or inlining
 
 
@@ -57,20 +58,27 @@ class Library:
 @cache
 def cpu() -> tuple[str, str]:
     """LLVM's name for the CPU and its feature string; `WONDERLAND_CPU` names another one to compile for."""
-    name = os.environ.get("WONDERLAND_CPU", "").strip()
+    name = _asked_cpu()
     if not name:
         return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     known = _known_cpus()
     if name not in known:
         similar = difflib.get_close_matches(name, known, 5, 0.5)
-        hint = f" Did you mean {' or '.join(similar)}?" if similar else f" It knows {', '.join(known)}."
+        hint = f" Did you mean {' or '.join(similar)}?" if similar else f" It knows native, {', '.join(known)}."
         raise ValueError(f"WONDERLAND_CPU={name!r} is no CPU that LLVM knows for this machine.{hint}")
     if not _is_x86():
         return name, ""
-    # Names of 32-bit processors are known as well: without these LLVM would end the process. And what this machine
+    # Names of 32-bit processors are known as well: what every 64-bit one has they have here too. And what this machine
     # lacks stays out of the code; wider registers apart, which are refused when code is loaded.
     lacking = [f for f, there in llvm.get_host_cpu_features().items() if not there and not f.startswith("avx512")]
-    return name, ",".join(["+64bit", "+sse2", *(f"-{f}" for f in lacking if f not in ("64bit", "sse2", "evex512"))])
+    features = [f"+{f}" for f in ALL_HAVE] + [f"-{f}" for f in lacking if f not in (*ALL_HAVE, "evex512")]
+    return name, ",".join(features)
+
+
+def _asked_cpu() -> str:
+    """The CPU that `WONDERLAND_CPU` names; "" for this machine's."""
+    name = os.environ.get("WONDERLAND_CPU", "").strip()
+    return "" if name == "native" else name
 
 
 def _is_x86() -> bool:
@@ -98,7 +106,7 @@ def _known_cpus() -> list[str]:
 @cache
 def vector_bytes() -> int:
     """Width of a vector register: 64 with AVX-512, 32 with AVX2, otherwise 16."""
-    if not os.environ.get("WONDERLAND_CPU", "").strip():
+    if not _asked_cpu():
         return _host_vector_bytes()
     # What a name stands for is LLVM's knowledge: see which registers it takes for a wide addition.
     text = "define <16 x i32> @f(<16 x i32> %x, <16 x i32> %y) {\n  %z = add <16 x i32> %x, %y\n  ret <16 x i32> %z\n}"

@@ -1,8 +1,8 @@
 """Loops as text: the parts of an LLVM function that every kernel has.
 
 A `Scope` is the inside of one loop. Nothing of a loop is text until it is closed, so that a value can still be put into
-a loop further out. Extents and strides up to 16 are written into the code; others are read from a table at run time, so
-that another batch size gives the same text.
+a loop further out. Extents and strides up to 16 are written into the code; others, and the 1/n of a mean, are read from
+a table at run time, so that another batch size gives the same text.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import numpy as np
 
 from wonderland.compile.emitter import Emitter, Scalar, memory_kind
 from wonderland.compile.hints import TWICE
+from wonderland.compile.nodes import Number
 from wonderland.compile.routine import Routine
+from wonderland.compile.scalars import literal
 
 BAKED = 16  # numbers up to this are part of the code
-I64 = np.dtype(np.int64)
+I64, FLOAT32, FLOAT64 = np.dtype(np.int64), np.dtype(np.float32), np.dtype(np.float64)
 
 
 class Access:
@@ -88,6 +90,18 @@ class Loops:
                              f"  {name} = load i64, ptr %n{at}.at, align 8, !invariant.load !0"]  # fmt: skip
             self.cells[key] = name
         return self.cells[key]
+
+    def number(self, number: Number, outermost: Scope, rare: bool) -> Scalar:
+        """A constant. The 1/n of a mean, or the n where its use is rare, may follow from a shape: from the table."""
+        n, inverse = _count(number)
+        if n is None or not (inverse or rare):
+            return literal(number.value, number.dtype)
+        if number not in outermost.memo:
+            e = self.at(outermost)
+            count = e.let(f"sitofp i64 {self.cell(('count', number), n)} to double", FLOAT64)
+            value = e.div(e.constant(1.0, FLOAT64), count) if inverse else count
+            outermost.memo[number] = e.convert(value, number.dtype)
+        return outermost.memo[number]
 
     def fresh(self, prefix: str) -> str:
         self.labels += 1
@@ -178,6 +192,17 @@ class Loops:
             key = (access.param, access.strides, stride)
             index = e.let(f"mul nsw i64 {index}, {self.cell(('stride', *key), stride)}", I64).text
         return e.let(f"getelementptr inbounds {memory_kind(access.dtype)}, ptr {pointer}, i64 {index}", I64).text
+
+
+def _count(number: Number) -> tuple[int | None, bool]:
+    """The n of a number n or 1/n, and which it is; None if it isn't of that kind, or small and part of the code."""
+    if number.dtype in (FLOAT64, FLOAT32):
+        value = float(number.dtype.type(number.value))
+        if BAKED < abs(value) < 2**53 and value.is_integer():
+            return int(value), False
+        if 2**-53 < abs(value) < 1 / BAKED and number.dtype.type(1 / round(1 / value)) == value:
+            return round(1 / value), True
+    return None, False
 
 
 def launcher(arguments: list[str], names: list[str]) -> list[str]:

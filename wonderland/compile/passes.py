@@ -23,7 +23,7 @@ def optimize(program: Program) -> list[tuple[str, Program]]:
     stages = [("recorded", program)]
     program = inline(program)
     stages.append(("inlined", program))
-    program = eliminate_dead(simplify(program))
+    program = simplified(program)
     stages.append(("simplified", program))
     return stages
 
@@ -84,7 +84,18 @@ class Definitions(dict):
         self.uses.update(a for a in program.outputs if isinstance(a, Var))
 
 
-def simplify(program: Program) -> Program:
+def simplified(program: Program) -> Program:
+    """Without what folds, is there twice or is dead; then by the rules that ask how often a value is read."""
+    program = eliminate_dead(simplify(program, RULES))
+    return eliminate_dead(simplify(program, LATE_RULES)) if _has_transposed_product(program) else program
+
+
+def _has_transposed_product(program: Program) -> bool:
+    products = {e.outputs[0] for e in program.equations if e.primitive.name == "dot"}
+    return any(e.primitive.name == "transpose" and e.inputs[0] in products for e in program.equations)
+
+
+def simplify(program: Program, rules: dict[str, tuple[Rule, ...]]) -> Program:
     """One walk: fold scalars, apply the rules, share equal equations."""
     names: dict[Var, Atom] = {}
     made = Definitions(program)
@@ -96,7 +107,7 @@ def simplify(program: Program) -> Program:
 
     def add(equation: Equation) -> None:
         for _ in range(8):  # a rule's result may be the subject of the next
-            replaced = _replacement(equation, made)
+            replaced = _replacement(equation, made, rules)
             if isinstance(replaced, Equation):
                 equation = replaced
             elif replaced is not None:
@@ -114,7 +125,7 @@ def simplify(program: Program) -> Program:
         equations.append(equation)
 
     for e in program.equations:
-        params = map_programs(e.params, lambda p: eliminate_dead(simplify(p)))
+        params = map_programs(e.params, simplified if rules is RULES else lambda p: p)
         add(Equation(e.primitive, tuple(atom(a) for a in e.inputs), e.outputs, params))
     return Program(program.inputs, equations, [atom(a) for a in program.outputs], program.constants)
 
@@ -139,12 +150,12 @@ def _key(value: Any) -> Any:
     return (type(value).__name__, value)
 
 
-def _replacement(equation: Equation, made: Definitions) -> Atom | Equation | None:
+def _replacement(equation: Equation, made: Definitions, rules: dict[str, tuple[Rule, ...]]) -> Atom | Equation | None:
     """What an equation simplifies to: an operand, another equation, or nothing."""
     primitive, out = equation.primitive, equation.outputs[0]
     if primitive.elementwise and all(isinstance(a, Literal) for a in equation.inputs):
         return _folded(equation, out)
-    for rule in RULES.get(primitive.name, ()):
+    for rule in rules.get(primitive.name, ()):
         found = rule(equation, made)
         if isinstance(found, (Var, Literal)):
             if found.type == out.type:
@@ -326,7 +337,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "convert": (_operand, _converted_there_and_back),
     "broadcast": (_operand, _broadcast_twice),
     "reshape": (_operand, _reshaped_twice),
-    "transpose": (_transposed_twice, _transposed_product),
+    "transpose": (_transposed_twice,),
     "sum": (_no_axes,),
     "max": (_no_axes,),
 }
+LATE_RULES: dict[str, tuple[Rule, ...]] = {"transpose": (_transposed_product,)}

@@ -78,7 +78,7 @@ class Profile:
         inside = sum(seconds for depth, _, _, seconds in self.steps if depth == 0)
         around = max(self.seconds - inside, 0.0)
         rows.append((duration(around), self._share(around), "1", "call: arguments, results, the clock itself"))
-        head = f"{self.name}: {duration(self.seconds)} per call, mean of {self.calls} calls"
+        head = f"{self.name}: {duration(self.seconds)} per call, mean of {count_of(self.calls, 'call')}"
         return "\n".join([head, *(f"{a:>10} {b:>6} {c:>8}  {d}".rstrip() for a, b, c, d in rows)])
 
     __repr__ = __str__
@@ -110,7 +110,9 @@ def step_text(step: Any) -> str:
     if isinstance(step, RunGemm):
         node = step.node
         batch = f"{step.total} " if step.total != 1 else ""
-        return f"{batch}product{'s' if batch else ''} {node.m}x{node.k} by {node.k}x{node.n}, {node.dtype.name}"
+        text = f"{batch}product{'s' if batch else ''} {node.m}x{node.k} by {node.k}x{node.n}, {node.dtype.name}"
+        follows = "" if step.epilogue is None else f"kernel {step.epilogue.description}".replace("\n", "\n  ")
+        return f"{text}, then on its rows\n  {follows}" if follows else text
     if isinstance(step, RunCall):
         return f"{step.node.name}, by NumPy"
     if isinstance(step, Copy):
@@ -118,8 +120,13 @@ def step_text(step: Any) -> str:
     if isinstance(step, RunBranch):
         return f"one of {len(step.bodies)} branches"
     if isinstance(step, RunLoop):
-        return "loop" if step.static is None else f"loop of {step.static} turns"
+        return "loop" if step.static is None else f"loop of {count_of(step.static, 'turn')}"
     return type(step).__name__
+
+
+def count_of(number: int, noun: str) -> str:
+    """1 buffer, 2 buffers."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def size(count: int) -> str:

@@ -29,6 +29,7 @@ class Call:
         """With `differentiated`, arguments at other positions may hold what isn't an array; the function gets it."""
         self.f = f
         leaves, self.structure = tree.flatten_call(args, kwargs)
+        self.keywords: tuple = self.structure.children[1].static[1]
         try:
             self._take(leaves)
         except TypeError as error:
@@ -46,16 +47,15 @@ class Call:
         self.values = [read_only(unwrap(leaf)) for leaf in leaves]
         self.types: list[ArrayType] = [type_of(v) for v in self.values]
 
+    def parts(self) -> list[tree.Structure]:  # of the arguments, those of `keywords` last
+        return [part for child in self.structure.children for part in child.children]
+
     def _located(self, error: TypeError) -> TypeError:
         """The error of a leaf that is no array, with the argument that it is in."""
-        names = [f"argument {i}" for i in range(len(self.structure.children[0].children))]
-        names += [repr(k) for k in self.structure.children[1].static[1]]
-        parts = [c for child in self.structure.children for c in child.children]
-        places = [name for name, part in zip(names, parts, strict=True) for _ in range(part.leaf_count)]
+        names = [f"argument {i}" for i in range(len(self.structure.children[0].children))] + [*map(repr, self.keywords)]
+        places = [name for name, part in zip(names, self.parts(), strict=True) for _ in range(part.leaf_count)]
         for place, value in zip(places, self.values, strict=True):
-            try:
-                type_of(value)
-            except TypeError:
+            if not is_array(value):
                 return type(error)(f"{place} of {getattr(self.f, '__name__', 'the function')}: {error}")
         return error
 
@@ -78,8 +78,11 @@ class Call:
         self.written = []
         new: list = []
         if any(self.mutable):
-            after, structure = tree.flatten(arguments)
-            check_unchanged(self.structure, structure)
+            after: list = []
+            for part, before in zip((*arguments[0], *map(arguments[1].get, self.keywords)), self.parts(), strict=True):
+                found, structure = tree.flatten(part) if before.has_mutable else ([None] * before.leaf_count, before)
+                check_unchanged(before, structure)
+                after += found
             for i, (handle, leaf) in enumerate(zip(handles, after, strict=True)):
                 if self.mutable[i] and (leaf is not handle or unwrap(leaf) is not values[i]):
                     self.written.append(i)

@@ -166,7 +166,7 @@ class Record(Level):
         if not isinstance(value, (np.ndarray, Traced)):
             return Literal(value)
         if type(value) is np.ndarray and value.size > 1 and value.strides[-1] == 0 and not any(value.strides):
-            number = Literal(value.flat[0])  # one number seen many times stays one
+            number = Literal(value[(0,) * value.ndim])  # one number seen many times stays one
             return self.process(registry["broadcast"], (number.value,), {"shape": value.shape})
         known = self.captured.get(id(value))
         if known is not None and (known[1] is None or _same_bytes(known[0], known[1])):

@@ -206,7 +206,7 @@ class Tracer:
         return int(self._concrete("int()"))
 
     def __index__(self) -> int:
-        return operator.index(self._concrete("an index of Python's, or a range"))
+        return operator.index(self._concrete("an index of Python's, a range, or a list's repetition"))
 
     def __float__(self) -> float:
         return float(self._exact("float()"))

@@ -126,5 +126,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
         if first == ():
             first = shape
         elif shape not in ((), first):
+            if max(map(len, shapes)) > 32:  # arrays have up to 64 axes, but NumPy's function takes no more than these
+                return broadcast_shapes(*(s[:-32] for s in shapes)) + broadcast_shapes(*(s[-32:] for s in shapes))
             return np.broadcast_shapes(*shapes)
     return first

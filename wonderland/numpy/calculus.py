@@ -73,7 +73,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
                 "Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) elements are "
                 f"required: axis {a} of shape {f.shape} has {f.shape[a]}"
             )
-        out.append(_gradient(f, a, h, edge_order))
+        out.append(_gradient(f, a, h, edge_order).astype(f.dtype))
     return out[0] if len(axes) == 1 else tuple(out)
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from wonderland.core.errors import LostDerivativeError, user_line
 from wonderland.core.level import freeze
 from wonderland.core.tracer import METHODS, PROPERTIES, Tracer, concrete, unwrap
-from wonderland.core.types import NUMERIC_KINDS, shape_of, type_of
-from wonderland.numpy import elementwise as _elementwise  # noqa: F401  (registers np.copy)
+from wonderland.core.types import NUMERIC_KINDS, is_python_scalar, shape_of, type_of
 from wonderland.numpy.dispatch import has_tracer, implements, namespace
+from wonderland.numpy.elementwise import result_dtype
 from wonderland.numpy.join import as_value
 from wonderland.numpy.shape import (
     broadcast_to,
@@ -174,8 +174,8 @@ def linspace(
     (num,) = integers(num, "the number of samples")
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
-    start, stop = as_value(start), as_value(stop)
-    kind = np.result_type(type_of(start).dtype, type_of(stop).dtype, 1.0)
+    start, stop = (end if is_python_scalar(end) else as_value(end) for end in (start, stop))
+    kind = result_dtype(np.true_divide, start, stop)
     width = ops.sub(convert(stop, dtype=kind), convert(start, dtype=kind))
     places = np.arange(num, dtype=kind).reshape((num,) + (1,) * len(shape_of(width)))
     parts = num - 1 if endpoint else num

@@ -178,6 +178,8 @@ def _binary(name: str, f: Callable) -> Callable:
         if type(other) is Tracer:
             other = other._get()
         elif isinstance(other, list):
+            if name in ("__mul__", "__rmul__") and self._is_number():
+                return NotImplemented  # Python repeats the list, and asks for an index
             other = values(namespace["array"](other))
         elif type(other) not in _OPERANDS and not isinstance(other, (np.ndarray, np.generic, Traced)):
             return FOREIGN[name](self, other) if name in FOREIGN else NotImplemented

@@ -240,6 +240,11 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     if any(bound is not None for bound in bounds[:2]) and any(bound is not None for bound in bounds[2:]):
         raise ValueError("Passing `min` or `max` keyword argument when `a_min` and `a_max` are provided is forbidden.")
     low, high = bounds[0] if bounds[2] is None else bounds[2], bounds[1] if bounds[3] is None else bounds[3]
+    a = _array(a)
+    dtype = type_of(a).dtype
+    if dtype.kind in "iu":  # as NumPy: Python's integers may be out of bounds
+        low = None if type(low) is int and low <= np.iinfo(dtype).min else low
+        high = None if type(high) is int and high >= np.iinfo(dtype).max else high
     if low is not None:
         a = ops.maximum(a, _array(low))
     return a if high is None else ops.minimum(a, _array(high))

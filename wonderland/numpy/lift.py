@@ -133,7 +133,7 @@ class Lifting:
             return self._caller(g)
         if kind is np.vectorize:
             return vectorized(g, self.form(g.pyfunc))
-        if kind is functools.partial:
+        if isinstance(g, functools.partial):
             return functools.partial(self.form(g.func), *g.args, **g.keywords)
         if isinstance(g, type):
             return self._class(g)

@@ -167,7 +167,10 @@ def var(
     squares = absolute_square(ops.sub(a, centre))
     total = sum(squares, axis=axes, keepdims=keepdims, where=where)
     # Not below zero: with too few elements the variance is infinite or NaN, as NumPy's.
-    freedom = builtins.max(count - ddof, 0.0) if isinstance(count, float) else ops.maximum(ops.sub(count, ddof), 0.0)
+    if isinstance(count, float) and not isinstance(ddof, Traced):
+        freedom = builtins.max(count - ddof, 0.0)
+    else:
+        freedom = ops.maximum(ops.sub(count, ddof), 0.0)
     return as_dtype(ops.div(total, freedom), type_of(total).dtype)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.primitive import Linear, Primitive
-from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
+from wonderland.core.types import ArrayType, broadcast_shapes, is_differentiable, shape_of, type_of
 from wonderland.ops.elementwise import elementwise_pattern, real, unbroadcast
 from wonderland.ops.work import view
 
@@ -37,7 +37,7 @@ def moved_pattern(primitive: Primitive) -> Any:
 
 def _broadcast_infer(x: ArrayType, shape: tuple) -> ArrayType:
     try:
-        fits = np.broadcast_shapes(x.shape, shape) == tuple(shape)
+        fits = broadcast_shapes(x.shape, shape) == tuple(shape)
     except ValueError:
         fits = False
     if not fits:

@@ -138,10 +138,13 @@ def polygamma(n: Any, x: Any) -> Any:
     return higher if orders.all() else ops.where(orders == 0, special.digamma(x), higher)
 
 
-@implements(sp.zeta)
+@implements(sp.zeta, sp._ufuncs._zeta, sp._ufuncs._riemann_zeta)  # type: ignore[attr-defined]  (what it calls)
 def zeta(x: Any, q: Any = None) -> Any:
     if q is None:
-        raise TypeError("scipy.special.zeta of a traced x has no derivative here; zeta(x, q) has one with respect to q")
+        raise TypeError(
+            "scipy.special.zeta(x) isn't supported on traced arrays. Where x > 1, zeta(x, 1.0) is the same and is "
+            "supported (its derivative is with respect to q)."
+        )
     return special.zeta(x, q)
 
 

@@ -244,9 +244,10 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
 
 
 def named(wrapper: Callable, f: Callable, prefix: str) -> Callable:
-    """A transformed function, with the name and docstring of the one it comes from."""
+    """A transformed function, with the name, docstring and signature of the one it comes from."""
     wrapper.__name__ = f"{prefix}({getattr(f, '__name__', 'function')})"
     wrapper.__doc__ = getattr(f, "__doc__", None)
+    wrapper.__wrapped__ = f  # type: ignore[attr-defined]
     return wrapper
 
 

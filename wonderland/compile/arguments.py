@@ -1,0 +1,137 @@
+"""The arguments of a jitted function: which of them its options mean, static ones, and what changed from call to call.
+
+Options name arguments by position or by name. A static argument is held by the structure of a call's arguments, so
+calls with other static values differ as calls with other trees do.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from inspect import Parameter
+from typing import Any
+
+from wonderland.core import tree
+from wonderland.core.errors import ArgumentError
+from wonderland.core.types import ArrayType
+
+POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def chosen(f: Callable, option: str, numbers: Iterable[Any], names: Iterable[str]) -> tuple[set[int], set[str]]:
+    """The positions and names of chosen arguments, each by both where it has both; refuses those that `f` doesn't take.
+
+    Negative positions count from the end of the positional parameters; if there are `*args`, from that of a call's.
+    """
+    try:
+        found, called = {operator.index(n) for n in numbers}, set(names)
+    except TypeError as error:
+        raise ArgumentError(f"{option} takes positions: {error}") from None
+    if any(not isinstance(name, str) for name in called):
+        raise ArgumentError(f"{option} takes names of arguments, got {', '.join(map(repr, called))}")
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):  # builtins have none to look at
+        return found, called
+    positional = [p.name for p in parameters if p.kind in POSITIONAL]
+    kinds = {p.kind for p in parameters}
+    count = len(positional)
+    if Parameter.VAR_POSITIONAL not in kinds:
+        _refuse(f, option, [n for n in found if not -count <= n < count], parameters)
+        found = {n % count for n in found}
+    if Parameter.VAR_KEYWORD not in kinds:
+        known = {p.name for p in parameters if p.kind is not Parameter.VAR_POSITIONAL}
+        _refuse(f, option, [n for n in called if n not in known], parameters)
+    called |= {positional[n] for n in found if 0 <= n < count}
+    return found | {positional.index(name) for name in called if name in positional}, called
+
+
+def _refuse(f: Callable, option: str, wrong: list, parameters: Iterable[Parameter]) -> None:
+    if wrong:
+        name = getattr(f, "__name__", type(f).__name__)
+        taken = [f"{p.name} ({i})" if p.kind in POSITIONAL else p.name for i, p in enumerate(parameters)]
+        raise ArgumentError(
+            f"{option} has {', '.join(map(repr, sorted(wrong)))}, which {name} doesn't take. It takes "
+            f"{', '.join(taken) or 'nothing'}."
+        )
+
+
+class Static:
+    """A static argument: a tree without leaves, equal to another one of the same value and type."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, value: Any):
+        self.value, self.key = value, tree.typed(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Static) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+tree.register_node(Static, lambda node: ((), node), lambda static, children: static.value)
+
+
+def snapshot(value: Any) -> Any:
+    """A value with copies of the containers in it, which may be changed in place."""
+    kind = type(value)
+    if kind is dict:
+        return {key: snapshot(item) for key, item in value.items()}
+    return kind(map(snapshot, value)) if kind in (tuple, list, set) else value
+
+
+def kept(structure: tree.Structure) -> tree.Structure:
+    """A structure to compare later ones with: static attributes of objects as they are now."""
+    static = snapshot(structure.static) if structure.kind is not None and structure.kind.mutable else structure.static
+    return tree.Structure(structure.kind, static, tuple(map(kept, structure.children)))
+
+
+Types = Sequence[ArrayType]
+
+
+def changes(f: Callable, old: tuple[tree.Structure, Types], new: tuple[tree.Structure, Types]) -> tuple[list[str], str]:
+    """What differs between the arguments of two calls of `f`, and what to do about it."""
+    was, now = _parts(f, *old), _parts(f, *new)
+    found: list[str] = []
+    advice = "Call it with the same arguments each time."
+    for name in {**was, **now}:
+        (before, first), (after, second) = was.get(name, (None, ())), now.get(name, (None, ()))
+        if before is None or after is None:
+            found.append(f"{name} {'is new' if before is None else 'is left out'}")
+        elif before != after and isinstance(before.static, Static) and isinstance(after.static, Static):
+            found.append(f"static {name} was {_short(before.static.value)}, now {_short(after.static.value)}")
+            advice = "Each value of a static argument is a compilation: leave it traced, if it can be."
+        elif before != after:
+            found.append(f"{name} was {_short(before)}, now {_short(after)}")
+            advice = "Keep the structure: the same keys, attributes and lengths of lists."
+        for i, (one, other) in enumerate(zip(first, second, strict=False) if before == after else ()):
+            if one != other:
+                found.append(f"{name}{f' (leaf {i})' if len(first) > 1 else ''} was {one}, now {other}")
+                shapes = one.shape != other.shape
+                advice = "Pad arguments to a few fixed shapes." if shapes else "Convert arguments to one dtype."
+    return found, advice
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _parts(f: Callable, structure: tree.Structure, types: Types) -> dict[str, tuple[tree.Structure, list[ArrayType]]]:
+    """The structure and types of each argument, by what it is called in messages."""
+    try:
+        names = [p.name for p in inspect.signature(f).parameters.values() if p.kind in POSITIONAL]
+    except (TypeError, ValueError):
+        names = []
+    positional, keywords = structure.children
+    called = [f"argument {i}" for i in range(len(positional.children))]
+    called = [f"argument {name!r}" for name in names[: len(called)]] + called[len(names) :]
+    called += [f"argument {name!r}" for name in keywords.static[1]]
+    rest = iter(types)
+    parts = (*positional.children, *keywords.children)
+    return {
+        name: (part, [next(rest) for _ in range(part.leaf_count)]) for name, part in zip(called, parts, strict=True)
+    }
