@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from wonderland.numpy.broadcasting import BroadcastWarning, warn_on_broadcast
     from wonderland.numpy.lift import lift
     from wonderland.studio.explain import explain
+    from wonderland.transform.jet import jet, nth_derivative
 
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError",
     "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "cond",
-    "custom_jvp", "custom_vjp", "einops", "explain", "fori_loop", "grad", "jacobian", "jit", "jvp", "lift",
-    "linearize", "random", "register_mutable", "register_node", "scan", "sparse", "stop_gradient", "switch",
+    "custom_jvp", "custom_vjp", "einops", "explain", "fori_loop", "grad", "jacobian", "jet", "jit", "jvp", "lift",
+    "linearize", "nth_derivative", "random", "register_mutable", "register_node", "scan", "sparse", "stop_gradient", "switch",
     "testing", "trace", "tree_map", "value_and_grad", "verify", "vjp", "vmap", "warn_on_broadcast", "while_loop",
 ]  # fmt: skip
 
@@ -53,8 +54,10 @@ _LAZY = {
     "einops": ("wonderland.einops", None),
     "explain": ("wonderland.studio.explain", "explain"),
     "fori_loop": ("wonderland.control.loops", "fori_loop"),
+    "jet": ("wonderland.transform.jet", "jet"),
     "jit": ("wonderland.compile.jit", "jit"),
     "lift": ("wonderland.numpy.lift", "lift"),
+    "nth_derivative": ("wonderland.transform.jet", "nth_derivative"),
     "random": ("wonderland.random", None),
     "scan": ("wonderland.control.loops", "scan"),
     "sparse": ("wonderland.sparse", None),

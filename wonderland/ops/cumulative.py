@@ -14,6 +14,7 @@ from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_o
 from wonderland.ops.elementwise import add, conjugate, invert, lt, scale, where
 from wonderland.ops.index import gather, scatter_slice
 from wonderland.ops.index import slice as part
+from wonderland.ops.series import convolve, plus
 from wonderland.ops.shape import broadcast
 
 _SHORT = 8  # rows of fewer numbers than this are worked off number by number, in Python
@@ -150,6 +151,14 @@ def _recurrence_jvp(primals: tuple, tangents: tuple, axis: int, reverse: bool) -
     return out, recurrence(a, force, axis=axis, reverse=reverse)
 
 
+def _recurrence_taylor(out: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:
+    def coefficient(k: int) -> Any:
+        force = plus(b[k], convolve(a, out, k, lambda x, y: scale(x, shifted(y, axis, 0, reverse)), first=1))
+        return None if force is None else recurrence(a[0], force, axis=axis, reverse=reverse)
+
+    return coefficient
+
+
 def _recurrence_transpose(ct: Any, a: Any, b: Linear, axis: int, reverse: bool) -> tuple:
     # b_k adds to y_k, which goes on to y_{k+1} by the factor a_{k+1}.
     factors = shifted(conjugate(a), axis, 0, not reverse)
@@ -173,6 +182,7 @@ recurrence = Primitive(
     jvp=_recurrence_jvp,
     linear=(1,),
     transpose=_recurrence_transpose,
+    taylor=_recurrence_taylor,
     batch=_recurrence_batch,
     pattern=_pattern,
     lower=_lower(_recurrence_step, 0),
@@ -207,4 +217,5 @@ cummax = Primitive(
     lower=_lower(lambda e, y, x: e.maximum(y, x), _lowest),
     zero_preserving=True,
     monotone=True,
+    piecewise_linear=True,
 )

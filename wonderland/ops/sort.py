@@ -53,6 +53,7 @@ sort = Primitive(
     lower=lambda builder, x, axis: builder.sort(x, axis, places=False),
     zero_preserving=True,
     monotone=True,
+    piecewise_linear=True,
 )
 
 
