@@ -8,6 +8,7 @@ ORDER = [
     "gemm",
     "products",
     "rosenbrock",
+    "derivatives",
     "adam",
     "loops",
     "first_call",
