@@ -38,8 +38,9 @@ __all__ = [
     "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError",
     "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "cond",
     "custom_jvp", "custom_vjp", "einops", "explain", "fori_loop", "grad", "jacobian", "jet", "jit", "jvp", "lift",
-    "linearize", "nth_derivative", "random", "register_mutable", "register_node", "scan", "sparse", "stop_gradient", "switch",
-    "testing", "trace", "tree_map", "value_and_grad", "verify", "vjp", "vmap", "warn_on_broadcast", "while_loop",
+    "linearize", "nth_derivative", "random", "register_mutable", "register_node", "scan", "sparse", "stop_gradient",
+    "switch", "testing", "trace", "tree_map", "value_and_grad", "verify", "vjp", "vmap", "warn_on_broadcast",
+    "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that

@@ -476,9 +476,7 @@ def _abs_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return out, scale(t, sign(x))
 
 
-abs = elementwise(
-    "abs", np.abs, emit=lambda e, x: e.abs(x), jvp=_abs_jvp, zero_preserving=True, piecewise_linear=True
-)
+abs = elementwise("abs", np.abs, emit=lambda e, x: e.abs(x), jvp=_abs_jvp, zero_preserving=True, piecewise_linear=True)
 
 conj = elementwise(
     "conj", np.conjugate, linear=(0,), transpose=lambda ct, x: (conjugate(ct),), zero_preserving=True,
@@ -537,7 +535,7 @@ where = elementwise(
 )
 
 stop_gradient = elementwise(
-    "stop_gradient", np.positive, emit=lambda e, x: x, jvp=lambda p, t: (p[0], None), zero_preserving=True,
+    "stop_gradient", np.positive, emit=lambda e, x: x, jvp=lambda p, t: (stop_gradient(*p), None), zero_preserving=True,
     monotone=True,
 )  # fmt: skip
 

@@ -80,7 +80,7 @@ copysign = elementwise(
 nextafter = elementwise(
     "nextafter", np.nextafter, emit=code.nextafter, jvp=_first_operand(lambda: nextafter, lambda x, y: 1.0),
     piecewise_linear=True,
-)
+)  # fmt: skip
 spacing = steps("spacing", np.spacing, emit=code.spacing)
 exponent = steps(
     "exponent", lambda x: np.frexp(x)[1], emit=code.exponent,

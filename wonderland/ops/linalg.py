@@ -210,7 +210,7 @@ def _lstsq_taylor(out: Any, a: Any, b: Any, rcond: float) -> Callable:
     if a.constant:
         return lambda k: None if b[k] is None else lstsq(a[0], b[k], rcond=rcond)
     # The pseudo-inverse moves by products with itself alone.
-    m, n = shape_of(a)[-2:]
+    m = shape_of(a)[-2]
     one = np.broadcast_to(np.eye(m, dtype=a.dtype), (*shape_of(a)[:-2], m, m))
 
     def slope(p: Any) -> Any:

@@ -5,9 +5,9 @@ For all others the forward-mode rule is read as a differential equation: y' = jv
 
     k y_k = coefficient k - 1 of jvp(x(t); x'(t)),
 
-whose right side needs no more than y_0, ..., y_{k-1}. So coefficients are found one by one, on demand: the rule runs once,
-on series whose coefficients aren't there yet, and gets `y` itself where it computes the primitive again (y' = y x' for
-exp; sin and cos find each other). One order costs one convolution more: O(n^2) in all, for every primitive with a jvp.
+whose right side needs no more than y_0, ..., y_{k-1}. So coefficients are found one by one, on demand: the rule runs
+once, on series whose coefficients aren't there yet, and gets `y` itself where it computes the primitive again (for exp,
+y' = y x'; sin and cos find each other). One more order costs one more term of each convolution: O(n^2) in all.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Series(Traced):
     """A power series: the coefficients that are `known`, and how to `find` the next; None is a structural zero."""
 
     __slots__ = ("_kind", "_slope", "find", "known")
+    level: Taylor  # type: ignore[assignment]
 
     def __init__(self, level: Taylor, known: list, find: Callable | None = None, kind: ArrayType | None = None):
         self.level = level
@@ -142,9 +143,6 @@ class Taylor(Level):
             return None
         return key
 
-    def base(self, a: Any) -> Any:
-        return a[0] if type(a) is Series and a.level is self else a
-
     def as_series(self, a: Any) -> Series:
         return a if type(a) is Series and a.level is self else Series(self, [a])
 
@@ -231,22 +229,18 @@ class Taylor(Level):
         return y
 
     def process_update(self, primitive: Primitive, box: list, args: tuple, params: dict) -> Any:
-        target = box[0]
-        if self.solving or type(target) is not Series or target.level is not self:
-            del target
+        if self.solving or type(box[0]) is not Series or box[0].level is not self:
             return self.process(primitive, (box[0], *args), params)
-        del target
         alone = is_alone(box)
-        coefficients = self.split(box[0])
+        coefficients, kind, out = self.split(box[0]), box[0].type, []
         if alone:
             box[0].known = []  # nobody else sees this value: its parts may be overwritten
-        kept = coefficients if alone else list(coefficients)
-        linear = {i % (len(args) + 1) - 1 for i in primitive.linear}
-        kind, out = type_of(coefficients[0]), []
+        linear = {i % (len(args) + 1) - 1 for i in primitive.linear} - {-1}
+        cell: list = []
         try:
             for k in range(self.order + 1):
-                moved = [self.as_series(a)[k] if i in linear else self.base(a) for i, a in enumerate(args)]
-                if k and coefficients[k] is None and all(moved[i] is None for i in linear if i >= 0):
+                moved = [self.as_series(a)[k if i in linear else 0] for i, a in enumerate(args)]
+                if coefficients[k] is None and all(moved[i] is None for i in linear):
                     out.append(None)
                     continue
                 filled = [zero_like(a) if m is None else m for m, a in zip(moved, args, strict=True)]
@@ -255,9 +249,8 @@ class Taylor(Level):
                     coefficients[k] = None
                 out.append(bind_update(primitive, cell, *filled, **params))
         except BaseException:
-            if alone and not out:
-                coefficients[0] = cell[0]
-                box[0].known = coefficients
+            if alone and not out:  # an index out of range, found by the first write
+                box[0].known = [*cell, *coefficients[1:]]
             raise
         return self.lift(out[0], out[1:])
 
@@ -302,10 +295,8 @@ def taylor_program(program: Program, order: int, nonzero: Rows, fill: Rows) -> t
         for row, forced in zip(outs, fill, strict=True):
             real = is_differentiable(type_of(row[0]).dtype)
             flags.append(tuple([real and (c is not None or f) for c, f in zip(row[1:], forced, strict=True)]))
-        terms = [
-            dense(c, row[0]) for row, own in zip(outs, flags, strict=True) for c, f in zip(row[1:], own, strict=True) if f
-        ]
-        return [row[0] for row in outs] + terms
+        pairs = [(c, row[0]) for row, own in zip(outs, flags, strict=True) for c, f in zip(row[1:], own) if f]
+        return [row[0] for row in outs] + [dense(c, primal) for c, primal in pairs]
 
     types = [*program.input_types, *repeated(program.input_types, nonzero)]
     return record(f, types), tuple(flags)
