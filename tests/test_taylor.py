@@ -15,7 +15,7 @@ from wonderland.core.primitive import registry
 from wonderland.testing import op_table
 from wonderland.testing.check_grads import random_like
 from wonderland.testing.op_checks import assert_close, samples
-from wonderland.testing.op_table import TABLE
+from wonderland.testing.op_table import NUMPY, TABLE
 
 op_table.load()
 
@@ -158,9 +158,10 @@ def along(path, args, chosen, f):
 
 
 ROWS = [row for row in TABLE if row.name != "custom_linear"]  # which has no forward mode
+SLOW = [pytest.param(row, marks=pytest.mark.slow) for row in NUMPY]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row).replace(" ", "_"))
+@pytest.mark.parametrize("row", ROWS + SLOW, ids=lambda row: str(row).replace(" ", "_"))
 def test_every_primitive_agrees_with_nested_forward_mode(row):
     """Along a curved path, in the first four orders, for real and complex numbers of every shape in the table."""
     for s in samples(row, [d for d in ("float64", "complex128") if d in row.dtype_names()], ("contiguous",)):
@@ -187,6 +188,26 @@ def test_every_primitive_agrees_with_nested_forward_mode(row):
                 found = tree.leaves(series)[k - 1 :: ORDER] if structure.kind else [series[k - 1]]
                 scaled = [np.asarray(v) / math.factorial(k) for v in tree.leaves(expected(0.0))]
                 assert_close(found, scaled, f"{s}: order {k}", 1e-10, dtypes=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row).replace(" ", "_"))
+def test_every_primitive_compiled(row):
+    for s in samples(row, ["float64"], ("contiguous",)):
+        args, rng = s.args(), np.random.default_rng(0)
+        chosen = s.differentiated(args)
+        primals = [args[i] for i in chosen]
+        path = [[0.3 * random_like(x, rng) for _ in range(3)] for x in primals]
+        f = wl.jit(s.function)
+
+        def series(path, f=f, args=args, chosen=chosen, primals=primals):
+            return wl.jet(lambda *xs: f(*[xs[chosen.index(i)] if i in chosen else a for i, a in enumerate(args)]), primals, path)
+
+        if chosen:
+            with np.errstate(all="ignore"):
+                expected = series(path, s.function)
+                assert_close(series(path), expected, f"{s}: jet of jit", 1e-11, dtypes=False)
+                assert_close(wl.jit(series)(path), expected, f"{s}: jit of jet", 1e-11, dtypes=False)
 
 
 def test_linear_and_piecewise_linear_operations_round_nothing():

@@ -29,7 +29,6 @@ class Series(Traced):
     """A power series: the coefficients that are `known`, and how to `find` the next; None is a structural zero."""
 
     __slots__ = ("_kind", "_slope", "find", "known")
-    level: Taylor  # type: ignore[assignment]
 
     def __init__(self, level: Taylor, known: list, find: Callable | None = None, kind: ArrayType | None = None):
         self.level = level
@@ -330,7 +329,7 @@ def all_orders(outs: Sequence[Series], operands: Sequence[Series], compute: Call
     def coefficients(k: int) -> list:
         if not found or len(found[0]) <= k:
             known = all(s.find is None for s in operands)
-            found[:] = compute(outs[0].level.order if known else k)
+            found[:] = compute(outs[0].level.order if known else k)  # type: ignore[attr-defined]
         return [row[k] for row in found]
 
     return coefficients
