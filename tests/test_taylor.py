@@ -1,6 +1,7 @@
 """Taylor mode: `jet` and `nth_derivative` against mpmath, closed forms, and forward mode nested in itself."""
 
 import math
+import sys
 
 import mpmath
 import numpy as np
@@ -594,6 +595,19 @@ def test_values_are_not_given_away():
 def test_order_200_unscaled():
     _, series = wl.jet(lambda x: 1 / (1 - x), (0.5,), ([1.0] + [None] * 199,), factorial_scaled=False)
     np.testing.assert_allclose(series, 2.0 ** np.arange(2, 202), rtol=1e-12)
+
+
+def test_deep_chains_of_functions():
+    """gammaln leads to digamma and on to zeta(2), zeta(3), ...: a coefficient each."""
+    with pytest.raises(RecursionError, match="setrecursionlimit"):
+        wl.nth_derivative(special.gammaln, 150)(1.7)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10000)
+    try:
+        found = wl.nth_derivative(special.gammaln, 100)(1.7)
+    finally:
+        sys.setrecursionlimit(limit)
+    np.testing.assert_allclose(found, math.factorial(99) * special.zeta(100, 1.7), rtol=1e-12)
 
 
 def test_writing_one_element_costs_one_element():

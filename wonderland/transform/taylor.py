@@ -120,6 +120,11 @@ class Taylor(Level):
             for k in range(self.order + 1):
                 for out in outs:
                     out[k]
+        except RecursionError:
+            raise RecursionError(
+                f"the derivative of {primitive.name} is another function, that one's another, and so on to order "
+                f"{self.order}: too deep for Python. Allow it more with sys.setrecursionlimit(10000)."
+            ) from None
         finally:
             self.solving = False
             self.memo.clear()
