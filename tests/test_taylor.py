@@ -143,19 +143,28 @@ def test_derivatives_of_compositions_to_order_20():
 ORDER = 4
 
 
-def along(path, args, chosen, f):
-    """f of the path as a function of t, for forward mode; and its series."""
+def of_chosen(function, args, chosen):
+    """A function of the chosen operands, the others fixed."""
 
-    def g(t):
+    def f(*values):
         moved = list(args)
-        for i, terms in zip(chosen, path, strict=True):
-            change = 0.0
-            for c in reversed(terms):
-                change = (change + c) * t
-            moved[i] = args[i] + change
-        return f(*moved)
+        for i, v in zip(chosen, values, strict=True):
+            moved[i] = v
+        return function(*moved)
 
-    return g
+    return f
+
+
+def along(f, primals, path):
+    """f on a path, as a function of t."""
+
+    def position(x, terms, t):
+        change = 0.0
+        for c in reversed(terms):
+            change = (change + c) * t
+        return x + change
+
+    return lambda t: f(*[position(x, terms, t) for x, terms in zip(primals, path, strict=True)])
 
 
 ROWS = [row for row in TABLE if row.name != "custom_linear"]  # which has no forward mode
@@ -173,16 +182,11 @@ def test_every_primitive_agrees_with_nested_forward_mode(row):
         primals = [args[i] for i in chosen]
         path = [[0.3 * random_like(x, rng) for _ in range(ORDER)] for x in primals]
 
-        def f(*values, s=s, args=args, chosen=chosen):
-            moved = list(args)
-            for i, v in zip(chosen, values, strict=True):
-                moved[i] = v
-            return s.function(*moved)
-
+        f = of_chosen(s.function, args, chosen)
         with np.errstate(all="ignore"):
             out, series = wl.jet(f, primals, path, factorial_scaled=False)
             structure = tree.flatten(out)[1]
-            expected = along(path, args, chosen, s.function)
+            expected = along(f, primals, path)
             assert_close(out, expected(0.0), f"{s}: value", 1e-13, dtypes=False)
             for k in range(1, ORDER + 1):
                 expected = nested(expected, 1)
@@ -199,16 +203,14 @@ def test_every_primitive_compiled(row):
         chosen = s.differentiated(args)
         primals = [args[i] for i in chosen]
         path = [[0.3 * random_like(x, rng) for _ in range(3)] for x in primals]
-        f = wl.jit(s.function)
-
-        def series(path, f=f, args=args, chosen=chosen, primals=primals):
-            return wl.jet(lambda *xs: f(*[xs[chosen.index(i)] if i in chosen else a for i, a in enumerate(args)]), primals, path)
-
+        f = of_chosen(s.function, args, chosen)
         if chosen:
             with np.errstate(all="ignore"):
-                expected = series(path, s.function)
-                assert_close(series(path), expected, f"{s}: jet of jit", 1e-11, dtypes=False)
-                assert_close(wl.jit(series)(path), expected, f"{s}: jit of jet", 1e-11, dtypes=False)
+                expected = wl.jet(f, primals, path)
+                found = wl.jet(of_chosen(wl.jit(s.function), args, chosen), primals, path)
+                assert_close(found, expected, f"{s}: jet of jit", 1e-11, dtypes=False)
+                found = wl.jit(lambda path, f=f, primals=primals: wl.jet(f, primals, path))(path)
+                assert_close(found, expected, f"{s}: jit of jet", 1e-11, dtypes=False)
 
 
 def test_linear_and_piecewise_linear_operations_round_nothing():
