@@ -351,7 +351,7 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("outside", OUTSIDE)
-@pytest.mark.parametrize("name", ["smooth", "fori_loop", "jit", "custom_jvp", "cond"])
+@pytest.mark.parametrize("name", ["smooth", "fori_loop", "while_loop", "jit", "custom_jvp", "cond"])
 def test_inside_other_transformations(name, outside):
     f, x = FUNCTIONS.get(name, (smooth, 0.7))
     np.testing.assert_allclose(OUTSIDE[outside](f, 4)(x), nested(f, 4)(x), rtol=1e-11)

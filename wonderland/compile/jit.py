@@ -38,7 +38,7 @@ from wonderland.transform.programs import (
     scatter_flags,
     transpose_program,
 )
-from wonderland.transform.taylor import all_orders, packed, taylor_program, unpacked
+from wonderland.transform.taylor import program_rule
 
 RECOMPILATIONS_BEFORE_WARNING = 5
 VARIABLE_KEYWORDS = 0x08  # a flag of code objects: the function takes **kwargs
@@ -73,15 +73,6 @@ def _linearize(primals: tuple, tangents: tuple, program: Program, name: str) -> 
     return outs[:count], scatter_flags(tangents_out, flags)
 
 
-def _taylor(outs: Sequence[Any], *operands: Any, program: Program, name: str) -> Any:
-    def compute(order: int) -> list[list]:
-        primals, nonzero, terms = packed(operands, order)
-        form, flags = taylor_program(program, order, nonzero, ((False,) * order,) * len(outs))
-        return unpacked(jit_p(*primals, *terms, program=form, name=name), flags)
-
-    return all_orders(outs, operands, compute)
-
-
 def _transpose(cts: Sequence[Any], *operands: Any, program: Program, name: str) -> list:
     linear = tuple(isinstance(o, Linear) for o in operands)
     nonzero = tuple(ct is not None for ct in cts)
@@ -113,7 +104,7 @@ jit_p = Primitive(
     _evaluate,
     lambda *types, program, name: program.output_types,
     jvp=_jvp,
-    taylor=_taylor,
+    taylor=program_rule(lambda *args, **params: jit_p(*args, **params)),
     linearize=_linearize,
     transpose=_transpose,
     batch=_batch,
