@@ -434,3 +434,15 @@ class TestBranchesNotTaken:
                 assert f(x) == 0.0
             if order < 3:
                 assert wl.jit(f)(0.0) == 0.0
+
+
+def test_stop_gradient_stops_derivatives_of_every_order():
+    f = lambda x: wl.stop_gradient(np.sin(x)) * x
+    assert wl.grad(f)(0.3) == np.sin(0.3)
+    assert wl.grad(wl.grad(f))(0.3) == 0.0
+    assert wl.jvp(wl.grad(f), (0.3,), (1.0,))[1] == 0.0
+
+
+def test_cond_of_a_python_number_twice_differentiated():
+    f = lambda x: wl.cond(x > 0, lambda y: np.sin(y) * y, lambda y: y**2, x)
+    np.testing.assert_allclose(wl.grad(wl.grad(f))(0.7), 2 * np.cos(0.7) - 0.7 * np.sin(0.7))
