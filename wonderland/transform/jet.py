@@ -77,8 +77,8 @@ def nth_derivative(f: Callable, n: int, argnum: int = 0) -> Callable:
                     f"nth_derivative: argument {argnum} has dtype {kind.dtype}. Derivatives need floating point: pass "
                     "2.0 instead of 2, or use .astype(float)."
                 )
-            rows.append([matched(np.ones(kind.shape, kind.dtype), kind, "") if chosen else None])
-            rows[-1] = (rows[-1] + [None] * n)[:n]
+            one = np.broadcast_to(np.ones((), kind.dtype), kind.shape)[()]  # one number, seen many times
+            rows.append(([matched(one, kind, "") if chosen else None] + [None] * n)[:n])
         results = _expand(call, rows, int(n))
         return call.result([dense(_scaled(mul, row[-1], factor), row[0]) if n else row[0] for row in results])
 

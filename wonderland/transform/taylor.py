@@ -158,7 +158,8 @@ class Taylor(Level):
 
         def value(number: int) -> Any:
             if not first:
-                out = bind(primitive, *[s[0] for s in series], **params)
+                slope = primitive is masked_mul  # perhaps of the variable itself: times 1
+                out = convolve(series[0], series[1], 0) if slope else bind(primitive, *[s[0] for s in series], **params)
                 first.extend(out if primitive.multiple else [out])
             return first[number]
 
