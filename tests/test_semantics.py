@@ -453,3 +453,15 @@ def test_a_mutable_argument_beside_what_is_no_array():
     assert jitted(weights, 1.0, "sum", n=3) == 18 and jitted(mode="sum", x=1.0, weights=weights, n=3) == 27
     assert jitted(n=3, mode="sum", x=1.0, weights=weights) == 36
     np.testing.assert_array_equal(weights.w, 12.0)
+
+
+def test_stop_gradient_stops_derivatives_of_every_order():
+    f = lambda x: wl.stop_gradient(np.sin(x)) * x
+    assert wl.grad(f)(0.3) == np.sin(0.3)
+    assert wl.grad(wl.grad(f))(0.3) == 0.0
+    assert wl.jvp(wl.grad(f), (0.3,), (1.0,))[1] == 0.0
+
+
+def test_cond_of_a_python_number_twice_differentiated():
+    f = lambda x: wl.cond(x > 0, lambda y: np.sin(y) * y, lambda y: y**2, x)
+    np.testing.assert_allclose(wl.grad(wl.grad(f))(0.7), 2 * np.cos(0.7) - 0.7 * np.sin(0.7))

@@ -35,15 +35,16 @@ if TYPE_CHECKING:
     from wonderland.studio.to_sympy import to_sympy
     from wonderland.transform.cost import cost
     from wonderland.transform.finite_difference import finite_difference, finite_difference_jvp
+    from wonderland.transform.jet import jet, nth_derivative
 
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError", "NoValueError",
     "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "cond", "cost", "custom_jvp",
     "custom_vjp", "einops", "explain", "finite_difference", "finite_difference_jvp", "fori_loop", "grad", "jacobian",
-    "jit", "jvp", "lift", "linearize", "memory_profile", "random", "register_mutable", "register_node", "scan",
-    "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_map", "value_and_grad", "verify", "vjp",
-    "vmap", "warn_on_broadcast", "while_loop",
+    "jet", "jit", "jvp", "lift", "linearize", "memory_profile", "nth_derivative", "random", "register_mutable",
+    "register_node", "scan", "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_map",
+    "value_and_grad", "verify", "vjp", "vmap", "warn_on_broadcast", "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that
@@ -61,9 +62,11 @@ _LAZY = {
     "finite_difference": ("wonderland.transform.finite_difference", "finite_difference"),
     "finite_difference_jvp": ("wonderland.transform.finite_difference", "finite_difference_jvp"),
     "fori_loop": ("wonderland.control.loops", "fori_loop"),
+    "jet": ("wonderland.transform.jet", "jet"),
     "jit": ("wonderland.compile.jit", "jit"),
     "lift": ("wonderland.numpy.lift", "lift"),
     "memory_profile": ("wonderland.studio.memory", "memory_profile"),
+    "nth_derivative": ("wonderland.transform.jet", "nth_derivative"),
     "random": ("wonderland.random", None),
     "scan": ("wonderland.control.loops", "scan"),
     "sparse": ("wonderland.sparse", None),

@@ -9,6 +9,7 @@ ORDER = [
     "products",
     "rosenbrock",
     "elimination",
+    "derivatives",
     "adam",
     "loops",
     "first_call",

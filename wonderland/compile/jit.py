@@ -41,6 +41,7 @@ from wonderland.transform.programs import (
     scatter_flags,
     transpose_program,
 )
+from wonderland.transform.taylor import program_rule
 
 RECOMPILATIONS_BEFORE_WARNING = 5
 MOST_SPECIALIZATIONS = 256  # of one function; the one that was looked up longest ago goes (native calls look up none)
@@ -108,6 +109,7 @@ jit_p = Primitive(
     _evaluate,
     lambda *types, program, name: program.output_types,
     jvp=_jvp,
+    taylor=program_rule(lambda *args, **params: jit_p(*args, **params)),
     linearize=_linearize,
     transpose=_transpose,
     batch=_batch,

@@ -23,6 +23,7 @@ from wonderland.transform.programs import (
     scatter_flags,
     transpose_program,
 )
+from wonderland.transform.taylor import all_orders, packed, taylor_program, unpacked
 
 
 def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> Any:
@@ -91,6 +92,18 @@ def _jvp(primals: tuple, tangents: tuple, branches: tuple[Program, ...]) -> tupl
     outs = cond_p(*primals, *pick(tangents[1:], nonzero), branches=tuple(forms))
     count = len(branches[0].outputs)
     return outs[:count], scatter_flags(outs[count:], fill)
+
+
+def _taylor(outs: Sequence[Any], index: Any, *operands: Any, branches: tuple[Program, ...]) -> Callable:
+    def compute(order: int) -> list[list]:
+        primals, nonzero, terms = packed(operands, order)
+        none = ((False,) * order,) * len(outs)
+        rows = zip(*(taylor_program(b, order, nonzero, none)[1] for b in branches), strict=True)
+        fill = tuple(tuple(any(column) for column in zip(*row, strict=True)) for row in rows)
+        forms = tuple(taylor_program(b, order, nonzero, fill)[0] for b in branches)
+        return unpacked(cond_p(index[0], *primals, *terms, branches=forms), fill)
+
+    return all_orders(outs, operands, compute)
 
 
 def _union(branches: tuple[Program, ...], flags_of: Callable) -> tuple[bool, ...]:
@@ -191,6 +204,7 @@ cond_p = Primitive(
     _evaluate,
     lambda index, *operands, branches: branches[0].output_types,
     jvp=_jvp,
+    taylor=_taylor,
     linearize=_linearize,
     transpose=_transpose,
     batch=_batch,

@@ -32,6 +32,7 @@ from wonderland.transform.programs import (
     record,
     scatter_flags,
 )
+from wonderland.transform.taylor import all_orders, packed, taylor_program, unpacked
 from wonderland.transform.transpose import transpose as transpose_linear
 
 INT = ArrayType((), np.int64)
@@ -153,33 +154,71 @@ def _jvp(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, list]:
     consts, carry, xs = _tangent_flags(t, params, lambda *a: jvp_program(*a)[1])
     n_ys = len(body.outputs) - n_carry
     form, out_flags = jvp_program(body, (*consts, *carry, *xs), (*carry, *(False,) * n_ys))
-    sizes = (len(consts), sum(consts), len(carry), sum(carry), len(xs))
+    terms = [pick(t.consts, consts), _filled(p.carry, t.carry, carry), pick(t.xs, xs)]
+    outs, (of_carry, of_ys) = _extended(p, terms, form, params)
+    count = [None for _ in outs[n_carry : len(outs) - n_ys]]
+    return outs, [*scatter_flags(of_carry, carry), *count, *scatter_flags(of_ys, out_flags[n_carry:])]
+
+
+def _extended(p: Parts, terms: list[list], form: Program, params: dict) -> tuple[list, tuple[list, list]]:
+    """The loop with more to carry: `form` maps (inputs, terms) of the body to (outputs, terms). Returns the loop's own
+    outputs, and the terms of the carry and of the ys."""
+    n_carry, n_ys = params["n_carry"], len(params["body"].outputs) - params["n_carry"]
+    more_consts, more_carry, more_xs = terms
+    sizes = (len(p.consts), len(more_consts), n_carry, len(more_carry), len(p.xs))
 
     def new_body(*args: Any) -> list:
         c, dc, k, dk, x, dx = split(args, *sizes)
-        new_k, ys, new_dk, dys = split(run(form, (*c, *k, *x, *dc, *dk, *dx)), n_carry, n_ys, sum(carry))
+        new_k, ys, new_dk, dys = split(run(form, (*c, *k, *x, *dc, *dk, *dx)), n_carry, n_ys, len(more_carry))
         return [*new_k, *new_dk, *ys, *dys]
 
     def new_condition(*args: Any) -> Sequence[Any]:
         c, _, k, _ = split(args, *sizes[:3])
         return run(params["condition"], (*c, *k))
 
-    ct, kt, xt = _body_types(params)
-    loop_types = [*ct, *pick(ct, consts), *kt, *pick(kt, carry)]
+    ct, kt, xt, more = split(_types(form.input_types), len(p.consts), n_carry, len(p.xs))
+    dc, dk, dx = split(more, len(more_consts), len(more_carry))
     new = {
         **params,
-        "body": record(new_body, [*loop_types, *xt, *pick(xt, xs)]),
-        "condition": params["condition"] and record(new_condition, loop_types),
-        "n_consts": len(consts) + sum(consts),
-        "n_carry": n_carry + sum(carry),
+        "body": record(new_body, [*ct, *dc, *kt, *dk, *xt, *dx]),
+        "condition": params["condition"] and record(new_condition, [*ct, *dc, *kt, *dk]),
+        "n_consts": len(p.consts) + len(more_consts),
+        "n_carry": n_carry + len(more_carry),
     }
-    outs = scan_p(
-        *p.head, *p.consts, *pick(t.consts, consts), *p.carry, *_filled(p.carry, t.carry, carry),
-        *p.xs, *pick(t.xs, xs), **new,
-    )  # fmt: skip
+    outs = scan_p(*p.head, *p.consts, *more_consts, *p.carry, *more_carry, *p.xs, *more_xs, **new)
     both, count, ys = split_outputs(outs, new)
-    tangent_out = [*scatter_flags(both[n_carry:], carry), *(None for _ in count)]
-    return [*both[:n_carry], *count, *ys[:n_ys]], [*tangent_out, *scatter_flags(ys[n_ys:], out_flags[n_carry:])]
+    return [*both[:n_carry], *count, *ys[:n_ys]], (both[n_carry:], ys[n_ys:])
+
+
+def _taylor(outs: Sequence[Any], *operands: Any, **params: Any) -> Callable:
+    """Carries that are series at all get all coefficients."""
+    body, n_carry = params["body"], params["n_carry"]
+    n_ys = len(body.outputs) - n_carry
+
+    def compute(order: int) -> list[list]:
+        p = Parts(operands, params)
+        (_, c, dc), (_, k, _), (_, x, dx) = (packed(part, order) for part in (p.consts, p.carry, p.xs))
+        none = ((False,) * order,)
+
+        def rows(flags: Sequence[bool]) -> tuple:
+            return tuple((flag,) * order for flag in flags)
+
+        def step(flags: tuple) -> list[bool]:
+            found = taylor_program(body, order, (*c, *rows(flags), *x), none * len(body.outputs))[1]
+            return [any(row) for row in found[:n_carry]]
+
+        k = rows(_closed([any(row) for row in k], step))
+        form, out_rows = taylor_program(body, order, (*c, *k, *x), (*k, *none * n_ys))
+        dk = [
+            zeros_like_type(type_of(s[0])) if s[j] is None else s[j]
+            for s, row in zip(p.carry, k, strict=True) for j, flag in enumerate(row, 1) if flag
+        ]  # fmt: skip
+        base = Parts([o[0] for o in operands], params)
+        found, (of_carry, of_ys) = _extended(base, [dc, dk, dx], form, params)
+        count = none * (len(found) - n_carry - n_ys)
+        return unpacked([*found, *of_carry, *of_ys], (*k, *count, *out_rows[n_carry:]))
+
+    return all_orders(outs, operands, compute)
 
 
 def _linearize(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, list]:
@@ -422,6 +461,7 @@ scan_p = Primitive(
     _evaluate,
     _infer,
     jvp=_jvp,
+    taylor=_taylor,
     linearize=_linearize,
     transpose=_transpose,
     batch=_batch,

@@ -149,7 +149,8 @@ def evaluate(primitive: Primitive, args: tuple, params: dict) -> Any:
 def _finished(primitive: Primitive, args: tuple, out: Any) -> Any:
     if type(out) is np.ndarray or primitive.multiple:
         outs = out if primitive.multiple else (out,)
-        frozen = tuple(freeze(o.view() if any(o is a for a in args) else o) for o in outs)  # an operand stays as it is
+        own = lambda o: o.view() if type(o) is np.ndarray and any(o is a for a in args) else o  # it stays as it is
+        frozen = tuple(freeze(own(o)) for o in outs)
         return frozen if primitive.multiple else frozen[0]
     if primitive.elementwise and type(args[0]) in PYTHON_SCALARS and all(type(a) in PYTHON_SCALARS for a in args):
         return out.item()  # Python scalars stay weak

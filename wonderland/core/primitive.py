@@ -11,6 +11,8 @@ primitive in one block. Signatures, where `x...` are values (arrays, scalars or 
 - `transpose(cotangent, *args, **params)`: the operands to transpose with respect to arrive as `Linear(type)`; returns
   one cotangent per operand (None where there is none, or an `Accumulation`). A `multiple` or `update` primitive gets
   the list of its outputs' cotangents.
+- `taylor(out, *operands, **params)`: `k -> coefficient k` of the result's Taylor series from those of the operands,
+  `x[j]` (None: zero), and its own before k; without one it is derived from `jvp` (see `transform.taylor`).
 - `batch(size, args, batched, **params)`: batched operands carry the batch at axis 0; returns the result with the batch
   at axis 0 (or `(outs, flags)` when `multiple`).
 - `pattern(types, params)`: for each operand, which of its elements each output element reads: a pair of index arrays
@@ -45,6 +47,7 @@ class Primitive:
         jvp: Callable | None = None,
         linearize: Callable | None = None,
         transpose: Callable | None = None,
+        taylor: Callable | None = None,
         batch: Callable | None = None,
         pattern: Callable | None = None,
         lower: Callable | None = None,
@@ -57,6 +60,7 @@ class Primitive:
         bilinear: bool = False,
         zero_preserving: bool = False,
         monotone: bool = False,
+        piecewise_linear: bool = False,
         impossible: dict[str, str] | None = None,
     ):
         self.name = name
@@ -65,6 +69,7 @@ class Primitive:
         self.jvp = jvp
         self.linearize = linearize
         self.transpose = transpose
+        self.taylor = taylor
         self.batch = batch
         self.pattern = pattern
         self.lower = lower
@@ -78,6 +83,7 @@ class Primitive:
         self.bilinear = bilinear  # linear in each of its first two operands separately
         self.zero_preserving = zero_preserving  # f(0) = 0
         self.monotone = monotone  # non-decreasing
+        self.piecewise_linear = piecewise_linear  # of real operands: linear around almost every point
         self.impossible = impossible or {}  # rule slot -> why there can't be one
         registry[name] = self
 

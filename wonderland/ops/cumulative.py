@@ -14,6 +14,7 @@ from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_o
 from wonderland.ops.elementwise import add, conjugate, invert, lt, scale, where
 from wonderland.ops.index import gather, scatter_slice
 from wonderland.ops.index import slice as part
+from wonderland.ops.series import convolve, plus
 from wonderland.ops.shape import broadcast
 from wonderland.ops.work import each
 
@@ -153,6 +154,14 @@ def _recurrence_jvp(primals: tuple, tangents: tuple, axis: int, reverse: bool) -
     return out, recurrence(a, force, axis=axis, reverse=reverse)
 
 
+def _recurrence_taylor(out: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:
+    def coefficient(k: int) -> Any:
+        force = plus(b[k], convolve(a, out, k, lambda x, y: scale(x, shifted(y, axis, 0, reverse)), first=1))
+        return None if force is None else recurrence(a[0], force, axis=axis, reverse=reverse)
+
+    return coefficient
+
+
 def _recurrence_transpose(ct: Any, a: Any, b: Linear, axis: int, reverse: bool) -> tuple:
     # b_k adds to y_k, which goes on to y_{k+1} by the factor a_{k+1}.
     factors = shifted(conjugate(a), axis, 0, not reverse)
@@ -176,6 +185,7 @@ recurrence = Primitive(
     jvp=_recurrence_jvp,
     linear=(1,),
     transpose=_recurrence_transpose,
+    taylor=_recurrence_taylor,
     batch=_recurrence_batch,
     pattern=_pattern,
     lower=_lower(_recurrence_step, 0),
@@ -212,4 +222,5 @@ cummax = Primitive(
     zero_preserving=True,
     monotone=True,
     cost=each(calls=1),
+    piecewise_linear=True,
 )

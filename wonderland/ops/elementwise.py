@@ -229,6 +229,14 @@ def _difference_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return out, like(s if t is None else neg(t) if s is None else combine(sub, s, t), out)
 
 
+def _sum_taylor(out: Any, x: Any, y: Any) -> Callable:
+    return lambda k: like(_series.plus(x[k], y[k]), out[0])
+
+
+def _difference_taylor(out: Any, x: Any, y: Any) -> Callable:
+    return lambda k: like(x[k] if y[k] is None else neg(y[k]) if x[k] is None else sub(x[k], y[k]), out[0])
+
+
 def _where_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     condition, x, y = primals
     out = where(condition, x, y)
@@ -254,12 +262,12 @@ neg = elementwise(
 )  # fmt: skip
 add = elementwise(
     "add", np.add, emit=lambda e, x, y: e.add(x, y), linear=(0, 1), zero_preserving=True, cost=each(additions=1),
-    jvp=_sum_jvp,
+    jvp=_sum_jvp, taylor=_sum_taylor,
     transpose=lambda ct, x, y: tuple(unbroadcast(ct, a) if isinstance(a, Linear) else None for a in (x, y)),
 )  # fmt: skip
 sub = elementwise(
     "sub", np.subtract, emit=lambda e, x, y: e.sub(x, y), linear=(0, 1), zero_preserving=True, cost=each(additions=1),
-    jvp=_difference_jvp,
+    jvp=_difference_jvp, taylor=_difference_taylor,
     transpose=lambda ct, x, y: (
         unbroadcast(ct, x) if isinstance(x, Linear) else None,
         unbroadcast(neg(ct), y) if isinstance(y, Linear) else None,
@@ -315,10 +323,25 @@ def _div_transpose(ct: Any, x: Any, y: Any) -> tuple:
     return unbroadcast(div(ct, conjugate(y)), x), None
 
 
+def _div_taylor(out: Any, x: Any, y: Any) -> Callable:
+    # The convolution of y and the quotient is x.
+    if y.constant:
+        return lambda k: None if x[k] is None else like(div(x[k], y[0]), out[0])
+    inverse = _reciprocal(y[0])
+
+    def coefficient(k: int) -> Any:
+        known = _series.convolve(y, out, k, first=1)
+        rest = x[k] if known is None else neg(known) if x[k] is None else sub(x[k], known)
+        return None if rest is None else like(scale(rest, inverse), out[0])
+
+    return coefficient
+
+
 div = elementwise(
     "div", np.true_divide,
     (lambda out, x, y: _reciprocal(y), lambda out, x, y: neg(div(out, y))),
-    emit=lambda e, x, y: e.div(x, y), transpose=_div_transpose, linear=(0,), cost=each(multiplications=1),
+    emit=lambda e, x, y: e.div(x, y), transpose=_div_transpose, linear=(0,), taylor=_div_taylor,
+    cost=each(multiplications=1),
 )  # fmt: skip
 
 
@@ -362,9 +385,52 @@ def _power(x: Any, y: Any) -> Any:
     return np.power(x, y)
 
 
+def _pow_taylor(out: Any, x: Any, y: Any) -> Callable:
+    exponent = y[0] if y.constant and isinstance(y[0], (float, int, np.number)) else None
+    if exponent is not None and exponent >= 0 and exponent == exponent // 1:  # by products: 0 is nothing special
+        whole = _repeated(x, int(exponent))
+        return lambda k: like(whole[k], out[0])
+    # x y' = a x' y, so that every order costs one convolution; at x = 0 there is nothing to divide by.
+    first, second = x.slope(), None if y.constant else y.slope()
+    slope = scale(first, mul(y, div(out, x)))
+    if second is not None:
+        slope = add(slope, scale(second, _pow_exponent_derivative(out, x, y)))
+    if _nowhere_zero(x[0]):
+        return lambda k: like(_series.integral(slope, k), out[0])
+    if exponent is None:
+        _, chain = pow.jvp((x, y), (first, second))  # type: ignore[misc]
+        slope = where(eq(x, 0), chain, slope)
+        return lambda k: like(_series.integral(slope, k), out[0])
+
+    def coefficient(k: int) -> Any:
+        # 0^(a - k) at x = 0: nothing before the order a, infinite after it wherever x moves.
+        moved: Any = None
+        for j in range(1, k + 1) if k > exponent else ():
+            moved = moved if x[j] is None else _series.plus(moved, abs(x[j]))
+        sign = -np.inf if sum(exponent < j for j in range(k)) % 2 else np.inf
+        limit = 0.0 if moved is None else scale(moved, sign)
+        value = _series.integral(slope, k)
+        return None if value is None else like(where(eq(x[0], 0), limit, value), out[0])
+
+    return coefficient
+
+
+def _repeated(x: Any, n: int) -> Any:
+    """x^n for an integer n, by squaring."""
+    if n < 2:
+        return x if n else [1.0, *[None] * x.level.order]
+    half = _repeated(x, n // 2)
+    return mul(mul(half, half), x) if n % 2 else mul(half, half)
+
+
+def _nowhere_zero(x: Any) -> bool:
+    """Is it known that there is no 0 in it?"""
+    return isinstance(x, (np.ndarray, np.number, float, int)) and bool(np.all(x))
+
+
 pow = elementwise(
     "pow", _power, (_pow_base_derivative, _pow_exponent_derivative),
-    emit=lambda e, x, y: e.power(x, y), compute=lambda types, out: (out, out),
+    emit=lambda e, x, y: e.power(x, y), compute=lambda types, out: (out, out), taylor=_pow_taylor,
 )  # fmt: skip
 
 
@@ -382,11 +448,11 @@ def _extremum_jvp(extremum: Callable) -> Callable:
 
 maximum = elementwise(
     "maximum", np.maximum, emit=lambda e, x, y: e.maximum(x, y), jvp=_extremum_jvp(lambda x, y: maximum(x, y)),
-    monotone=True, zero_preserving=True,
+    monotone=True, zero_preserving=True, piecewise_linear=True,
 )  # fmt: skip
 minimum = elementwise(
     "minimum", np.minimum, emit=lambda e, x, y: e.minimum(x, y), jvp=_extremum_jvp(lambda x, y: minimum(x, y)),
-    monotone=True, zero_preserving=True,
+    monotone=True, zero_preserving=True, piecewise_linear=True,
 )  # fmt: skip
 
 
@@ -413,7 +479,7 @@ def _abs_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return out, scale(t, sign(x))
 
 
-abs = elementwise("abs", np.abs, emit=lambda e, x: e.abs(x), jvp=_abs_jvp, zero_preserving=True)
+abs = elementwise("abs", np.abs, emit=lambda e, x: e.abs(x), jvp=_abs_jvp, zero_preserving=True, piecewise_linear=True)
 
 conj = elementwise(
     "conj", np.conjugate, linear=(0,), transpose=lambda ct, x: (conjugate(ct),), zero_preserving=True,
@@ -472,9 +538,10 @@ where = elementwise(
 )
 
 stop_gradient = elementwise(
-    "stop_gradient", np.positive, emit=lambda e, x: x, jvp=lambda p, t: (p[0], None), zero_preserving=True,
+    "stop_gradient", np.positive, emit=lambda e, x: x, jvp=lambda p, t: (stop_gradient(*p), None), zero_preserving=True,
     monotone=True, cost=view,
 )  # fmt: skip
 
 from wonderland.ops import reduce as _reduce  # noqa: E402  (mutual: rules of one family use the other)
+from wonderland.ops import series as _series  # noqa: E402
 from wonderland.ops import shape as _shape  # noqa: E402

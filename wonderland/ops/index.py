@@ -311,6 +311,7 @@ scatter_max = Primitive(
     pattern=_scatter_pattern,
     lower=lambda builder, x, *args, axes: builder.scatter(x, args[:-1], args[-1], axes, "max"),
     zero_preserving=True,
+    piecewise_linear=True,
     impossible={"transpose": "it isn't linear"},
     cost=placed,
 )

@@ -42,13 +42,13 @@ floor_divide = steps("floor_divide", np.floor_divide, emit=code.floor_divide, co
 # x - floor(x / y) y, with the sign of y (Python's %).
 remainder = elementwise(
     "remainder", np.remainder, (lambda out, x, y: 1.0, lambda out, x, y: neg(floor_divide(x, y))),
-    emit=code.remainder, compute=_result_dtype,
+    emit=code.remainder, compute=_result_dtype, piecewise_linear=True,
 )  # fmt: skip
 # x - trunc(x / y) y, with the sign of x (C's %). The quotient is computed from the remainder: x / y may have been
 # rounded up to the next whole number.
 fmod = elementwise(
     "fmod", np.fmod, (lambda out, x, y: 1.0, lambda out, x, y: neg(rint(div(sub(x, out), y)))),
-    emit=code.fmod, compute=_result_dtype,
+    emit=code.fmod, compute=_result_dtype, piecewise_linear=True,
 )  # fmt: skip
 
 # The parts of a floating-point number --------------------------------------------------------------------------------
@@ -74,12 +74,13 @@ signbit = steps("signbit", np.signbit, emit=_emit_signbit)
 copysign = elementwise(
     "copysign", np.copysign, emit=lambda e, x, y: e.intrinsic("copysign", x, y),
     jvp=_first_operand(lambda: copysign, lambda x, y: mul(sign(x), copysign(1.0, y))),
-    zero_preserving=True,
+    zero_preserving=True, piecewise_linear=True,
 )  # fmt: skip
 # The neighbour of x is x, up to rounding.
 nextafter = elementwise(
-    "nextafter", np.nextafter, emit=code.nextafter, jvp=_first_operand(lambda: nextafter, lambda x, y: 1.0)
-)
+    "nextafter", np.nextafter, emit=code.nextafter, jvp=_first_operand(lambda: nextafter, lambda x, y: 1.0),
+    piecewise_linear=True,
+)  # fmt: skip
 spacing = steps("spacing", np.spacing, emit=code.spacing)
 exponent = steps(
     "exponent", lambda x: np.frexp(x)[1], emit=code.exponent,

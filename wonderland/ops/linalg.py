@@ -32,6 +32,7 @@ from wonderland.ops.matrices import (
     trace,
     with_shared_rules,
 )
+from wonderland.ops.series import convolve
 from wonderland.ops.shape import reshape, transpose
 from wonderland.ops.substitution import lower_triangular_system
 from wonderland.ops.work import matrices, systems
@@ -71,12 +72,21 @@ def _solve_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return x, solve(a, total(db, None if da is None else neg(product(da, x))))
 
 
+def _system_taylor(b: Any, known: Any, solver: Callable) -> Any:
+    """Coefficient k of x in a x = b: a_0 x_k is b_k without what the other coefficients of a make of those known."""
+    rest = total(b, None if known is None else neg(known))
+    return None if rest is None else solver(rest)
+
+
 solve = with_shared_rules(
     Primitive(
         "solve",
         lambda a, b: np.linalg.solve(a, b),
         _system_type,
         jvp=_solve_jvp,
+        taylor=lambda out, a, b: (
+            lambda k: _system_taylor(b[k], convolve(a, out, k, product, first=1), lambda rest: solve(a[0], rest))
+        ),
         transpose=lambda ct, a, b: (None, solve(adjoint(a), ct)),
         linear=(1,),
         cost=systems(1 / 3, 1),
@@ -131,6 +141,18 @@ def _triangular_solve_jvp(
     return x, triangular_solve(a, total(db, da), lower=lower, adjoint=adjoint, unit=unit)
 
 
+def _triangular_solve_taylor(out: Any, a: Any, b: Any, lower: bool, adjoint: bool, unit: bool) -> Callable:
+    def apply(da: Any, x: Any) -> Any:
+        da = _triangle(da, lower, unit)
+        return product(_adjoint(da) if adjoint else da, x)
+
+    return lambda k: _system_taylor(
+        b[k],
+        convolve(a, out, k, apply, first=1),
+        lambda rest: triangular_solve(a[0], rest, lower=lower, adjoint=adjoint, unit=unit),
+    )
+
+
 _adjoint = adjoint  # where a parameter has that name
 
 # Solve a x = b, or a^H x = b if `adjoint`, reading one triangle of a; with `unit` its diagonal is taken as ones.
@@ -140,6 +162,7 @@ triangular_solve = with_shared_rules(
         _triangular_solve,
         _system_type,
         jvp=_triangular_solve_jvp,
+        taylor=_triangular_solve_taylor,
         lower=lower_triangular_system,
         transpose=lambda ct, a, b, lower, adjoint, unit: (
             None,
@@ -186,6 +209,23 @@ def _lstsq_jvp(primals: tuple, tangents: tuple, rcond: float) -> tuple[Any, Any]
     return x, total(lstsq(a, within, rcond=rcond), rest)
 
 
+def _lstsq_taylor(out: Any, a: Any, b: Any, rcond: float) -> Callable:
+    if a.constant:
+        return lambda k: None if b[k] is None else lstsq(a[0], b[k], rcond=rcond)
+    # The pseudo-inverse moves by products with itself alone.
+    m = shape_of(a)[-2]
+    one = np.broadcast_to(np.eye(m, dtype=a.dtype), (*shape_of(a)[:-2], m, m))
+
+    def slope(p: Any) -> Any:
+        da, across = a.slope(), adjoint(a.slope())
+        left, right = product(across, sub(one, product(a, p))), product(across, adjoint(p), p)
+        return add(sub(product(p, adjoint(p), left), product(p, da, p)), sub(right, product(p, a, right)))
+
+    inverse = out.level.solution(lstsq(a[0], one, rcond=rcond), slope)
+    whole = product(inverse, b)
+    return lambda k: whole[k]
+
+
 # The least-squares solution of least norm, P b; singular values up to rcond times the largest count as zero.
 lstsq = with_shared_rules(
     Primitive(
@@ -193,6 +233,7 @@ lstsq = with_shared_rules(
         _lstsq,
         _lstsq_type,
         jvp=_lstsq_jvp,
+        taylor=_lstsq_taylor,
         transpose=lambda ct, a, b, rcond: (None, lstsq(adjoint(a), ct, rcond=rcond)),
         linear=(1,),
         cost=systems(11, 2),
@@ -410,12 +451,41 @@ def _expm_tangent_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return out, total(None if de is None else expm_tangent(a, de), second)
 
 
+def _expm_taylor(out: Any, a: Any) -> Callable:
+    # A series of matrices computes as the block matrix with a_j on the j-th diagonal does; its first row is the series.
+    n, head = shape_of(a)[-1], shape_of(a)[:-2]
+    found: list = []
+
+    def coefficient(k: int) -> Any:
+        if len(found) <= k:
+            order = a.level.order if a.find is None else k
+            size = ((order + 1) * n, (order + 1) * n)
+            whole: Any = np.zeros((*head, *size), a.dtype)
+            for j in range(order + 1):
+                for i in range(order + 1 - j) if a[j] is not None else ():
+                    whole = add(whole, embedded(a[j], size, i * n, (i + j) * n))
+            whole = expm(whole)
+            found[:] = [block(whole, (n, n), 0, j * n) for j in range(order + 1)]
+        return found[k]
+
+    return coefficient
+
+
+def _expm_tangent_taylor(out: Any, a: Any, e: Any) -> Callable:
+    n = shape_of(a)[-1]
+    twice = (2 * n, 2 * n)
+    whole = add(add(embedded(a, twice), embedded(a, twice, n, n)), embedded(e, twice, 0, n))
+    corner = block(expm(whole), (n, n), 0, n)
+    return lambda k: corner[k]
+
+
 expm = with_shared_rules(
     Primitive(
         "expm",
         _exponential,
         same_square,
         jvp=lambda primals, tangents: (expm(*primals), expm_tangent(*primals, *tangents)),
+        taylor=_expm_taylor,
         impossible={"transpose": "it isn't linear"},
         cost=matrices(8),
     )
@@ -426,6 +496,7 @@ expm_tangent = with_shared_rules(
         _expm_tangent,
         lambda a, e: same_square(a),
         jvp=_expm_tangent_jvp,
+        taylor=_expm_tangent_taylor,
         transpose=lambda ct, a, e: (None, expm_tangent(adjoint(a), ct)),
         linear=(1,),
         cost=matrices(64),

@@ -32,10 +32,12 @@ from wonderland.ops.elementwise import (
     real,
     scale,
     sqrt,
+    stop_gradient,
     sub,
     unbroadcast,
     where,
 )
+from wonderland.ops.series import integral
 from wonderland.ops.work import each
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
@@ -66,10 +68,17 @@ def _sigmoid(x: Any) -> Any:
     return np.where(np.less(x, 0), decay, np.ones((), decay.dtype))[()] / (1 + decay)
 
 
+def _sigmoid_taylor(out: Any, x: Any) -> Any:
+    # sigma(-x) is 1 - sigma(x): only at t = 0 must it be computed, for its digits.
+    other = add(stop_gradient(sigmoid(neg(x))), sub(stop_gradient(out), out))
+    slope = scale(x.slope(), mul(out, other))
+    return lambda k: like(integral(slope, k), out[0])
+
+
 # The derivative sigma(x) sigma(-x) keeps its digits in both tails, where sigma (1 - sigma) has none left.
 sigmoid = elementwise(
     "sigmoid", _sigmoid, (lambda out, x: mul(out, sigmoid(neg(x))),), emit=lambda e, x: e.call("sigmoid", x),
-    monotone=True,
+    monotone=True, taylor=_sigmoid_taylor,
 )  # fmt: skip
 
 

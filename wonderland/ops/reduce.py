@@ -113,6 +113,7 @@ max = Primitive(
     lower=lambda builder, x, axes: builder.reduce(x, axes, "max"),
     zero_preserving=True,
     monotone=True,
+    piecewise_linear=True,
     impossible={"transpose": "it isn't linear"},
     cost=reduction("calls"),
 )

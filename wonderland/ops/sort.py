@@ -56,6 +56,7 @@ sort = Primitive(
     zero_preserving=True,
     monotone=True,
     cost=sorting,
+    piecewise_linear=True,
 )
 
 

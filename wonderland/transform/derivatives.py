@@ -67,10 +67,10 @@ def _flat_tangents(tangents: Sequence[Any], call: Call) -> list:
         if found != structure:
             raise ArgumentError(f"the tangent of argument {number} has structure {found}, its primal {structure}")
         flat += [unwrap(leaf) for leaf in leaves]
-    return [_matched(t, kind, f"tangent of leaf {i}") for i, (t, kind) in enumerate(zip(flat, call.types, strict=True))]
+    return [matched(t, kind, f"tangent of leaf {i}") for i, (t, kind) in enumerate(zip(flat, call.types, strict=True))]
 
 
-def _matched(value: Any, kind: ArrayType, what: str) -> Any:
+def matched(value: Any, kind: ArrayType, what: str) -> Any:
     """A given tangent or cotangent, checked against the type of what it belongs to; None for integers."""
     if value is None:
         return None
@@ -184,7 +184,7 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> Any:
         leaves, found = tree.flatten(cotangent)
         if found != structure:
             raise ArgumentError(f"the cotangent has structure {found}, the output {structure}")
-        cts = [_matched(unwrap(leaf), t.type, "the cotangent") for leaf, t in zip(leaves, types, strict=False)]
+        cts = [matched(unwrap(leaf), t.type, "the cotangent") for leaf, t in zip(leaves, types, strict=False)]
         cts += [None] * (len(types) - len(cts))
         with quiet():
             return call.structure.unflatten(handles(lin.pull(cts)))[0]
