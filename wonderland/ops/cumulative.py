@@ -97,7 +97,7 @@ def _cumprod_jvp(primals: tuple, tangents: tuple, axis: int, reverse: bool) -> t
     # p_k = x_k p_{k-1} gives p'_k = x_k p'_{k-1} + x'_k p_{k-1}: no division, so zeros among the x are nothing special.
     (x,), (t,) = primals, tangents
     out = cumprod(x, axis=axis, reverse=reverse)
-    force = scale(t, shifted(out, axis, 1, reverse))
+    force = scale(t, shifted(out, axis, 1, reverse), out)
     return out, recurrence(x, force, axis=axis, reverse=reverse)
 
 
@@ -145,7 +145,7 @@ def _recurrence_jvp(primals: tuple, tangents: tuple, axis: int, reverse: bool) -
     (a, b), (a_dot, force) = primals, tangents
     out = recurrence(a, b, axis=axis, reverse=reverse)
     if a_dot is not None:
-        term = scale(a_dot, shifted(out, axis, 0, reverse))
+        term = scale(a_dot, shifted(out, axis, 0, reverse), out)
         force = term if force is None else add(term, force)
     return out, recurrence(a, force, axis=axis, reverse=reverse)
 

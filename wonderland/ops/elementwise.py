@@ -7,8 +7,9 @@ the compiler emits (`e` is the compiler's emitter: `e.add(x, y)`, `e.call("exp",
 
 from __future__ import annotations
 
+from cmath import isfinite
 from collections.abc import Callable
-from math import isfinite
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -73,13 +74,13 @@ def elementwise(
     def default_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         out = primitive(*primals)
         if len(primals) == 1:
-            return out, like(scale(tangents[0], derivatives[0](out, primals[0])), out)
+            return out, scale(tangents[0], derivatives[0](out, primals[0]), out)
         total = None
         for t, derivative in zip(tangents, derivatives, strict=True):
             if t is not None:
-                term = scale(t, derivative(out, *primals))
-                total = term if total is None else combine(add, total, term)
-        return out, like(total, out)
+                term = scale(t, derivative(out, *primals), out)
+                total = term if total is None else combine(add, total, term, out)
+        return out, total
 
     def lower(builder: Any, *nodes: Any) -> Any:
         types = tuple(n.type for n in nodes)
@@ -110,37 +111,38 @@ def elementwise(
     return primitive
 
 
-def scale(tangent: Any, derivative: Any) -> Any:
-    """A tangent times a derivative; where the tangent is 0 the result is, even if the derivative is infinite."""
+def scale(tangent: Any, derivative: Any, out: Any) -> Any:
+    """A tangent times a derivative, as the tangent of `out`.
+
+    Where the tangent is 0 the result is, even if the derivative is infinite.
+    """
     kind = type(derivative)
-    if kind is np.ndarray:
-        known = _finite(derivative)
-    else:
-        known = kind in PYTHON_SCALARS and isfinite(derivative.real) and isfinite(derivative.imag)
-    if not known:
-        return masked_mul(tangent, derivative)
-    # Nothing to mask: the cheaper product; on a tape without asking for its type, which is the tangent's.
-    if type(tangent) is Var and type(tangent.level) is Tape:
+    if not (_finite(derivative) if kind is np.ndarray else kind in PYTHON_SCALARS and isfinite(derivative)):
+        return like(masked_mul(tangent, derivative), out)
+    # Nothing to mask: the cheaper product; on a tape without asking for its type, which is that of `out`.
+    if type(tangent) is Var and type(tangent.level) is Tape and type(out) not in PYTHON_SCALARS:
         goal = tangent.type
-        if derivative.shape == goal.shape and derivative.dtype is goal.dtype if kind is np.ndarray else kind is float:
-            return tangent.level.equation(mul, (tangent, tangent.level.atom(derivative)), goal, {})
-    return mul(tangent, derivative)
+        if goal.dtype is out.dtype and (derivative.dtype is goal.dtype if kind is np.ndarray else kind is float):
+            same = goal.shape == out.shape
+            if same or (kind is np.ndarray and derivative.shape == out.shape):
+                atoms = (tangent, tangent.level.atom(derivative))
+                return tangent.level.equation(mul, atoms, goal if same else type_of(out), {})
+    return like(mul(tangent, derivative), out)
 
 
-def combine(primitive: Primitive, s: Any, t: Any) -> Any:
-    """A sum or difference of tangents; on a tape, of those of one type, without asking for its type."""
+def combine(primitive: Primitive, s: Any, t: Any, out: Any) -> Any:
+    """A sum or difference of tangents, as the tangent of `out`; on a tape without asking for its type."""
     if type(s) is Var and type(t) is Var and s.level is t.level and type(s.level) is Tape:
-        if s.type.shape == t.type.shape and s.type.dtype is t.type.dtype and not s.type.weak:
-            return s.level.equation(primitive, (s, t), s.type, {})
-    return primitive(s, t)
+        return s.level.equation(primitive, (s, t), type_of(out), {})
+    return like(primitive(s, t), out)
 
 
 def _finite(x: Any) -> bool:
     """Is nothing in it infinite or NaN? (An overflow of the sum says no, which is safe.)"""
     if x.size < 4096:  # where what counts is the number of calls
-        x = x.reshape(-1)
-        return isfinite(np.abs(x.dot(x)))
-    return isfinite(np.abs(np.add.reduce(x, axis=None)))
+        x = x.ravel()
+        return isfinite(x.dot(x))
+    return isfinite(np.add.reduce(x, axis=None))
 
 
 def align(args: tuple, batched: tuple[bool, ...]) -> list:
@@ -183,6 +185,12 @@ def like(value: Any, model: Any) -> Any:
     return value
 
 
+@lru_cache(4096)
+def _repeated_axes(shape: tuple, goal: tuple) -> tuple[int, ...]:
+    extra = len(shape) - len(goal)
+    return tuple(i for i, extent in enumerate(shape) if i < extra or (goal[i - extra] == 1 and extent != 1))
+
+
 def unbroadcast(ct: Any, target: Linear) -> Any:
     """The transpose of broadcasting and promotion: sum over the repeated axes, convert back."""
     goal = target.type
@@ -190,10 +198,7 @@ def unbroadcast(ct: Any, target: Linear) -> Any:
     if actual.shape == goal.shape and actual.dtype is goal.dtype:
         return ct
     if actual.shape != goal.shape:
-        extra = len(actual.shape) - len(goal.shape)
-        axes = tuple(
-            i for i, extent in enumerate(actual.shape) if i < extra or (goal.shape[i - extra] == 1 and extent != 1)
-        )
+        axes = _repeated_axes(actual.shape, goal.shape)
         if axes:
             ct = _reduce.sum(ct, axes=axes)
         if shape_of(ct) != goal.shape:
@@ -220,12 +225,12 @@ def _product_transpose(ct: Any, x: Any, y: Any) -> tuple:
 
 def _sum_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     (s, t), out = tangents, add(*primals)
-    return out, like(s if t is None else t if s is None else combine(add, s, t), out)
+    return out, like(t if s is None else s, out) if s is None or t is None else combine(add, s, t, out)
 
 
 def _difference_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     (s, t), out = tangents, sub(*primals)
-    return out, like(s if t is None else neg(t) if s is None else combine(sub, s, t), out)
+    return out, like(neg(t) if s is None else s, out) if s is None or t is None else combine(sub, s, t, out)
 
 
 def _where_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
@@ -254,7 +259,10 @@ neg = elementwise(
 add = elementwise(
     "add", np.add, emit=lambda e, x, y: e.add(x, y), linear=(0, 1), zero_preserving=True,
     jvp=_sum_jvp,
-    transpose=lambda ct, x, y: tuple(unbroadcast(ct, a) if isinstance(a, Linear) else None for a in (x, y)),
+    transpose=lambda ct, x, y: (
+        unbroadcast(ct, x) if isinstance(x, Linear) else None,
+        unbroadcast(ct, y) if isinstance(y, Linear) else None,
+    ),
 )  # fmt: skip
 sub = elementwise(
     "sub", np.subtract, emit=lambda e, x, y: e.sub(x, y), linear=(0, 1), zero_preserving=True,
@@ -408,7 +416,7 @@ def _abs_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     if type_of(x).dtype.kind == "c":  # Re(conj(z) t) / |z|, and 0 at 0
         inverse = where(eq(out, 0), 0.0, div(1.0, out))
         return out, mul(real(mul(conj(x), t)), inverse)
-    return out, scale(t, sign(x))
+    return out, scale(t, sign(x), out)
 
 
 abs = elementwise("abs", np.abs, emit=lambda e, x: e.abs(x), jvp=_abs_jvp, zero_preserving=True)

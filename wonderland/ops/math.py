@@ -222,7 +222,8 @@ def _sinc(t: Any, order: int) -> Any:
 
 def _sinc_jvp(primals: tuple, tangents: tuple, order: int) -> tuple[Any, Any]:
     (x,), (t,) = primals, tangents
-    return sinc(x, order=order), scale(t, sinc(x, order=order + 1))
+    out = sinc(x, order=order)
+    return out, scale(t, sinc(x, order=order + 1), out)
 
 
 def _sinc_infer(x: ArrayType, order: int) -> ArrayType:

@@ -61,7 +61,7 @@ def _prod_jvp(primals: tuple, tangents: tuple, axes: tuple) -> tuple[Any, Any]:
     last = len(shape_of(x)) - 1
     before = cumulative.shifted(cumulative.cumprod(x, axis=last, reverse=False), last, 1)
     after = cumulative.shifted(cumulative.cumprod(x, axis=last, reverse=True), last, 1, reverse=True)
-    return out, sum(scale(t, mul(before, after)), axes=(last,))
+    return out, sum(scale(t, mul(before, after), x), axes=(last,))
 
 
 def _flattened(x: Any, axes: tuple) -> Any:
@@ -97,7 +97,7 @@ def _max_jvp(primals: tuple, tangents: tuple, axes: tuple) -> tuple[Any, Any]:
     dtype = type_of(x).dtype
     winners = convert(eq(x, spread(out, shape_of(x), axes)), dtype=dtype)
     weights = div(winners, spread(sum(winners, axes=axes), shape_of(x), axes))
-    return out, sum(scale(t, weights), axes=axes)
+    return out, sum(scale(t, weights, x), axes=axes)
 
 
 max = Primitive(
