@@ -134,7 +134,7 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
         return level.process(primitive, args, params)
     out = primitive.evaluate(*args, **params)
     if type(out) is np.ndarray:
-        if args and (out is args[0] or out is args[-1]):  # an operand stays as it is
+        if not primitive.elementwise and args and (out is args[0] or out is args[-1]):  # an operand stays as it is
             out = out.view()
         out.setflags(False)  # type: ignore[call-arg]  (the keyword's name takes twice the time)
         return out

@@ -218,7 +218,16 @@ def _flatten(tree: Any, leaves: list, parents: tuple) -> Structure:
             raise ValueError(f"a {kind.name} contains itself: a tree of arguments can't have cycles")
         parents = (*parents, tree)
     children, static = kind.flatten(tree)
+    if static is None and _LEAVES.issuperset(map(type, children)):
+        leaves.extend(children)
+        return _row(kind, len(children))
     return Structure(kind, static, tuple([_flatten(child, leaves, parents) for child in children]))
+
+
+@cache
+def _row(kind: NodeKind, count: int) -> Structure:
+    """The structure of a tuple or list of arrays and numbers."""
+    return Structure(kind, None, (LEAF,) * count)
 
 
 def hold(structure: Structure, leaves: Iterable, is_array: Callable[[Any], bool]) -> tuple[Structure, list]:

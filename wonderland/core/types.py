@@ -65,14 +65,16 @@ _PYTHON_TYPES = {
 _PYTHON_VALUES = {"b": False, "i": 0, "u": 0, "f": 0.0, "c": 0j}
 PYTHON_SCALARS = frozenset(_PYTHON_TYPES)
 NUMERIC_KINDS = frozenset("biufc")
-_NATIVE = frozenset(map(np.dtype, "?bhilqBHILQefdgFDG"))  # dtypes that need no further look
+_array_types: dict[tuple, ArrayType] = {}  # of arrays by shape and dtype: most are met again and again
 
 
 def type_of(value: Any) -> ArrayType:
     """The type of an array, NumPy scalar, Python scalar or traced value."""
     cls = type(value)
-    if cls is np.ndarray and value.dtype in _NATIVE:
-        return ArrayType(value.shape, value.dtype)
+    if cls is np.ndarray:
+        known = _array_types.get((value.shape, value.dtype))
+        if known is not None:
+            return known
     if cls in _PYTHON_TYPES:
         return _PYTHON_TYPES[cls]
     if isinstance(value, (np.ndarray, np.generic)):
@@ -84,7 +86,10 @@ def type_of(value: Any) -> ArrayType:
             )
         if isinstance(value, np.matrix) or type(value).__module__ == "numpy.ma":
             raise TypeError(f"{type(value).__name__} has its own arithmetic; use a plain array: np.asarray(x)")
-        return ArrayType(value.shape, dtype if dtype.isnative else dtype.newbyteorder("="))
+        found = ArrayType(value.shape, dtype if dtype.isnative else dtype.newbyteorder("="))
+        if len(_array_types) > 10_000:
+            _array_types.clear()
+        return _array_types.setdefault((value.shape, dtype), found) if cls is np.ndarray else found
     kind = getattr(value, "type", None)
     if isinstance(kind, ArrayType):
         return kind

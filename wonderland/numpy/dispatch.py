@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.errors import annotated
+from wonderland.core.errors import NOTED, noted
 from wonderland.core.functions import handles
 from wonderland.core.level import Traced
 from wonderland.core.primitive import Primitive
@@ -46,6 +46,9 @@ def values(tree: Any) -> Any:
     return tree
 
 
+_HOLDERS = frozenset({Tracer, list, tuple})  # what `values` looks into; it isn't asked about other arguments
+
+
 def has_tracer(tree: Any) -> bool:
     """Is there a tracer in this argument?"""
     if type(tree) in (list, tuple):
@@ -55,6 +58,8 @@ def has_tracer(tree: Any) -> bool:
 
 def wrapped(result: Any) -> Any:
     """Results become tracers; several results each."""
+    if isinstance(result, Traced):
+        return Tracer(result)
     if type(result) in (tuple, list):
         return type(result)(wrapped(item) for item in result)
     if isinstance(result, tuple):  # a named one
@@ -70,8 +75,8 @@ def implements(*targets: Any, method: str | tuple[str, ...] = ()) -> Callable:
 
         def traced(*args: Any, **kwargs: Any) -> Any:
             if kwargs:
-                kwargs = {k: values(v) for k, v in kwargs.items()}
-            return wrapped(f(*[values(a) for a in args], **kwargs))
+                kwargs = {k: values(v) if type(v) in _HOLDERS else v for k, v in kwargs.items()}
+            return wrapped(f(*[values(a) if type(a) in _HOLDERS else a for a in args], **kwargs))
 
         if isinstance(original, np.ufunc):
             traced = _ufunc(f, original.__name__)
@@ -111,7 +116,7 @@ def _ufunc(f: Callable, name: str) -> Callable:
     """A function of values as a ufunc of tracers, with the options that all ufuncs have."""
 
     def ufunc(*args: Any, **kwargs: Any) -> Any:
-        raw = [np.asarray(a) if type(a) in (list, tuple) else values(a) for a in args]
+        raw = [a._get() if type(a) is Tracer else np.asarray(a) if type(a) in (list, tuple) else a for a in args]
         if kwargs:
             dtype = kwargs.pop("dtype", None)
             if kwargs.pop("where", True) is not True or kwargs:
@@ -170,7 +175,6 @@ def set_operator(name: str, method: Callable) -> None:
 
 FOREIGN: dict[str, Callable] = {}  # operator -> what it does with operands that aren't arrays (sparse matrices)
 _OPERANDS = PYTHON_SCALARS | {np.ndarray}  # by far the most, beside tracers
-_NO_OPTIONS: dict = {}
 
 
 def _binary(name: str, f: Callable) -> Callable:
@@ -181,7 +185,11 @@ def _binary(name: str, f: Callable) -> Callable:
             other = values(namespace["array"](other))
         elif type(other) not in _OPERANDS and not isinstance(other, (np.ndarray, np.generic, Traced)):
             return FOREIGN[name](self, other) if name in FOREIGN else NotImplemented
-        return Tracer(annotated(name, f, (self._get(), other), _NO_OPTIONS))
+        try:
+            return Tracer(f(self._get(), other))
+        except NOTED as error:
+            noted(error, name, (self._get(), other))
+            raise
 
     return method
 

@@ -236,7 +236,7 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
             value = lin.take_value()
             cotangents = lin.pull(seed, consume=True)
         plain = call.structure is tree.plain_call(len(cotangents))
-        trees = handles(cotangents) if plain else call.structure.unflatten(handles(cotangents))[0]
+        trees = handles(cotangents) if plain else call.structure.children[0].unflatten(handles(cotangents))
         single = isinstance(argnums, (int, np.integer))
         return value, trees[numbers[0]] if single else tuple(trees[i] for i in numbers)
 

@@ -68,33 +68,34 @@ def pull_back(tape: Program, cotangents: Sequence[Any], consume: bool) -> list:
 
 def _transpose_equation(equation: Equation, cts: dict[Var, Any]) -> None:
     """From the cotangents of its outputs to those of its inputs that are variables; literals are its residuals."""
-    primitive, inputs = equation.primitive, equation.inputs
-    given = [_take(cts, equation.outputs[0])]
-    if primitive.multiple:
-        given += [_take(cts, v) for v in equation.outputs[1:]]
-    if given[0] is None and all(ct is None for ct in given):
+    primitive, out = equation.primitive, equation.outputs[0]
+    inputs: Any = equation.inputs
+    if out not in cts and not (primitive.multiple and any(v in cts for v in equation.outputs)):
         return
-    rule = primitive.transpose
+    rule: Any = primitive.transpose
     if rule is None:
         why = primitive.impossible.get("transpose", "it has no transpose rule")
         raise TypeError(f"{primitive.name} can't be transposed (reverse mode): {why}")
     if len(inputs) == 2 and not primitive.whole:  # as most have: no loops for these
         a, b = inputs
         if type(b) is Literal:
-            _accumulate(cts, a, rule(given.pop(), Linear(a.type), b.value, **equation.params)[0])  # type: ignore
+            _accumulate(cts, a, rule(_take(cts, out), Linear(a.type), b.value, **equation.params)[0])
         elif type(a) is Literal:
-            _accumulate(cts, b, rule(given.pop(), a.value, Linear(b.type), **equation.params)[1])  # type: ignore
+            _accumulate(cts, b, rule(_take(cts, out), a.value, Linear(b.type), **equation.params)[1])
         else:
-            for_a, for_b = rule(given.pop(), Linear(a.type), Linear(b.type), **equation.params)
-            _accumulate(cts, a, for_a)  # type: ignore[arg-type]
-            _accumulate(cts, b, for_b)  # type: ignore[arg-type]
-        return
-    args = [a.value if type(a) is Literal else Linear(a.type) for a in inputs]
-    # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
-    contributions = rule(given if primitive.whole else given.pop(), *args, **equation.params)
-    for a, contribution in zip(inputs, contributions, strict=True):
-        if type(a) is not Literal:
-            _accumulate(cts, a, contribution)  # type: ignore[arg-type]
+            for_a, for_b = rule(_take(cts, out), Linear(a.type), Linear(b.type), **equation.params)
+            _accumulate(cts, a, for_a)
+            _accumulate(cts, b, for_b)
+    elif len(inputs) == 1 and not primitive.whole:
+        _accumulate(cts, inputs[0], rule(_take(cts, out), Linear(inputs[0].type), **equation.params)[0])
+    else:
+        # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
+        given = [_take(cts, v) for v in equation.outputs]
+        args = [a.value if type(a) is Literal else Linear(a.type) for a in inputs]
+        contributions = rule(given if primitive.whole else given.pop(), *args, **equation.params)
+        for a, contribution in zip(inputs, contributions, strict=True):
+            if type(a) is not Literal:
+                _accumulate(cts, a, contribution)
 
 
 class _Waiting:
@@ -127,10 +128,8 @@ def _accumulate(cts: dict[Var, Any], var: Var, contribution: Any) -> None:
     """
     if contribution is None:
         return
-    current = cts.get(var)
-    if current is None and type(contribution) is not Accumulation:
-        cts[var] = contribution
-    elif type(contribution) is Accumulation:
+    if type(contribution) is Accumulation:
+        current = cts.get(var)
         size = prod(shape_of(contribution.args[-1]))
         waiting = current if type(current) is _Waiting else _Waiting(None) if current is None else None
         if waiting is not None and 4 * (waiting.size + size) <= var.type.size:
@@ -143,7 +142,10 @@ def _accumulate(cts: dict[Var, Any], var: Var, contribution: Any) -> None:
         if box[0] is None:
             box = [zeros_like_type(var.type, real=True)]
         cts[var] = bind_update(contribution.primitive, box, *contribution.args, **contribution.params)
-    elif type(current) is _Waiting:
+    elif var not in cts:
+        cts[var] = contribution
+    elif type(cts[var]) is _Waiting:
+        current = cts[var]
         current.dense = contribution if current.dense is None else add(current.dense, contribution)
     else:
         cts[var] = add(cts.pop(var), contribution)
