@@ -132,7 +132,7 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
                     level = other
     if level is not None:
         return level.process(primitive, args, params)
-    out = primitive.evaluate(*args, **params)
+    out = primitive.evaluate(*args, **params) if params else primitive.evaluate(*args)
     if type(out) is np.ndarray:
         if not primitive.elementwise and args and (out is args[0] or out is args[-1]):  # an operand stays as it is
             out = out.view()

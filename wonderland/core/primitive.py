@@ -8,8 +8,8 @@ primitive in one block. Signatures, where `x...` are values (arrays, scalars or 
 - `jvp(primals, tangents, **params) -> (out, tangent)`: a tangent that is None is a structural zero, going in and out.
 - `linearize(primals, tangents, **params)`: like `jvp`, for primitives that hold Programs, when the tangents are
   variables of a linear Program: what depends on primals only must stay outside of it.
-- `transpose(cotangent, *args, **params)`: the operands to transpose with respect to arrive as `Linear(type)`; returns
-  one cotangent per operand (None where there is none, or an `Accumulation`). A `multiple` or `update` primitive gets
+- `transpose(cotangent, *args, **params)`: the operands to transpose with respect to arrive as their types; returns one
+  cotangent per operand (None where there is none, or an `Accumulation`). A `multiple` or `update` primitive gets
   the list of its outputs' cotangents.
 - `batch(size, args, batched, **params)`: batched operands carry the batch at axis 0; returns the result with the batch
   at axis 0 (or `(outs, flags)` when `multiple`).
@@ -84,21 +84,7 @@ class Primitive:
         return self.name
 
 
-class Linear:
-    """Stands, in a transpose rule, for the operand whose cotangent is wanted."""
-
-    __slots__ = ("type",)
-
-    def __init__(self, type: ArrayType):
-        self.type = type
-
-    @property
-    def shape(self) -> tuple:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.type.dtype
+Linear = ArrayType  # in a transpose rule the operand whose cotangent is wanted is a type, and has no value
 
 
 class Accumulation:

@@ -56,14 +56,10 @@ class ArrayType:
 
 
 BOOL, INT, FLOAT, COMPLEX = (np.dtype(t) for t in (np.bool_, np.int64, np.float64, np.complex128))
-_PYTHON_TYPES = {
-    bool: ArrayType((), BOOL, True),
-    int: ArrayType((), INT, True),
-    float: ArrayType((), FLOAT, True),
-    complex: ArrayType((), COMPLEX, True),
-}
+PYTHON_SCALARS = frozenset({bool, int, float, complex})
+_SCALAR_TYPES = {np.dtype(c).type: ArrayType((), np.dtype(c)) for c in "?bhilqBHILQefdgFDG"}
+_SCALAR_TYPES |= {c: ArrayType((), np.dtype(c), True) for c in PYTHON_SCALARS}
 _PYTHON_VALUES = {"b": False, "i": 0, "u": 0, "f": 0.0, "c": 0j}
-PYTHON_SCALARS = frozenset(_PYTHON_TYPES)
 NUMERIC_KINDS = frozenset("biufc")
 _array_types: dict[tuple, ArrayType] = {}  # of arrays by shape and dtype: most are met again and again
 
@@ -75,8 +71,8 @@ def type_of(value: Any) -> ArrayType:
         known = _array_types.get((value.shape, value.dtype))
         if known is not None:
             return known
-    if cls in _PYTHON_TYPES:
-        return _PYTHON_TYPES[cls]
+    if cls in _SCALAR_TYPES:
+        return _SCALAR_TYPES[cls]
     if isinstance(value, (np.ndarray, np.generic)):
         dtype = value.dtype
         if dtype.kind not in NUMERIC_KINDS:

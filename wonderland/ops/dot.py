@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.primitive import Linear, Primitive
-from wonderland.core.types import ArrayType, promote, shape_of, type_of
+from wonderland.core.types import ArrayType, promote, shape_of
 from wonderland.ops.elementwise import conjugate
 from wonderland.ops.shape import convert, inverse_permutation, transpose
 
@@ -96,7 +96,7 @@ def _transpose_rule(ct: Any, x: Any, y: Any, contract: Axes, batch: Axes) -> tup
     factors = (ct, conjugate(y)) if of_x else (conjugate(x), ct)
     out = dot(*factors, contract=summed, batch=paired)
     out = out if back is None else transpose(out, permutation=back)
-    out = out if out.dtype is goal.type.dtype else convert(out, dtype=goal.dtype)
+    out = out if out.dtype is goal.dtype else convert(out, dtype=goal.dtype)
     return (out, None) if of_x else (None, out)
 
 

@@ -76,9 +76,9 @@ def elementwise(
         if len(primals) == 1:
             return out, scale(tangents[0], derivatives[0](out, primals[0]), out)
         total = None
-        for t, derivative in zip(tangents, derivatives, strict=True):
+        for i, t in enumerate(tangents):
             if t is not None:
-                term = scale(t, derivative(out, *primals), out)
+                term = scale(t, derivatives[i](out, *primals), out)
                 total = term if total is None else combine(add, total, term, out)
         return out, total
 
@@ -120,13 +120,11 @@ def scale(tangent: Any, derivative: Any, out: Any) -> Any:
     if not (_finite(derivative) if kind is np.ndarray else kind in PYTHON_SCALARS and isfinite(derivative)):
         return like(masked_mul(tangent, derivative), out)
     # Nothing to mask: the cheaper product; on a tape without asking for its type, which is that of `out`.
-    if type(tangent) is Var and type(tangent.level) is Tape and type(out) not in PYTHON_SCALARS:
-        goal = tangent.type
-        if goal.dtype is out.dtype and (derivative.dtype is goal.dtype if kind is np.ndarray else kind is float):
-            same = goal.shape == out.shape
-            if same or (kind is np.ndarray and derivative.shape == out.shape):
-                atoms = (tangent, tangent.level.atom(derivative))
-                return tangent.level.equation(mul, atoms, goal if same else type_of(out), {})
+    if type(tangent) is Var and type(tangent.level) is Tape:
+        tape, known, goal = tangent.level, tangent.type, type_of(out)
+        if derivative.dtype is goal.dtype if kind is np.ndarray else kind is float:
+            if known is goal or (known.dtype is goal.dtype and goal.shape in (known.shape, shape_of(derivative))):
+                return tape.equation(mul, (tangent, tape.atom(derivative)), goal, {})
     return like(mul(tangent, derivative), out)
 
 
@@ -191,9 +189,8 @@ def _repeated_axes(shape: tuple, goal: tuple) -> tuple[int, ...]:
     return tuple(i for i, extent in enumerate(shape) if i < extra or (goal[i - extra] == 1 and extent != 1))
 
 
-def unbroadcast(ct: Any, target: Linear) -> Any:
+def unbroadcast(ct: Any, goal: Linear) -> Any:
     """The transpose of broadcasting and promotion: sum over the repeated axes, convert back."""
-    goal = target.type
     actual = ct if type(ct) is np.ndarray else type_of(ct)
     if actual.shape == goal.shape and actual.dtype is goal.dtype:
         return ct
@@ -230,7 +227,11 @@ def _sum_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
 
 def _difference_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     (s, t), out = tangents, sub(*primals)
-    return out, like(neg(t) if s is None else s, out) if s is None or t is None else combine(sub, s, t, out)
+    if s is not None and t is not None:
+        return out, combine(sub, s, t, out)
+    if s is None and type(t) is Var and type(t.level) is Tape:
+        return out, like(t.level.equation(neg, (t,), t.type, {}), out)
+    return out, like(neg(t) if s is None else s, out)
 
 
 def _where_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:

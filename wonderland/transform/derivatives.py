@@ -15,7 +15,6 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call, handles
 from wonderland.core.level import constant_copy
-from wonderland.core.primitive import Linear
 from wonderland.core.program import Literal, Program, Tape, run
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
@@ -125,7 +124,7 @@ class Linearized:
     def push(self, tangents: Sequence[Any]) -> list:
         """Tangents of the outputs, for tangents of the selected leaves."""
         outs = scatter_flags(run(self.program, tangents), self.has_tangent)
-        return [dense(t, v) for t, v in zip(outs, self.out_types(), strict=True)]
+        return [zeros_like_type(k) if t is None else t for t, k in zip(outs, self.out_types(), strict=True)]
 
     def pull(self, cotangents: Sequence[Any], consume: bool = False) -> list:
         """Cotangents of all leaves (zeros where there is no dependence), for cotangents of the outputs."""
@@ -141,7 +140,7 @@ class Linearized:
 
     def out_types(self) -> list:
         if not hasattr(self, "_out_types"):
-            self._out_types = [Linear(type_of(v)) for v in self.values]
+            self._out_types = [type_of(v) for v in self.values]
         return self._out_types
 
 
@@ -158,7 +157,8 @@ def linearize(f: Callable, *primals: Any) -> tuple[Any, Callable]:
     def push(*tangents: Any) -> Any:
         if len(tangents) != len(primals):
             raise ArgumentError(f"expected {len(primals)} tangents, got {len(tangents)}")
-        given = [dense(t, Linear(k)) for t, k in zip(_flat_tangents(tangents, call), call.types, strict=True)]
+        flat = zip(_flat_tangents(tangents, call), call.types, strict=True)
+        given = [zeros_like_type(k) if t is None else t for t, k in flat]
         with quiet():
             return call.result(lin.push(pick(given, lin.select)))
 
@@ -184,7 +184,7 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> Any:
         leaves, found = tree.flatten(cotangent)
         if found != structure:
             raise ArgumentError(f"the cotangent has structure {found}, the output {structure}")
-        cts = [_matched(unwrap(leaf), t.type, "the cotangent") for leaf, t in zip(leaves, types, strict=False)]
+        cts = [_matched(unwrap(leaf), t, "the cotangent") for leaf, t in zip(leaves, types, strict=False)]
         cts += [None] * (len(types) - len(cts))
         with quiet():
             return call.structure.unflatten(handles(lin.pull(cts)))[0]
@@ -280,7 +280,7 @@ def _seed(lin: Linearized, has_aux: bool) -> list:
     assert structure is not None
     if has_aux:
         structure = _aux_structure(structure)
-    types = [t.type for t in lin.out_types()]
+    types = lin.out_types()
     if structure.kind is not None or types[0].shape != ():
         shape = types[0].shape if structure.kind is None else structure
         raise ArgumentError(

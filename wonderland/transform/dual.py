@@ -81,7 +81,7 @@ class Dual(Level):
         else:
             primals = tuple([a.primal if type(a) is DualValue and a.level is self else a for a in args])
             tangents = tuple([a.tangent if type(a) is DualValue and a.level is self else None for a in args])
-            constant = all([t is None for t in tangents])
+            constant = all(t is None for t in tangents)
         rule = primitive.jvp
         if primitive.linearize is not None and self.tape is not None:
             rule = primitive.linearize
@@ -89,7 +89,7 @@ class Dual(Level):
             out = bind(primitive, *primals, **params)
             tangent: Any = (None,) * len(out) if primitive.multiple else None
         elif rule is not None:
-            out, tangent = rule(primals, tangents, **params)
+            out, tangent = rule(primals, tangents, **params) if params else rule(primals, tangents)
         elif primitive.bilinear:
             out, tangent = _bilinear_jvp(primitive, primals, tangents, params)
         elif primitive.linear:

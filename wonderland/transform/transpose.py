@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from wonderland.core.level import bind_update
-from wonderland.core.primitive import Accumulation, Linear
+from wonderland.core.primitive import Accumulation
 from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.types import shape_of
 from wonderland.ops.elementwise import add
@@ -68,9 +68,10 @@ def pull_back(tape: Program, cotangents: Sequence[Any], consume: bool) -> list:
 
 def _transpose_equation(equation: Equation, cts: dict[Var, Any]) -> None:
     """From the cotangents of its outputs to those of its inputs that are variables; literals are its residuals."""
-    primitive, out = equation.primitive, equation.outputs[0]
+    primitive, params = equation.primitive, equation.params
     inputs: Any = equation.inputs
-    if out not in cts and not (primitive.multiple and any(v in cts for v in equation.outputs)):
+    given = [_take(cts, v) for v in equation.outputs] if primitive.multiple else [_take(cts, equation.outputs[0])]
+    if given[0] is None and all(ct is None for ct in given):
         return
     rule: Any = primitive.transpose
     if rule is None:
@@ -78,21 +79,19 @@ def _transpose_equation(equation: Equation, cts: dict[Var, Any]) -> None:
         raise TypeError(f"{primitive.name} can't be transposed (reverse mode): {why}")
     if len(inputs) == 2 and not primitive.whole:  # as most have: no loops for these
         a, b = inputs
-        if type(b) is Literal:
-            _accumulate(cts, a, rule(_take(cts, out), Linear(a.type), b.value, **equation.params)[0])
-        elif type(a) is Literal:
-            _accumulate(cts, b, rule(_take(cts, out), a.value, Linear(b.type), **equation.params)[1])
-        else:
-            for_a, for_b = rule(_take(cts, out), Linear(a.type), Linear(b.type), **equation.params)
+        x = a.value if type(a) is Literal else a.type
+        y = b.value if type(b) is Literal else b.type
+        for_a, for_b = rule(given.pop(), x, y, **params) if params else rule(given.pop(), x, y)
+        if for_a is not None:
             _accumulate(cts, a, for_a)
+        if for_b is not None:
             _accumulate(cts, b, for_b)
     elif len(inputs) == 1 and not primitive.whole:
-        _accumulate(cts, inputs[0], rule(_take(cts, out), Linear(inputs[0].type), **equation.params)[0])
+        _accumulate(cts, inputs[0], rule(given.pop(), inputs[0].type, **params)[0])
     else:
         # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
-        given = [_take(cts, v) for v in equation.outputs]
-        args = [a.value if type(a) is Literal else Linear(a.type) for a in inputs]
-        contributions = rule(given if primitive.whole else given.pop(), *args, **equation.params)
+        args = [a.value if type(a) is Literal else a.type for a in inputs]
+        contributions = rule(given if primitive.whole else given.pop(), *args, **params)
         for a, contribution in zip(inputs, contributions, strict=True):
             if type(a) is not Literal:
                 _accumulate(cts, a, contribution)
