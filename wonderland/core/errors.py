@@ -28,14 +28,11 @@ def user_line() -> str:
     return "" if frame is None else f" ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})"
 
 
-NOTED = (TypeError, ValueError, IndexError)
-
-
 def annotated(what: Any, f: Callable, args: tuple, kwargs: dict) -> Any:
     """`f(*args, **kwargs)`; an error gets a note."""
     try:
         return f(*args, **kwargs)
-    except NOTED as error:
+    except (TypeError, ValueError, IndexError) as error:
         noted(error, what, args)
         raise
 

@@ -185,10 +185,10 @@ class Record(Level):
             x, y = atoms = self.atom(args[0]), self.atom(args[1])
             types = primitive.infer(x.type, y.type, **params)
         else:
-            atoms = tuple([self.atom(a) for a in args])
+            atoms = tuple(map(self.atom, args))
             types = primitive.infer(*[a.type for a in atoms], **params)
         if primitive.multiple:
-            outputs = tuple(Var(self, t) for t in types)
+            outputs = tuple(map(self.variable, types))
             self.equations.append(Equation(primitive, atoms, outputs, params))
             return outputs
         return self.equation(primitive, atoms, types, params)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.errors import NOTED, noted
+from wonderland.core.errors import noted
 from wonderland.core.functions import handles
 from wonderland.core.level import Traced
 from wonderland.core.primitive import Primitive
@@ -58,8 +58,6 @@ def has_tracer(tree: Any) -> bool:
 
 def wrapped(result: Any) -> Any:
     """Results become tracers; several results each."""
-    if isinstance(result, Traced):
-        return Tracer(result)
     if type(result) in (tuple, list):
         return type(result)(wrapped(item) for item in result)
     if isinstance(result, tuple):  # a named one
@@ -76,7 +74,8 @@ def implements(*targets: Any, method: str | tuple[str, ...] = ()) -> Callable:
         def traced(*args: Any, **kwargs: Any) -> Any:
             if kwargs:
                 kwargs = {k: values(v) if type(v) in _HOLDERS else v for k, v in kwargs.items()}
-            return wrapped(f(*[values(a) if type(a) in _HOLDERS else a for a in args], **kwargs))
+            out = f(*[values(a) if type(a) in _HOLDERS else a for a in args], **kwargs)
+            return Tracer(out) if isinstance(out, Traced) else wrapped(out)
 
         if isinstance(original, np.ufunc):
             traced = _ufunc(f, original.__name__)
@@ -132,7 +131,8 @@ def _ufunc(f: Callable, name: str) -> Callable:
         else:  # on Python scalars alone it gives a NumPy scalar, which is not weak (operators keep them weak)
             if all(type_of(a).weak for a in raw):
                 raw = [convert(a, dtype=type_of(a).dtype) for a in raw]
-        return wrapped(f(*raw))
+        out = f(*raw)
+        return Tracer(out) if isinstance(out, Traced) else wrapped(out)
 
     return ufunc
 
@@ -187,7 +187,7 @@ def _binary(name: str, f: Callable) -> Callable:
             return FOREIGN[name](self, other) if name in FOREIGN else NotImplemented
         try:
             return Tracer(f(self._get(), other))
-        except NOTED as error:
+        except (TypeError, ValueError, IndexError) as error:
             noted(error, name, (self._get(), other))
             raise
 

@@ -270,7 +270,7 @@ sub = elementwise(
     jvp=_difference_jvp,
     transpose=lambda ct, x, y: (
         unbroadcast(ct, x) if isinstance(x, Linear) else None,
-        unbroadcast(neg(ct), y) if isinstance(y, Linear) else None,
+        neg(unbroadcast(ct, y)) if isinstance(y, Linear) else None,
     ),
 )  # fmt: skip
 mul = elementwise(

@@ -68,7 +68,6 @@ class Dual(Level):
                 out = bind(primitive, x.primal, **params)
                 return DualValue(self, out, self.tape.equation(primitive, (x.tangent,), type_of(out), params))
             primals, tangents = (x.primal,), (x.tangent,)
-            constant = x.tangent is None
         elif len(args) == 2:
             x, y = args
             s = t = None
@@ -77,15 +76,12 @@ class Dual(Level):
             if type(y) is DualValue and y.level is self:
                 y, t = y.primal, y.tangent
             primals, tangents = (x, y), (s, t)
-            constant = s is None and t is None
         else:
-            primals = tuple([a.primal if type(a) is DualValue and a.level is self else a for a in args])
-            tangents = tuple([a.tangent if type(a) is DualValue and a.level is self else None for a in args])
-            constant = all(t is None for t in tangents)
+            primals, tangents = zip(*map(self.split, args), strict=True)
         rule = primitive.jvp
         if primitive.linearize is not None and self.tape is not None:
             rule = primitive.linearize
-        if constant:
+        if tangents[0] is None and tangents[-1] is None and all(t is None for t in tangents):
             out = bind(primitive, *primals, **params)
             tangent: Any = (None,) * len(out) if primitive.multiple else None
         elif rule is not None:
@@ -98,7 +94,7 @@ class Dual(Level):
             why = primitive.impossible.get("jvp", "it has no jvp rule")
             raise TypeError(f"{primitive.name} can't be differentiated: {why}")
         if primitive.multiple:
-            return tuple(DualValue(self, o, t) for o, t in zip(out, tangent, strict=True))
+            return tuple(map(self.lift, out, tangent))
         return DualValue(self, out, tangent)
 
     def process_update(self, primitive: Primitive, box: list, args: tuple, params: dict) -> Any:
@@ -156,5 +152,5 @@ def _linear_tangent(primitive: Primitive, operands: Sequence[Any], moved: Any, o
     """A linear operation on tangents, `moved` among them; on a tape its type is that of `out`."""
     if type(moved) is Var and type(moved.level) is Tape and not primitive.multiple:
         tape = moved.level
-        return tape.equation(primitive, tuple([tape.atom(a) for a in operands]), type_of(out), params)
+        return tape.equation(primitive, tuple(map(tape.atom, operands)), type_of(out), params)
     return bind(primitive, *operands, **params)

@@ -70,7 +70,9 @@ def _transpose_equation(equation: Equation, cts: dict[Var, Any]) -> None:
     """From the cotangents of its outputs to those of its inputs that are variables; literals are its residuals."""
     primitive, params = equation.primitive, equation.params
     inputs: Any = equation.inputs
-    given = [_take(cts, v) for v in equation.outputs] if primitive.multiple else [_take(cts, equation.outputs[0])]
+    given: list = []
+    for v in equation.outputs:
+        given.append(_take(cts, v))
     if given[0] is None and all(ct is None for ct in given):
         return
     rule: Any = primitive.transpose
