@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy import ndarray
 
 from wonderland.core.errors import LeakedTracerError, NoValueError
 from wonderland.core.types import PYTHON_SCALARS, ArrayType
@@ -133,11 +134,10 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
     if level is not None:
         return level.process(primitive, args, params)
     out = primitive.evaluate(*args, **params) if params else primitive.evaluate(*args)
-    if type(out) is np.ndarray:
-        if not primitive.elementwise and args and (out is args[0] or out is args[-1]):  # an operand stays as it is
-            out = out.view()
-        out.setflags(False)  # type: ignore[call-arg]  (the keyword's name takes twice the time)
-        return out
+    if type(out) is ndarray:
+        if primitive.elementwise or (args and out is not args[0] and out is not args[-1]):
+            out.setflags(False)  # type: ignore[call-arg]  (the keyword's name takes twice the time)
+            return out
     return _finished(primitive, args, out)
 
 

@@ -158,7 +158,7 @@ def mean(
     axes = normalize_axes(axis, len(shape))
     total = _reduced(reduce.sum, ops.add, 0, a, axes, keepdims, _MISSING, where)
     out = ops.div(total, counted(shape, axes, where, keepdims, a.dtype))
-    goal = np.float16 if small else a.dtype
+    goal = np.dtype(np.float16) if small else a.dtype
     return out if out.dtype is goal and goal.kind in "fc" else as_dtype(out, goal)
 
 

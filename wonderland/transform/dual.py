@@ -7,6 +7,7 @@ linearisation: the primal part runs outside, and what it leaves in the linear Pr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any
 
 from wonderland.core.level import Level, Traced, bind, bind_update, is_alone
@@ -62,11 +63,12 @@ class Dual(Level):
         return value, None
 
     def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+        tape: Any = self.tape
         if len(args) == 1:  # by far the most operations have one or two operands
             (x,) = args
-            if primitive.linear and not primitive.jvp and type(x.tangent) is Var and x.tangent.level is self.tape:
+            if primitive.linear and not primitive.jvp and type(x.tangent) is Var and x.tangent.level is tape:
                 out = bind(primitive, x.primal, **params)
-                return DualValue(self, out, self.tape.equation(primitive, (x.tangent,), type_of(out), params))
+                return DualValue(self, out, tape.equation(primitive, (x.tangent,), type_of(out), params))
             primals, tangents = (x.primal,), (x.tangent,)
         elif len(args) == 2:
             x, y = args
@@ -79,7 +81,7 @@ class Dual(Level):
         else:
             primals, tangents = zip(*map(self.split, args), strict=True)
         rule = primitive.jvp
-        if primitive.linearize is not None and self.tape is not None:
+        if primitive.linearize is not None and tape is not None:
             rule = primitive.linearize
         if tangents[0] is None and tangents[-1] is None and all(t is None for t in tangents):
             out = bind(primitive, *primals, **params)
@@ -94,7 +96,7 @@ class Dual(Level):
             why = primitive.impossible.get("jvp", "it has no jvp rule")
             raise TypeError(f"{primitive.name} can't be differentiated: {why}")
         if primitive.multiple:
-            return tuple(map(self.lift, out, tangent))
+            return tuple(starmap(self.lift, zip(out, tangent, strict=True)))
         return DualValue(self, out, tangent)
 
     def process_update(self, primitive: Primitive, box: list, args: tuple, params: dict) -> Any:

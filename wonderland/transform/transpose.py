@@ -7,6 +7,7 @@ is dropped as soon as its last use has run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from math import prod
 from typing import Any
 
@@ -70,9 +71,9 @@ def _transpose_equation(equation: Equation, cts: dict[Var, Any]) -> None:
     """From the cotangents of its outputs to those of its inputs that are variables; literals are its residuals."""
     primitive, params = equation.primitive, equation.params
     inputs: Any = equation.inputs
-    given: list = []
-    for v in equation.outputs:
-        given.append(_take(cts, v))
+    given = [_take(cts, equation.outputs[0])]
+    if primitive.multiple:
+        given += map(_take, repeat(cts), equation.outputs[1:])
     if given[0] is None and all(ct is None for ct in given):
         return
     rule: Any = primitive.transpose
@@ -85,9 +86,9 @@ def _transpose_equation(equation: Equation, cts: dict[Var, Any]) -> None:
         y = b.value if type(b) is Literal else b.type
         for_a, for_b = rule(given.pop(), x, y, **params) if params else rule(given.pop(), x, y)
         if for_a is not None:
-            _accumulate(cts, a, for_a)
+            _accumulate(cts, a, for_a)  # type: ignore[arg-type]
         if for_b is not None:
-            _accumulate(cts, b, for_b)
+            _accumulate(cts, b, for_b)  # type: ignore[arg-type]
     elif len(inputs) == 1 and not primitive.whole:
         _accumulate(cts, inputs[0], rule(given.pop(), inputs[0].type, **params)[0])
     else:
