@@ -135,7 +135,7 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
         return level.process(primitive, args, params)
     out = primitive.evaluate(*args, **params) if params else primitive.evaluate(*args)
     if type(out) is ndarray:
-        if primitive.elementwise or (args and out is not args[0] and out is not args[-1]):
+        if primitive.fresh or (args and out is not args[0] and out is not args[-1]):
             out.setflags(False)  # type: ignore[call-arg]  (the keyword's name takes twice the time)
             return out
     return _finished(primitive, args, out)

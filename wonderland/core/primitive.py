@@ -26,6 +26,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from wonderland.core.level import bind
 from wonderland.core.types import ArrayType
 
@@ -59,6 +61,7 @@ class Primitive:
     ):
         self.name = name
         self.evaluate = evaluate
+        self.fresh = isinstance(evaluate, np.ufunc)  # its result is a new array, never an operand
         self.infer = infer
         self.jvp = jvp
         self.linearize = linearize

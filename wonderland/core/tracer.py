@@ -16,12 +16,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import (
-    LostDerivativeError,
-    MutationError,
-    annotated,
-    user_line,
-)
+from wonderland.core.errors import LostDerivativeError, MutationError, annotated, user_line
 from wonderland.core.level import Traced, _state, concrete
 from wonderland.core.types import ArrayType, is_differentiable, is_python_scalar, shape_of, type_of
 

@@ -52,7 +52,7 @@ def _sum_transpose(ct: Any, x: Linear, axes: tuple) -> tuple:
 
 sum = Primitive(
     "sum",
-    lambda x, axes: np.add.reduce(x, axes, type_of(x).dtype),
+    lambda x, axes: np.add.reduce(x, axes, x.dtype if type(x) is np.ndarray else type_of(x).dtype),
     lambda x, axes: ArrayType(kept_shape(x.shape, axes), x.dtype),
     linear=(0,),
     transpose=_sum_transpose,

@@ -69,8 +69,7 @@ def pull_back(tape: Program, cotangents: Sequence[Any], consume: bool) -> list:
 
 def _transpose_equation(equation: Equation, cts: dict[Var, Any]) -> None:
     """From the cotangents of its outputs to those of its inputs that are variables; literals are its residuals."""
-    primitive, params = equation.primitive, equation.params
-    inputs: Any = equation.inputs
+    primitive, inputs, params = equation.primitive, equation.inputs, equation.params
     given = [_take(cts, equation.outputs[0])]
     if primitive.multiple:
         given += map(_take, repeat(cts), equation.outputs[1:])
@@ -86,9 +85,9 @@ def _transpose_equation(equation: Equation, cts: dict[Var, Any]) -> None:
         y = b.value if type(b) is Literal else b.type
         for_a, for_b = rule(given.pop(), x, y, **params) if params else rule(given.pop(), x, y)
         if for_a is not None:
-            _accumulate(cts, a, for_a)  # type: ignore[arg-type]
+            _accumulate(cts, a, for_a)
         if for_b is not None:
-            _accumulate(cts, b, for_b)  # type: ignore[arg-type]
+            _accumulate(cts, b, for_b)
     elif len(inputs) == 1 and not primitive.whole:
         _accumulate(cts, inputs[0], rule(given.pop(), inputs[0].type, **params)[0])
     else:
@@ -123,7 +122,7 @@ def _take(cts: dict[Var, Any], var: Var) -> Any:
     return box.pop()
 
 
-def _accumulate(cts: dict[Var, Any], var: Var, contribution: Any) -> None:
+def _accumulate(cts: dict[Var, Any], var: Any, contribution: Any) -> None:
     """Add to the cotangent of a variable; in place where a contribution touches only some elements.
 
     One that touches few of them waits for what touches all: there is no array of zeros to fill and to add then.
