@@ -315,7 +315,7 @@ def _transpose(cts: Sequence[Any], *operands: Any, **params: Any) -> list:
     ct_carry, ct_ys = split(cts, n_carry)
     y_flags = tuple(ct is not None for ct in ct_ys)
     body = _transposed_body(params["body"], n_consts, n_carry, const_flags, x_flags, y_flags)
-    sums = [zeros_like_type(c.type, real=True) for c in pick(p.consts, const_flags)]
+    sums = [zeros_like_type(c, real=True) for c in pick(p.consts, const_flags)]
     carry_types = params["body"].output_types[:n_carry]
     ct_carry = [zeros_like_type(t) if ct is None else ct for ct, t in zip(ct_carry, carry_types, strict=True)]
     outs = scan_p(

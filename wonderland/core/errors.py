@@ -29,16 +29,21 @@ def user_line() -> str:
 
 
 def annotated(what: Any, f: Callable, args: tuple, kwargs: dict) -> Any:
-    """`f(*args, **kwargs)`; an error gets a note: which operation, on what, in which line of the user's."""
+    """`f(*args, **kwargs)`; an error gets a note."""
     try:
         return f(*args, **kwargs)
     except (TypeError, ValueError, IndexError) as error:
-        if not getattr(error, "__notes__", None):
-            if not isinstance(what, str):  # a function of NumPy's or SciPy's (whose ufuncs don't say whose they are)
-                module = getattr(what, "__module__", None) or "scipy.special"
-                what = f"{module}.{what.__name__}".replace("numpy", "np", 1)
-            error.add_note(f"in {what}({', '.join(map(_brief, args))}){user_line()}")
+        noted(error, what, args)
         raise
+
+
+def noted(error: Exception, what: Any, args: tuple) -> None:
+    """Add a note to an error: which operation, on what, in which line of the user's."""
+    if not getattr(error, "__notes__", None):
+        if not isinstance(what, str):  # a function of NumPy's or SciPy's (whose ufuncs don't say whose they are)
+            module = getattr(what, "__module__", None) or "scipy.special"
+            what = f"{module}.{what.__name__}".replace("numpy", "np", 1)
+        error.add_note(f"in {what}({', '.join(map(_brief, args))}){user_line()}")
 
 
 def _brief(value: Any) -> str:

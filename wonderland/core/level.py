@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy import ndarray
 
 from wonderland.core.errors import LeakedTracerError, NoValueError
 from wonderland.core.types import PYTHON_SCALARS, ArrayType
@@ -132,12 +133,11 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
                     level = other
     if level is not None:
         return level.process(primitive, args, params)
-    out = primitive.evaluate(*args, **params)
-    if type(out) is np.ndarray:
-        if args and (out is args[0] or out is args[-1]):  # an operand stays as it is
-            out = out.view()
-        out.setflags(False)  # type: ignore[call-arg]  (the keyword's name takes twice the time)
-        return out
+    out = primitive.evaluate(*args, **params) if params else primitive.evaluate(*args)
+    if type(out) is ndarray:
+        if primitive.fresh or (args and out is not args[0] and out is not args[-1]):
+            out.setflags(False)  # type: ignore[call-arg]  (the keyword's name takes twice the time)
+            return out
     return _finished(primitive, args, out)
 
 

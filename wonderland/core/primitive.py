@@ -8,8 +8,8 @@ primitive in one block. Signatures, where `x...` are values (arrays, scalars or 
 - `jvp(primals, tangents, **params) -> (out, tangent)`: a tangent that is None is a structural zero, going in and out.
 - `linearize(primals, tangents, **params)`: like `jvp`, for primitives that hold Programs, when the tangents are
   variables of a linear Program: what depends on primals only must stay outside of it.
-- `transpose(cotangent, *args, **params)`: the operands to transpose with respect to arrive as `Linear(type)`; returns
-  one cotangent per operand (None where there is none, or an `Accumulation`). A `multiple` or `update` primitive gets
+- `transpose(cotangent, *args, **params)`: the operands to transpose with respect to arrive as their types; returns one
+  cotangent per operand (None where there is none, or an `Accumulation`). A `multiple` or `update` primitive gets
   the list of its outputs' cotangents.
 - `taylor(out, *operands, **params)`: `k -> coefficient k` of the result's Taylor series from those of the operands,
   `x[j]` (None: zero), and its own before k; without one it is derived from `jvp` (see `transform.taylor`).
@@ -28,6 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from wonderland.core.level import bind
 from wonderland.core.types import ArrayType
@@ -65,6 +67,7 @@ class Primitive:
     ):
         self.name = name
         self.evaluate = evaluate
+        self.fresh = isinstance(evaluate, np.ufunc)  # its result is a new array, never an operand
         self.infer = infer
         self.jvp = jvp
         self.linearize = linearize
@@ -93,21 +96,7 @@ class Primitive:
         return self.name
 
 
-class Linear:
-    """Stands, in a transpose rule, for the operand whose cotangent is wanted."""
-
-    __slots__ = ("type",)
-
-    def __init__(self, type: ArrayType):
-        self.type = type
-
-    @property
-    def shape(self) -> tuple:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.type.dtype
+Linear = ArrayType  # in a transpose rule the operand whose cotangent is wanted is a type, and has no value
 
 
 class Accumulation:

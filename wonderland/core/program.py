@@ -181,14 +181,10 @@ class Record(Level):
         return var
 
     def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
-        if len(args) == 2:  # as most have
-            x, y = atoms = self.atom(args[0]), self.atom(args[1])
-            types = primitive.infer(x.type, y.type, **params)
-        else:
-            atoms = tuple([self.atom(a) for a in args])
-            types = primitive.infer(*[a.type for a in atoms], **params)
+        atoms = tuple(map(self.atom, args))
+        types = primitive.infer(*[a.type for a in atoms], **params)
         if primitive.multiple:
-            outputs = tuple(Var(self, t) for t in types)
+            outputs = tuple(map(self.variable, types))
             self.equations.append(Equation(primitive, atoms, outputs, params))
             return outputs
         return self.equation(primitive, atoms, types, params)

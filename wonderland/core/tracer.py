@@ -16,12 +16,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import (
-    LostDerivativeError,
-    MutationError,
-    annotated,
-    user_line,
-)
+from wonderland.core.errors import LostDerivativeError, MutationError, annotated, user_line
 from wonderland.core.level import Traced, _state, concrete
 from wonderland.core.types import ArrayType, is_differentiable, is_python_scalar, shape_of, type_of
 
@@ -156,6 +151,8 @@ class Tracer:
         return PROPERTIES["__array_namespace__"](self)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if not kwargs and method == "__call__" and ufunc in UFUNCS:  # by far the most
+            return annotated(ufunc, UFUNCS[ufunc], inputs, kwargs)
         out = kwargs.pop("out", None)
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         key = ufunc if method == "__call__" else (ufunc, method)

@@ -186,14 +186,18 @@ def typed(value: Any) -> Any:
 
 
 LEAF = Structure(None, None, ())
+_row = cache(lambda kind, count: Structure(kind, None, (LEAF,) * count))  # of a tuple or list of arrays and numbers
 _LEAVES = frozenset({np.ndarray, np.float32, np.float64, int, float})  # what most leaves are: no need to ask further
 
 
 def flatten_call(args: tuple, kwargs: dict) -> tuple[list, Structure]:
     """`flatten((args, kwargs))`, quick where the arguments are plain arrays and numbers."""
-    if kwargs or not _LEAVES.issuperset(map(type, args)):
+    if kwargs:
         return flatten((args, kwargs))
-    return list(args), plain_call(len(args))
+    if _LEAVES.issuperset(map(type, args)):
+        return list(args), plain_call(len(args))
+    leaves, structure = flatten(args)
+    return leaves, Structure(_TUPLE, None, (structure, plain_call(0).children[1]))
 
 
 @cache
@@ -209,7 +213,7 @@ def flatten(tree: Any) -> tuple[list, Structure]:
 
 
 def _flatten(tree: Any, leaves: list, parents: tuple) -> Structure:
-    kind = None if type(tree) in _LEAVES else kind_of(tree)
+    kind = None if type(tree) in _LEAVES else _kinds.get(type(tree)) or kind_of(tree)
     if kind is None:
         leaves.append(tree)
         return LEAF
@@ -218,6 +222,9 @@ def _flatten(tree: Any, leaves: list, parents: tuple) -> Structure:
             raise ValueError(f"a {kind.name} contains itself: a tree of arguments can't have cycles")
         parents = (*parents, tree)
     children, static = kind.flatten(tree)
+    if static is None and _LEAVES.issuperset(map(type, children)):
+        leaves.extend(children)
+        return _row(kind, len(children))
     return Structure(kind, static, tuple([_flatten(child, leaves, parents) for child in children]))
 
 

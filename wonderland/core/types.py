@@ -56,25 +56,23 @@ class ArrayType:
 
 
 BOOL, INT, FLOAT, COMPLEX = (np.dtype(t) for t in (np.bool_, np.int64, np.float64, np.complex128))
-_PYTHON_TYPES = {
-    bool: ArrayType((), BOOL, True),
-    int: ArrayType((), INT, True),
-    float: ArrayType((), FLOAT, True),
-    complex: ArrayType((), COMPLEX, True),
-}
+PYTHON_SCALARS = frozenset({bool, int, float, complex})
+_SCALAR_TYPES = {np.dtype(c).type: ArrayType((), np.dtype(c)) for c in "?bhilqBHILQefdgFDG"}
+_SCALAR_TYPES |= {c: ArrayType((), np.dtype(c), True) for c in PYTHON_SCALARS}
 _PYTHON_VALUES = {"b": False, "i": 0, "u": 0, "f": 0.0, "c": 0j}
-PYTHON_SCALARS = frozenset(_PYTHON_TYPES)
 NUMERIC_KINDS = frozenset("biufc")
-_NATIVE = frozenset(map(np.dtype, "?bhilqBHILQefdgFDG"))  # dtypes that need no further look
+_array_types: dict[tuple, ArrayType] = {}  # of arrays by shape and dtype: most are met again and again
 
 
 def type_of(value: Any) -> ArrayType:
     """The type of an array, NumPy scalar, Python scalar or traced value."""
     cls = type(value)
-    if cls is np.ndarray and value.dtype in _NATIVE:
-        return ArrayType(value.shape, value.dtype)
-    if cls in _PYTHON_TYPES:
-        return _PYTHON_TYPES[cls]
+    if cls is np.ndarray:
+        known = _array_types.get((value.shape, value.dtype))
+        if known is not None:
+            return known
+    if cls in _SCALAR_TYPES:
+        return _SCALAR_TYPES[cls]
     if isinstance(value, (np.ndarray, np.generic)):
         dtype = value.dtype
         if dtype.kind not in NUMERIC_KINDS:
@@ -84,7 +82,10 @@ def type_of(value: Any) -> ArrayType:
             )
         if isinstance(value, np.matrix) or type(value).__module__ == "numpy.ma":
             raise TypeError(f"{type(value).__name__} has its own arithmetic; use a plain array: np.asarray(x)")
-        return ArrayType(value.shape, dtype if dtype.isnative else dtype.newbyteorder("="))
+        found = ArrayType(value.shape, dtype if dtype.isnative else dtype.newbyteorder("="))
+        if len(_array_types) > 10_000:
+            _array_types.clear()
+        return _array_types.setdefault((value.shape, dtype), found) if cls is np.ndarray else found
     kind = getattr(value, "type", None)
     if isinstance(kind, ArrayType):
         return kind

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.errors import annotated
+from wonderland.core.errors import noted
 from wonderland.core.functions import handles
 from wonderland.core.level import Traced
 from wonderland.core.primitive import Primitive
@@ -46,6 +46,9 @@ def values(tree: Any) -> Any:
     return tree
 
 
+_HOLDERS = frozenset({Tracer, list, tuple})  # what `values` looks into; it isn't asked about other arguments
+
+
 def has_tracer(tree: Any) -> bool:
     """Is there a tracer in this argument?"""
     if type(tree) in (list, tuple):
@@ -70,8 +73,9 @@ def implements(*targets: Any, method: str | tuple[str, ...] = ()) -> Callable:
 
         def traced(*args: Any, **kwargs: Any) -> Any:
             if kwargs:
-                kwargs = {k: values(v) for k, v in kwargs.items()}
-            return wrapped(f(*[values(a) for a in args], **kwargs))
+                kwargs = {k: values(v) if type(v) in _HOLDERS else v for k, v in kwargs.items()}
+            out = f(*[values(a) if type(a) in _HOLDERS else a for a in args], **kwargs)
+            return Tracer(out) if isinstance(out, Traced) else wrapped(out)
 
         if isinstance(original, np.ufunc):
             traced = _ufunc(f, original.__name__)
@@ -111,7 +115,7 @@ def _ufunc(f: Callable, name: str) -> Callable:
     """A function of values as a ufunc of tracers, with the options that all ufuncs have."""
 
     def ufunc(*args: Any, **kwargs: Any) -> Any:
-        raw = [np.asarray(a) if type(a) in (list, tuple) else values(a) for a in args]
+        raw = [a._get() if type(a) is Tracer else np.asarray(a) if type(a) in (list, tuple) else a for a in args]
         if kwargs:
             dtype = kwargs.pop("dtype", None)
             if kwargs.pop("where", True) is not True or kwargs:
@@ -127,7 +131,8 @@ def _ufunc(f: Callable, name: str) -> Callable:
         else:  # on Python scalars alone it gives a NumPy scalar, which is not weak (operators keep them weak)
             if all(type_of(a).weak for a in raw):
                 raw = [convert(a, dtype=type_of(a).dtype) for a in raw]
-        return wrapped(f(*raw))
+        out = f(*raw)
+        return Tracer(out) if isinstance(out, Traced) else wrapped(out)
 
     return ufunc
 
@@ -170,7 +175,6 @@ def set_operator(name: str, method: Callable) -> None:
 
 FOREIGN: dict[str, Callable] = {}  # operator -> what it does with operands that aren't arrays (sparse matrices)
 _OPERANDS = PYTHON_SCALARS | {np.ndarray}  # by far the most, beside tracers
-_NO_OPTIONS: dict = {}
 
 
 def _binary(name: str, f: Callable) -> Callable:
@@ -183,7 +187,11 @@ def _binary(name: str, f: Callable) -> Callable:
             other = values(namespace["array"](other))
         elif type(other) not in _OPERANDS and not isinstance(other, (np.ndarray, np.generic, Traced)):
             return FOREIGN[name](self, other) if name in FOREIGN else NotImplemented
-        return Tracer(annotated(name, f, (self._get(), other), _NO_OPTIONS))
+        try:
+            return Tracer(f(self._get(), other))
+        except (TypeError, ValueError, IndexError) as error:
+            noted(error, name, (self._get(), other))
+            raise
 
     return method
 

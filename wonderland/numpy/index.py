@@ -419,7 +419,9 @@ def located(handle: Tracer, index: Any) -> tuple[Tracer, Key]:
 def getitem(self: Tracer, index: Any) -> Any:
     """Read; a view where NumPy gives a view."""
     base, key = located(self, index)
-    return Tracer(None, base, key.view) if key.is_view and not base._is_number() else Tracer(key.read(base._get()))
+    if key.is_view and (key.shape or not base._is_number()):
+        return Tracer(None, base, key.view)
+    return Tracer(key.read(base._get()))
 
 
 def setitem(self: Tracer, index: Any, value: Any) -> None:

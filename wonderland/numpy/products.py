@@ -94,7 +94,8 @@ def _check_rank(name: str, *operands: tuple[tuple, int]) -> None:
 
 @implements(np.matmul)
 def matmul(x: Any, y: Any) -> Any:
-    x, y = as_value(x), as_value(y)
+    if not isinstance(x, (Traced, np.ndarray)) or not isinstance(y, (Traced, np.ndarray)):
+        x, y = as_value(x), as_value(y)
     xs, ys = x.shape, y.shape
     if not xs or not ys:
         _check_rank("matmul", (xs, 1), (ys, 1))

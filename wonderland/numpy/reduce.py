@@ -23,8 +23,15 @@ from wonderland.ops.shape import convert
 _MISSING = np._NoValue
 
 
+def is_ready(a: Any) -> bool:
+    """Is it a traced array of floating-point numbers? Those are by far the most, and nothing is to be converted."""
+    return isinstance(a, Traced) and a.shape != () and a.dtype.kind in "fc"
+
+
 def operand(a: Any) -> Any:
     """What a function that isn't elementwise computes with: lists are arrays, Python scalars are NumPy's."""
+    if is_ready(a):
+        return a
     if isinstance(a, (list, tuple)):
         a = as_value(a)
     return as_dtype(a, type_of(a).dtype) if type_of(a).weak else a
@@ -38,6 +45,8 @@ def as_dtype(a: Any, dtype: Any) -> Any:
 
 def accumulating(a: Any, dtype: Any) -> Any:
     """The operand in the dtype in which NumPy sums and multiplies: small integers in 64 bits."""
+    if dtype is None and is_ready(a):
+        return a
     if isinstance(a, (list, tuple)):
         a = operand(a)
     kind = type_of(a)
@@ -50,6 +59,8 @@ def accumulating(a: Any, dtype: Any) -> Any:
 
 def inexact(a: Any, dtype: Any = None) -> Any:
     """The operand in the dtype in which NumPy takes means: integers in float64."""
+    if dtype is None and is_ready(a):
+        return a
     return as_dtype(a, np.float64 if dtype is None and type_of(a).dtype.kind in "biu" else dtype or type_of(a).dtype)
 
 
@@ -75,7 +86,7 @@ def kept(out: Any, shape: tuple, axes: tuple[int, ...], keepdims: Any) -> Any:
     """A reduced value, with the reduced axes put back as ones if asked for."""
     if keepdims is _MISSING or not keepdims:
         return out
-    return reshape_value(out, tuple(1 if i in axes else n for i, n in enumerate(shape)))
+    return reshape_value(out, reduce.flat_shape(shape, axes))
 
 
 def fits(shape: tuple, goal: tuple) -> bool:
@@ -113,9 +124,8 @@ def sum(
     where: Any = True,
 ) -> Any:  # fmt: skip
     no_out(out, "sum")
-    if axis is None and dtype is None and not keepdims and initial is _MISSING and where is True:
-        if isinstance(a, Traced) and a.dtype.kind in "fc" and a.shape:  # the sum of everything, without detours
-            return reduce.sum(a, axes=tuple(range(len(a.shape))))
+    if axis is None and dtype is None and not keepdims and initial is _MISSING and where is True and is_ready(a):
+        return reduce.sum(a, axes=tuple(range(len(a.shape))))  # the sum of everything, without detours
     return _reduced(reduce.sum, ops.add, 0, accumulating(a, dtype), axis, keepdims, initial, where)
 
 
@@ -142,12 +152,14 @@ def mean(
 ) -> Any:
     no_out(out, "mean")
     a = operand(a)
-    small = dtype is None and type_of(a).dtype == np.float16  # summed in float32
+    small = dtype is None and a.dtype == np.float16  # summed in float32
     a = inexact(a, np.float32 if small else dtype)
-    axes = normalize_axes(axis, len(shape_of(a)))
-    total = sum(a, axis=axes, keepdims=keepdims, where=where)
-    kind = type_of(total).dtype
-    return as_dtype(ops.div(total, counted(shape_of(a), axes, where, keepdims, kind)), np.float16 if small else kind)
+    shape = shape_of(a)
+    axes = normalize_axes(axis, len(shape))
+    total = _reduced(reduce.sum, ops.add, 0, a, axes, keepdims, _MISSING, where)
+    out = ops.div(total, counted(shape, axes, where, keepdims, a.dtype))
+    goal = np.dtype(np.float16) if small else a.dtype
+    return out if out.dtype is goal and goal.kind in "fc" else as_dtype(out, goal)
 
 
 @implements(np.var, method="var")

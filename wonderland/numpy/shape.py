@@ -48,6 +48,8 @@ def normalize_axes(axis: Any, rank: int) -> tuple[int, ...]:
     """A sorted tuple of non-negative axes; None means all of them."""
     if axis is None:
         return tuple(range(rank))
+    if type(axis) is int and -rank <= axis < rank:
+        return (axis % rank,)
     axes = [normalize_axis(a, rank) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
     if len(set(axes)) != len(axes):
         raise ValueError("duplicate value in 'axis'")

@@ -11,7 +11,7 @@ import numpy as np
 
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
-from wonderland.ops.elementwise import add, conjugate, invert, lt, scale, where
+from wonderland.ops.elementwise import add, conjugate, invert, lt, masked, scale, where
 from wonderland.ops.index import gather, scatter_slice
 from wonderland.ops.index import slice as part
 from wonderland.ops.series import convolve, plus
@@ -100,7 +100,7 @@ def _cumprod_jvp(primals: tuple, tangents: tuple, axis: int, reverse: bool) -> t
     # p_k = x_k p_{k-1} gives p'_k = x_k p'_{k-1} + x'_k p_{k-1}: no division, so zeros among the x are nothing special.
     (x,), (t,) = primals, tangents
     out = cumprod(x, axis=axis, reverse=reverse)
-    force = scale(t, shifted(out, axis, 1, reverse))
+    force = scale(t, shifted(out, axis, 1, reverse), out)
     return out, recurrence(x, force, axis=axis, reverse=reverse)
 
 
@@ -149,14 +149,14 @@ def _recurrence_jvp(primals: tuple, tangents: tuple, axis: int, reverse: bool) -
     (a, b), (a_dot, force) = primals, tangents
     out = recurrence(a, b, axis=axis, reverse=reverse)
     if a_dot is not None:
-        term = scale(a_dot, shifted(out, axis, 0, reverse))
+        term = scale(a_dot, shifted(out, axis, 0, reverse), out)
         force = term if force is None else add(term, force)
     return out, recurrence(a, force, axis=axis, reverse=reverse)
 
 
 def _recurrence_taylor(out: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:
     def coefficient(k: int) -> Any:
-        force = plus(b[k], convolve(a, out, k, lambda x, y: scale(x, shifted(y, axis, 0, reverse)), first=1))
+        force = plus(b[k], convolve(a, out, k, lambda x, y: masked(x, shifted(y, axis, 0, reverse)), first=1))
         return None if force is None else recurrence(a[0], force, axis=axis, reverse=reverse)
 
     return coefficient

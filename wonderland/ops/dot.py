@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.primitive import Linear, Primitive
-from wonderland.core.types import ArrayType, promote, shape_of, type_of
+from wonderland.core.types import ArrayType, promote, shape_of
 from wonderland.ops.elementwise import conjugate
 from wonderland.ops.shape import convert, inverse_permutation, transpose
 from wonderland.ops.work import Work, count, work
@@ -45,12 +45,13 @@ def _infer(x: ArrayType, y: ArrayType, contract: Axes, batch: Axes) -> ArrayType
 
 
 def _evaluate(x: Any, y: Any, contract: Axes, batch: Axes) -> Any:
-    x, y = np.asarray(x), np.asarray(y)
-    x_free, y_free = free_axes(x.ndim, contract[0], batch[0]), free_axes(y.ndim, contract[1], batch[1])
-    if not batch[0] and x.ndim <= 2 and y.ndim <= 2 and len(contract[0]) == 1:
-        a = x.T if x.ndim == 2 and contract[0] == (0,) else x
-        b = y.T if y.ndim == 2 and contract[1] == (1,) else y
+    if type(x) is not np.ndarray or type(y) is not np.ndarray:
+        x, y = np.asarray(x), np.asarray(y)
+    if not batch[0] and len(contract[0]) == 1 and x.ndim <= 2 and y.ndim <= 2:
+        a = x.T if contract[0][0] == 0 else x  # which is itself for a vector
+        b = y.T if contract[1][0] == 1 else y
         return np.matmul(a, b)
+    x_free, y_free = free_axes(x.ndim, contract[0], batch[0]), free_axes(y.ndim, contract[1], batch[1])
     head = tuple(x.shape[i] for i in batch[0])
     x_shape, y_shape = tuple(x.shape[i] for i in x_free), tuple(y.shape[i] for i in y_free)
     if not contract[0]:  # nothing to sum: no matrix product, which is slow for many tiny matrices
@@ -91,12 +92,12 @@ def _transposed_axes(rank_x: int, rank_y: int, contract: Axes, batch: Axes, of_x
 
 def _transpose_rule(ct: Any, x: Any, y: Any, contract: Axes, batch: Axes) -> tuple:
     of_x = isinstance(x, Linear)
-    summed, paired, back = _transposed_axes(len(shape_of(x)), len(shape_of(y)), contract, batch, of_x)
+    summed, paired, back = _transposed_axes(len(x.shape), len(y.shape), contract, batch, of_x)
     goal = x if of_x else y
     factors = (ct, conjugate(y)) if of_x else (conjugate(x), ct)
     out = dot(*factors, contract=summed, batch=paired)
     out = out if back is None else transpose(out, permutation=back)
-    out = out if type_of(out).dtype == goal.dtype else convert(out, dtype=goal.dtype)
+    out = out if out.dtype is goal.dtype else convert(out, dtype=goal.dtype)
     return (out, None) if of_x else (None, out)
 
 

@@ -7,8 +7,9 @@ the compiler emits (`e` is the compiler's emitter: `e.add(x, y)`, `e.call("exp",
 
 from __future__ import annotations
 
+from cmath import isfinite
 from collections.abc import Callable
-from math import isfinite
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -74,13 +75,13 @@ def elementwise(
     def default_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         out = primitive(*primals)
         if len(primals) == 1:
-            return out, like(scale(tangents[0], derivatives[0](out, primals[0])), out)
+            return out, scale(tangents[0], derivatives[0](out, primals[0]), out)
         total = None
-        for t, derivative in zip(tangents, derivatives, strict=True):
+        for i, t in enumerate(tangents):
             if t is not None:
-                term = scale(t, derivative(out, *primals))
-                total = term if total is None else combine(add, total, term)
-        return out, like(total, out)
+                term = scale(t, derivatives[i](out, *primals), out)
+                total = term if total is None else combine(add, total, term, out)
+        return out, total
 
     def lower(builder: Any, *nodes: Any) -> Any:
         types = tuple(n.type for n in nodes)
@@ -111,37 +112,42 @@ def elementwise(
     return primitive
 
 
-def scale(tangent: Any, derivative: Any) -> Any:
-    """A tangent times a derivative; where the tangent is 0 the result is, even if the derivative is infinite."""
+def scale(tangent: Any, derivative: Any, out: Any) -> Any:
+    """A tangent times a derivative, as the tangent of `out`.
+
+    Where the tangent is 0 the result is, even if the derivative is infinite.
+    """
     kind = type(derivative)
-    if kind is np.ndarray:
-        known = _finite(derivative)
-    else:
-        known = kind in PYTHON_SCALARS and isfinite(derivative.real) and isfinite(derivative.imag)
-    if not known:
-        return masked_mul(tangent, derivative)
-    # Nothing to mask: the cheaper product; on a tape without asking for its type, which is the tangent's.
+    if not (_finite(derivative) if kind is np.ndarray else kind in PYTHON_SCALARS and isfinite(derivative)):
+        return like(masked_mul(tangent, derivative), out)
+    # Nothing to mask: the cheaper product; on a tape without asking for its type, which is that of `out`.
     if type(tangent) is Var and type(tangent.level) is Tape:
-        goal = tangent.type
-        if derivative.shape == goal.shape and derivative.dtype is goal.dtype if kind is np.ndarray else kind is float:
-            return tangent.level.equation(mul, (tangent, tangent.level.atom(derivative)), goal, {})
-    return mul(tangent, derivative)
+        tape, known, goal = tangent.level, tangent.type, type_of(out)
+        if derivative.dtype is goal.dtype if kind is np.ndarray else kind is float:
+            if known is goal or (known.dtype is goal.dtype and goal.shape in (known.shape, shape_of(derivative))):
+                return tape.equation(mul, (tangent, tape.atom(derivative)), goal, {})
+    return like(mul(tangent, derivative), out)
 
 
-def combine(primitive: Primitive, s: Any, t: Any) -> Any:
-    """A sum or difference of tangents; on a tape, of those of one type, without asking for its type."""
+def masked(tangent: Any, derivative: Any) -> Any:
+    """The product of `scale`, whatever its type."""
+    known = type(derivative) is np.ndarray or type(derivative) in PYTHON_SCALARS
+    return mul(tangent, derivative) if known and np.all(np.isfinite(derivative)) else masked_mul(tangent, derivative)
+
+
+def combine(primitive: Primitive, s: Any, t: Any, out: Any) -> Any:
+    """A sum or difference of tangents, as the tangent of `out`; on a tape without asking for its type."""
     if type(s) is Var and type(t) is Var and s.level is t.level and type(s.level) is Tape:
-        if s.type.shape == t.type.shape and s.type.dtype is t.type.dtype and not s.type.weak:
-            return s.level.equation(primitive, (s, t), s.type, {})
-    return primitive(s, t)
+        return s.level.equation(primitive, (s, t), type_of(out), {})
+    return like(primitive(s, t), out)
 
 
 def _finite(x: Any) -> bool:
     """Is nothing in it infinite or NaN? (An overflow of the sum says no, which is safe.)"""
     if x.size < 4096:  # where what counts is the number of calls
-        x = x.reshape(-1)
-        return isfinite(np.abs(x.dot(x)))
-    return isfinite(np.abs(np.add.reduce(x, axis=None)))
+        x = x.ravel()
+        return isfinite(x.dot(x))
+    return isfinite(np.add.reduce(x, axis=None))
 
 
 def align(args: tuple, batched: tuple[bool, ...]) -> list:
@@ -184,17 +190,19 @@ def like(value: Any, model: Any) -> Any:
     return value
 
 
-def unbroadcast(ct: Any, target: Linear) -> Any:
+@lru_cache(4096)
+def _repeated_axes(shape: tuple, goal: tuple) -> tuple[int, ...]:
+    extra = len(shape) - len(goal)
+    return tuple(i for i, extent in enumerate(shape) if i < extra or (goal[i - extra] == 1 and extent != 1))
+
+
+def unbroadcast(ct: Any, goal: Linear) -> Any:
     """The transpose of broadcasting and promotion: sum over the repeated axes, convert back."""
-    goal = target.type
     actual = ct if type(ct) is np.ndarray else type_of(ct)
     if actual.shape == goal.shape and actual.dtype is goal.dtype:
         return ct
     if actual.shape != goal.shape:
-        extra = len(actual.shape) - len(goal.shape)
-        axes = tuple(
-            i for i, extent in enumerate(actual.shape) if i < extra or (goal.shape[i - extra] == 1 and extent != 1)
-        )
+        axes = _repeated_axes(actual.shape, goal.shape)
         if axes:
             ct = _reduce.sum(ct, axes=axes)
         if shape_of(ct) != goal.shape:
@@ -221,12 +229,16 @@ def _product_transpose(ct: Any, x: Any, y: Any) -> tuple:
 
 def _sum_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     (s, t), out = tangents, add(*primals)
-    return out, like(s if t is None else t if s is None else combine(add, s, t), out)
+    return out, like(t if s is None else s, out) if s is None or t is None else combine(add, s, t, out)
 
 
 def _difference_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     (s, t), out = tangents, sub(*primals)
-    return out, like(s if t is None else neg(t) if s is None else combine(sub, s, t), out)
+    if s is not None and t is not None:
+        return out, combine(sub, s, t, out)
+    if s is None and type(t) is Var and type(t.level) is Tape:
+        return out, like(t.level.equation(neg, (t,), t.type, {}), out)
+    return out, like(neg(t) if s is None else s, out)
 
 
 def _sum_taylor(out: Any, x: Any, y: Any) -> Callable:
@@ -263,14 +275,17 @@ neg = elementwise(
 add = elementwise(
     "add", np.add, emit=lambda e, x, y: e.add(x, y), linear=(0, 1), zero_preserving=True, cost=each(additions=1),
     jvp=_sum_jvp, taylor=_sum_taylor,
-    transpose=lambda ct, x, y: tuple(unbroadcast(ct, a) if isinstance(a, Linear) else None for a in (x, y)),
+    transpose=lambda ct, x, y: (
+        unbroadcast(ct, x) if isinstance(x, Linear) else None,
+        unbroadcast(ct, y) if isinstance(y, Linear) else None,
+    ),
 )  # fmt: skip
 sub = elementwise(
     "sub", np.subtract, emit=lambda e, x, y: e.sub(x, y), linear=(0, 1), zero_preserving=True, cost=each(additions=1),
     jvp=_difference_jvp, taylor=_difference_taylor,
     transpose=lambda ct, x, y: (
         unbroadcast(ct, x) if isinstance(x, Linear) else None,
-        unbroadcast(neg(ct), y) if isinstance(y, Linear) else None,
+        neg(unbroadcast(ct, y)) if isinstance(y, Linear) else None,
     ),
 )  # fmt: skip
 mul = elementwise(
@@ -332,7 +347,7 @@ def _div_taylor(out: Any, x: Any, y: Any) -> Callable:
     def coefficient(k: int) -> Any:
         known = _series.convolve(y, out, k, first=1)
         rest = x[k] if known is None else neg(known) if x[k] is None else sub(x[k], known)
-        return None if rest is None else like(scale(rest, inverse), out[0])
+        return None if rest is None else like(masked(rest, inverse), out[0])
 
     return coefficient
 
@@ -392,9 +407,9 @@ def _pow_taylor(out: Any, x: Any, y: Any) -> Callable:
         return lambda k: like(whole[k], out[0])
     # x y' = a x' y, so that every order costs one convolution; at x = 0 there is nothing to divide by.
     first, second = x.slope(), None if y.constant else y.slope()
-    slope = scale(first, mul(y, div(out, x)))
+    slope = masked(first, mul(y, div(out, x)))
     if second is not None:
-        slope = add(slope, scale(second, _pow_exponent_derivative(out, x, y)))
+        slope = add(slope, masked(second, _pow_exponent_derivative(out, x, y)))
     if _nowhere_zero(x[0]):
         return lambda k: like(_series.integral(slope, k), out[0])
     if exponent is None:
@@ -408,7 +423,7 @@ def _pow_taylor(out: Any, x: Any, y: Any) -> Callable:
         for j in range(1, k + 1) if k > exponent else ():
             moved = moved if x[j] is None else _series.plus(moved, abs(x[j]))
         sign = -np.inf if sum(exponent < j for j in range(k)) % 2 else np.inf
-        limit = 0.0 if moved is None else scale(moved, sign)
+        limit = 0.0 if moved is None else masked(moved, sign)
         value = _series.integral(slope, k)
         return None if value is None else like(where(eq(x[0], 0), limit, value), out[0])
 
@@ -476,7 +491,7 @@ def _abs_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     if type_of(x).dtype.kind == "c":  # Re(conj(z) t) / |z|, and 0 at 0
         inverse = where(eq(out, 0), 0.0, div(1.0, out))
         return out, mul(real(mul(conj(x), t)), inverse)
-    return out, scale(t, sign(x))
+    return out, scale(t, sign(x), out)
 
 
 abs = elementwise("abs", np.abs, emit=lambda e, x: e.abs(x), jvp=_abs_jvp, zero_preserving=True, piecewise_linear=True)

@@ -31,7 +31,6 @@ from wonderland.ops.elementwise import (
     elementwise_pattern,
     exp,
     gt,
-    like,
     log,
     lt,
     maximum,
@@ -151,9 +150,9 @@ def _slope_jvp(primals: tuple, tangents: tuple, da: int, dw: int) -> tuple[Any, 
     out, total = gamma_slope(*primals, da=da, dw=dw), None
     for t, orders in zip(tangents, ({"da": da + 1, "dw": dw}, {"da": da, "dw": dw + 1}), strict=True):
         if t is not None:
-            term = scale(t, gamma_slope(*primals, **orders))
+            term = scale(t, gamma_slope(*primals, **orders), out)
             total = term if total is None else add(total, term)
-    return out, like(total, out)
+    return out, total
 
 
 # In compiled code: the same integrals, branch-free --------------------------------------------------------------------

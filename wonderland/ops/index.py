@@ -79,7 +79,8 @@ def _scatter_slice_transpose(cts: Any, x: Any, u: Any, index: Index, mode: str) 
         return None, u_ct
     if mode == "add":
         return cts[0], u_ct
-    return bind_update(scatter_slice, cts, zeros_like_type(type_of(u)), index=index, mode="set"), u_ct
+    nothing = zeros_like_type(u if isinstance(u, Linear) else type_of(u))
+    return bind_update(scatter_slice, cts, nothing, index=index, mode="set"), u_ct
 
 
 def _scatter_slice_batch(size: int, args: tuple, batched: tuple, index: Index, mode: str) -> Any:
@@ -209,7 +210,8 @@ def _scatter_transpose(cts: Any, x: Any, *args: Any, axes: tuple, mode: str) -> 
         return None, *none, u_ct
     if mode == "add":
         return cts[0], *none, u_ct
-    return bind_update(scatter, cts, *indices, zeros_like_type(type_of(u)), axes=axes, mode="set"), *none, u_ct
+    nothing = zeros_like_type(u if isinstance(u, Linear) else type_of(u))
+    return bind_update(scatter, cts, *indices, nothing, axes=axes, mode="set"), *none, u_ct
 
 
 def _only_winners(ct: Any, indices: list, axes: tuple, shape: tuple) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.ops import scalar_code as code
-from wonderland.ops.elementwise import div, elementwise, like, mul, neg, scale, sign, sub, unbroadcast
+from wonderland.ops.elementwise import div, elementwise, mul, neg, scale, sign, sub, unbroadcast
 
 
 def steps(name: str, evaluate: Callable, **rest: Any) -> Primitive:
@@ -59,7 +59,7 @@ def _first_operand(primitive: Callable, derivative: Callable) -> Callable:
 
     def jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         out = primitive()(*primals)
-        return out, None if tangents[0] is None else like(scale(tangents[0], derivative(*primals)), out)
+        return out, None if tangents[0] is None else scale(tangents[0], derivative(*primals), out)
 
     return jvp
 

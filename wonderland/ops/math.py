@@ -26,6 +26,7 @@ from wonderland.ops.elementwise import (
     exp,
     imag,
     like,
+    masked,
     mul,
     ne,
     neg,
@@ -71,7 +72,7 @@ def _sigmoid(x: Any) -> Any:
 def _sigmoid_taylor(out: Any, x: Any) -> Any:
     # sigma(-x) is 1 - sigma(x): only at t = 0 must it be computed, for its digits.
     other = add(stop_gradient(sigmoid(neg(x))), sub(stop_gradient(out), out))
-    slope = scale(x.slope(), mul(out, other))
+    slope = masked(x.slope(), mul(out, other))
     return lambda k: like(integral(slope, k), out[0])
 
 
@@ -232,7 +233,8 @@ def _sinc(t: Any, order: int) -> Any:
 
 def _sinc_jvp(primals: tuple, tangents: tuple, order: int) -> tuple[Any, Any]:
     (x,), (t,) = primals, tangents
-    return sinc(x, order=order), scale(t, sinc(x, order=order + 1))
+    out = sinc(x, order=order)
+    return out, scale(t, sinc(x, order=order + 1), out)
 
 
 def _sinc_infer(x: ArrayType, order: int) -> ArrayType:

@@ -19,7 +19,7 @@ import numpy as np
 
 from wonderland.core.primitive import Primitive
 from wonderland.core.types import ArrayType, broadcast_shapes, is_differentiable, shape_of
-from wonderland.ops.elementwise import like, scale
+from wonderland.ops.elementwise import scale
 from wonderland.ops.gamma_slope import gamma_slope
 from wonderland.ops.quantile import normal_quantile
 from wonderland.ops.random import BOOST, DRAW, blocks, key_words
@@ -251,7 +251,7 @@ def _sample_jvp(primals: tuple, tangents: tuple, law: str, shape: tuple, dtype: 
     out = random_sample(*primals, law=law, shape=shape, dtype=dtype)
     if law != "loggamma":
         return out, None
-    return out, like(scale(tangents[1], gamma_slope(primals[1], out, da=0, dw=0)), out)
+    return out, scale(tangents[1], gamma_slope(primals[1], out, da=0, dw=0), out)
 
 
 def _sample_batch(size: int, args: tuple, batched: tuple, law: str, shape: tuple, dtype: np.dtype) -> Any:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,26 @@ from wonderland.ops.shape import broadcast, convert, reshape, transpose
 from wonderland.ops.work import reduction
 
 
+@lru_cache(4096)
 def kept_shape(shape: tuple, axes: tuple[int, ...]) -> tuple:
     """The shape without the reduced axes."""
     return tuple(extent for i, extent in enumerate(shape) if i not in axes)
 
 
+@lru_cache(4096)
+def flat_shape(shape: tuple, axes: tuple[int, ...]) -> tuple:
+    """The shape with ones for the reduced axes."""
+    return tuple(1 if i in axes else extent for i, extent in enumerate(shape))
+
+
+def beside(value: Any, shape: tuple, axes: tuple[int, ...]) -> Any:
+    """A reduced value with ones for the axes that were reduced, so that it broadcasts with what it was made of."""
+    return reshape(value, shape=flat_shape(shape, axes)) if shape_of(value) != () else value
+
+
 def spread(value: Any, shape: tuple, axes: tuple[int, ...]) -> Any:
     """Repeat a reduced value over the axes that were reduced: the transpose of a sum."""
-    if shape_of(value) != ():
-        value = reshape(value, shape=tuple([1 if i in axes else extent for i, extent in enumerate(shape)]))
-    return broadcast(value, shape=shape)
+    return broadcast(beside(value, shape, axes), shape=shape)
 
 
 def _reduce_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
@@ -42,7 +53,7 @@ def _sum_transpose(ct: Any, x: Linear, axes: tuple) -> tuple:
 
 sum = Primitive(
     "sum",
-    lambda x, axes: np.add.reduce(x, axis=axes, dtype=type_of(x).dtype),
+    lambda x, axes: np.add.reduce(x, axes, x.dtype if type(x) is np.ndarray else type_of(x).dtype),
     lambda x, axes: ArrayType(kept_shape(x.shape, axes), x.dtype),
     linear=(0,),
     transpose=_sum_transpose,
@@ -63,7 +74,7 @@ def _prod_jvp(primals: tuple, tangents: tuple, axes: tuple) -> tuple[Any, Any]:
     last = len(shape_of(x)) - 1
     before = cumulative.shifted(cumulative.cumprod(x, axis=last, reverse=False), last, 1)
     after = cumulative.shifted(cumulative.cumprod(x, axis=last, reverse=True), last, 1, reverse=True)
-    return out, sum(scale(t, mul(before, after)), axes=(last,))
+    return out, sum(scale(t, mul(before, after), x), axes=(last,))
 
 
 def _flattened(x: Any, axes: tuple) -> Any:
@@ -77,7 +88,7 @@ def _flattened(x: Any, axes: tuple) -> Any:
 
 prod = Primitive(
     "prod",
-    lambda x, axes: np.prod(x, axis=axes, dtype=type_of(x).dtype),
+    lambda x, axes: np.multiply.reduce(x, axes, type_of(x).dtype),
     lambda x, axes: ArrayType(kept_shape(x.shape, axes), x.dtype),
     jvp=_prod_jvp,
     batch=lambda size, args, batched, axes: prod(args[0], axes=tuple(a + 1 for a in axes)),
@@ -97,15 +108,15 @@ def _max_jvp(primals: tuple, tangents: tuple, axes: tuple) -> tuple[Any, Any]:
     # The derivative goes to the maximum, shared equally at ties.
     (x,), (t,) = primals, tangents
     out = max(x, axes=axes)
-    dtype = type_of(x).dtype
-    winners = convert(eq(x, spread(out, shape_of(x), axes)), dtype=dtype)
-    weights = div(winners, spread(sum(winners, axes=axes), shape_of(x), axes))
-    return out, sum(scale(t, weights), axes=axes)
+    shape = shape_of(x)
+    winners = convert(eq(x, beside(out, shape, axes)), dtype=type_of(x).dtype)
+    weights = div(winners, beside(sum(winners, axes=axes), shape, axes))
+    return out, sum(scale(t, weights, x), axes=axes)
 
 
 max = Primitive(
     "max",
-    lambda x, axes: np.max(x, axis=axes),
+    lambda x, axes: np.maximum.reduce(x, axes),
     _max_infer,
     jvp=_max_jvp,
     batch=lambda size, args, batched, axes: max(args[0], axes=tuple(a + 1 for a in axes)),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.types import shape_of, type_of
-from wonderland.ops.elementwise import add, div, mul, scale
+from wonderland.ops.elementwise import add, div, masked, mul
 
 
 def plus(x: Any, y: Any) -> Any:
@@ -19,18 +19,18 @@ def plus(x: Any, y: Any) -> Any:
     return y if x is None else x if y is None else add(x, y)
 
 
-def convolve(x: Any, y: Any, k: int, product: Callable = scale, first: int = 0, last: int | None = None) -> Any:
+def convolve(x: Any, y: Any, k: int, product: Callable = masked, first: int = 0, last: int | None = None) -> Any:
     """Coefficient k of a product of series: the sum of x[j] y[k - j], j from `first` to `last` (by default k)."""
     out = None
-    if x is y and product is scale and first == 0 and last is None:  # a square: every pair once
+    if x is y and product is masked and first == 0 and last is None:  # a square: every pair once
         for j in range((k + 1) // 2):
             if x[j] is not None and x[k - j] is not None:
-                out = plus(out, scale(x[k - j], x[j]))
+                out = plus(out, masked(x[k - j], x[j]))
         out = None if out is None else mul(2.0, out)
-        return out if k % 2 or x[k // 2] is None else plus(out, scale(x[k // 2], x[k // 2]))
+        return out if k % 2 or x[k // 2] is None else plus(out, masked(x[k // 2], x[k // 2]))
     for j in range(first, (k if last is None else last) + 1):
         if x[j] is not None and y[k - j] is not None:
-            one = j == 0 and product is scale and _is_one(x[0], y[k])  # the slope of the variable itself
+            one = j == 0 and product is masked and _is_one(x[0], y[k])  # the slope of the variable itself
             out = plus(out, y[k] if one else product(x[j], y[k - j]))
     return out
 

@@ -6,6 +6,7 @@ All are linear; the compiler sees the first three as views (strides), not as wor
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -53,14 +54,20 @@ def _broadcast_batch(size: int, args: tuple, batched: tuple, shape: tuple) -> An
 
 
 def _broadcast(x: Any, shape: tuple) -> Any:
-    if isinstance(x, np.generic):
-        return np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))  # np.broadcast_to, in an eighth of its time
-    if type(x) is np.ndarray and x.flags.c_contiguous and x.size:
-        lead = len(shape) - x.ndim
-        if lead >= 0 and all(m in (1, n) for m, n in zip(x.shape, shape[lead:], strict=True)):
-            strides = [0 if m == 1 else s for m, s in zip(x.shape, x.strides, strict=True)]
-            return np.ndarray(shape, x.dtype, x, 0, (*(0,) * lead, *strides))
+    if isinstance(x, np.generic) or (type(x) is np.ndarray and x.flags.c_contiguous and x.size):
+        strides = _repeating(x.shape, x.strides, shape)
+        if strides is not None:
+            return np.ndarray(shape, x.dtype, x, 0, strides)  # np.broadcast_to, in an eighth of its time
     return np.broadcast_to(x, shape)
+
+
+@lru_cache(4096)
+def _repeating(shape: tuple, strides: tuple, goal: tuple) -> tuple[int, ...] | None:
+    """The strides of an array that is broadcast; None if it can't be."""
+    lead = len(goal) - len(shape)
+    if lead < 0 or any(m not in (1, n) for m, n in zip(shape, goal[lead:], strict=True)):
+        return None
+    return (*(0,) * lead, *(0 if m == 1 else s for m, s in zip(shape, strides, strict=True)))
 
 
 broadcast = Primitive(
@@ -126,6 +133,8 @@ transpose.pattern = moved_pattern(transpose)
 
 
 def _convert(x: Any, dtype: np.dtype) -> Any:
+    if type(x) is np.ndarray and x.ndim and x.dtype.kind != "c":
+        return x.astype(dtype)
     if type_of(x).dtype.kind == "c" and dtype.kind in "fiu":
         x = np.real(x)
     return np.asarray(x).astype(dtype)[()]

@@ -278,7 +278,7 @@ def _bessel(
             slope = primitive(1, x) if low == high > 0 else neg(primitive(1, x))
         else:
             slope = add(mul(low, primitive(sub(v, 1), x)), mul(high, primitive(add(v, 1), x)))
-        tangent = scale(t, slope)
+        tangent = scale(t, slope, out)
         return out, like(tangent if extra is None else add(tangent, extra(t, out, x)), out)
 
     primitive = elementwise(name, evaluate, jvp=jvp, emit=_foreign(general))
@@ -299,7 +299,7 @@ def _decay(t: Any, out: Any, x: Any) -> Any:
     """What the factor exp(-|Re x|) adds, which isn't analytic."""
     if _is_complex(x):
         t, x = real(t), real(x)
-    return neg(scale(t, mul(sign(x), out)))
+    return neg(scale(t, mul(sign(x), out), out))
 
 
 bessel_i = _bessel("bessel_i", "iv", "i#", (0.5, 0.5))
@@ -307,4 +307,4 @@ bessel_ie = _bessel("bessel_ie", "ive", "i#e", (0.5, 0.5), _decay)
 bessel_j = _bessel("bessel_j", "jv", "j#", (0.5, -0.5))
 bessel_y = _bessel("bessel_y", "yv", "y#", (0.5, -0.5))
 bessel_k = _bessel("bessel_k", "kv", "k#", (-0.5, -0.5))
-bessel_ke = _bessel("bessel_ke", "kve", "k#e", (-0.5, -0.5), lambda t, out, x: scale(t, out))
+bessel_ke = _bessel("bessel_ke", "kve", "k#e", (-0.5, -0.5), lambda t, out, x: scale(t, out, out))

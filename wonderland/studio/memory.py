@@ -93,7 +93,7 @@ def _forward(meter: Meter, function: Callable, values: list, select: list[bool])
 def _reverse(meter: Meter, function: Callable, values: list, select: list[bool]) -> None:
     call = Call(lambda *handles: list(map(Tracer, function(*map(unwrap, handles)))), tuple(map(Tracer, values)), {})
     linear = Linearized(call, select, prune=False)
-    types = [t.type for t in linear.out_types()]
+    types = linear.types
     result, linear.values = linear.values, []
     meter.phase = "backward"
     linear.pull([meter.ones(t) if is_differentiable(t.dtype) else None for t in types], consume=True)

@@ -16,13 +16,21 @@ import numpy as np
 
 from wonderland.core.functions import Call
 from wonderland.core.level import Level, Traced, bind, constant_copy
-from wonderland.core.primitive import Linear, Primitive
+from wonderland.core.primitive import Primitive
 from wonderland.core.program import Atom, Equation, Literal, Record, Tape, Var, run
 from wonderland.core.types import ArrayType, type_of
+from wonderland.ops.elementwise import add
+from wonderland.ops.shape import zeros_like_type
 from wonderland.transform.derivatives import quiet
-from wonderland.transform.dual import Dual, add_tangents
-from wonderland.transform.programs import dense
+from wonderland.transform.dual import Dual
 from wonderland.transform.transpose import transpose
+
+
+def add_tangents(a: Any, b: Any) -> Any:
+    """The sum of two tangents or cotangents, either of which may be a structural zero."""
+    if a is None:
+        return b
+    return a if b is None else add(a, b)
 
 
 class WatchedValue(Traced):
@@ -125,7 +133,7 @@ class Watched:
 
     def tangents(self, seeds: Sequence[Any]) -> dict[Var, Any]:
         """The tangent of each variable that a derivative flows to, for tangents of the selected leaves."""
-        still = [dense(None, Linear(var.type)) for var in self._perturbed]
+        still = [zeros_like_type(var.type) for var in self._perturbed]
         with quiet():
             return dict(zip(self._followed, run(self._program, [*seeds, *still]), strict=True))
 
@@ -137,7 +145,8 @@ class Watched:
                 given[var] = add_tangents(given.get(var), ct)
         with quiet():
             cts = transpose(self._program, {}, [given.get(var) for var in self._followed])[len(self._seeds) :]
-        return {var: dense(ct, Linear(var.type)) for var, ct in zip(self._perturbed, cts, strict=True)}
+        pairs = zip(self._perturbed, cts, strict=True)
+        return {var: zeros_like_type(var.type) if ct is None else ct for var, ct in pairs}
 
 
 def _live(equations: Sequence[Equation], outputs: Sequence[Any], names: dict[Var, Var]) -> list[Equation]:

@@ -15,13 +15,12 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call, handles
 from wonderland.core.level import constant_copy
-from wonderland.core.primitive import Linear
-from wonderland.core.program import Literal, Program, Tape, run
+from wonderland.core.program import Literal, Program, Tape, Var, run
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.elementwise import stop_gradient as stop_gradient_p
 from wonderland.ops.shape import convert, zeros_like_type
-from wonderland.transform.dual import Dual
+from wonderland.transform.dual import Dual, DualValue
 from wonderland.transform.programs import dense, pick, record, scatter_flags
 from wonderland.transform.transpose import pull_back
 
@@ -107,12 +106,13 @@ class Linearized:
                     selected = selected and is_differentiable(kind.dtype)
                     self.select.append(selected)
                     if selected:
-                        variables.append(tape.variable(kind))
-                        value = level.lift(value, variables[-1])
+                        variables.append(Var(tape, kind))
+                        value = DualValue(level, value, variables[-1])
                     lifted.append(value)
                 pairs = [level.split(o) for o in call.run(lifted)]
             count = len(pairs) - len(call.written)
             self.values = [p for p, _ in pairs[:count]]
+            self.types = [type_of(v) for v in self.values]
             self.has_tangent = [t is not None for _, t in pairs[:count]]
             self.program = tape.finish(variables, [t for _, t in pairs[:count] if t is not None], prune)
         if call.written:
@@ -125,7 +125,7 @@ class Linearized:
     def push(self, tangents: Sequence[Any]) -> list:
         """Tangents of the outputs, for tangents of the selected leaves."""
         outs = scatter_flags(run(self.program, tangents), self.has_tangent)
-        return [dense(t, v) for t, v in zip(outs, self.out_types(), strict=True)]
+        return [zeros_like_type(k) if t is None else t for t, k in zip(outs, self.types, strict=True)]
 
     def pull(self, cotangents: Sequence[Any], consume: bool = False) -> list:
         """Cotangents of all leaves (zeros where there is no dependence), for cotangents of the outputs."""
@@ -135,14 +135,8 @@ class Linearized:
 
     def take_value(self) -> Any:
         """The function's result, given away: from here on only its types are kept."""
-        types = self.out_types()
-        values, self.values = self.values, types
+        values, self.values = self.values, []
         return self.call.result(values)
-
-    def out_types(self) -> list:
-        if not hasattr(self, "_out_types"):
-            self._out_types = [Linear(type_of(v)) for v in self.values]
-        return self._out_types
 
 
 def linearize(f: Callable, *primals: Any) -> tuple[Any, Callable]:
@@ -158,7 +152,8 @@ def linearize(f: Callable, *primals: Any) -> tuple[Any, Callable]:
     def push(*tangents: Any) -> Any:
         if len(tangents) != len(primals):
             raise ArgumentError(f"expected {len(primals)} tangents, got {len(tangents)}")
-        given = [dense(t, Linear(k)) for t, k in zip(_flat_tangents(tangents, call), call.types, strict=True)]
+        flat = zip(_flat_tangents(tangents, call), call.types, strict=True)
+        given = [zeros_like_type(k) if t is None else t for t, k in flat]
         with quiet():
             return call.result(lin.push(pick(given, lin.select)))
 
@@ -174,7 +169,7 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> Any:
     call = Call(f, _copied(primals), {})
     with quiet():
         lin = Linearized(call, [True] * len(call.values))
-    types, value = lin.out_types(), lin.take_value()
+    types, value = lin.types, lin.take_value()
     structure = call.out_structure
     assert structure is not None
     if has_aux:
@@ -184,7 +179,7 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> Any:
         leaves, found = tree.flatten(cotangent)
         if found != structure:
             raise ArgumentError(f"the cotangent has structure {found}, the output {structure}")
-        cts = [matched(unwrap(leaf), t.type, "the cotangent") for leaf, t in zip(leaves, types, strict=False)]
+        cts = [matched(unwrap(leaf), t, "the cotangent") for leaf, t in zip(leaves, types, strict=False)]
         cts += [None] * (len(types) - len(cts))
         with quiet():
             return call.structure.unflatten(handles(lin.pull(cts)))[0]
@@ -236,7 +231,7 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
             value = lin.take_value()
             cotangents = lin.pull(seed, consume=True)
         plain = call.structure is tree.plain_call(len(cotangents))
-        trees = handles(cotangents) if plain else call.structure.unflatten(handles(cotangents))[0]
+        trees = handles(cotangents) if plain else call.structure.children[0].unflatten(handles(cotangents))
         single = isinstance(argnums, (int, np.integer))
         return value, trees[numbers[0]] if single else tuple(trees[i] for i in numbers)
 
@@ -281,7 +276,7 @@ def _seed(lin: Linearized, has_aux: bool) -> list:
     assert structure is not None
     if has_aux:
         structure = _aux_structure(structure)
-    types = [t.type for t in lin.out_types()]
+    types = lin.types
     if structure.kind is not None or types[0].shape != ():
         shape = types[0].shape if structure.kind is None else structure
         raise ArgumentError(

@@ -6,13 +6,15 @@ linearisation: the primal part runs outside, and what it leaves in the linear Pr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import starmap
 from typing import Any
 
 from wonderland.core.level import Level, Traced, bind, bind_update, is_alone
 from wonderland.core.primitive import Primitive
-from wonderland.core.program import Record, Var
-from wonderland.core.types import ArrayType, shape_of, type_of
-from wonderland.ops.elementwise import add
+from wonderland.core.program import Record, Tape, Var
+from wonderland.core.types import PYTHON_SCALARS, ArrayType, type_of
+from wonderland.ops.elementwise import add, combine
 from wonderland.ops.shape import zeros_like_type
 
 
@@ -32,11 +34,11 @@ class DualValue(Traced):
 
     @property
     def shape(self) -> tuple:
-        return shape_of(self.primal)
+        return () if type(self.primal) in PYTHON_SCALARS else self.primal.shape
 
     @property
     def dtype(self) -> Any:
-        return self.primal.dtype if hasattr(self.primal, "dtype") else type_of(self.primal).dtype
+        return (type_of(self.primal) if type(self.primal) in PYTHON_SCALARS else self.primal).dtype
 
     def __repr__(self) -> str:
         return f"Dual({self.primal!r}, tangent={self.tangent!r})"
@@ -61,11 +63,12 @@ class Dual(Level):
         return value, None
 
     def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+        tape: Any = self.tape
         if len(args) == 1:  # by far the most operations have one or two operands
             (x,) = args
-            if self.tape is not None and type(x.tangent) is Var and primitive.linear and not primitive.jvp:
+            if primitive.linear and not primitive.jvp and type(x.tangent) is Var and x.tangent.level is tape:
                 out = bind(primitive, x.primal, **params)
-                return DualValue(self, out, self.tape.equation(primitive, (x.tangent,), type_of(out), params))
+                return DualValue(self, out, tape.equation(primitive, (x.tangent,), type_of(out), params))
             primals, tangents = (x.primal,), (x.tangent,)
         elif len(args) == 2:
             x, y = args
@@ -76,16 +79,15 @@ class Dual(Level):
                 y, t = y.primal, y.tangent
             primals, tangents = (x, y), (s, t)
         else:
-            primals = tuple([a.primal if type(a) is DualValue and a.level is self else a for a in args])
-            tangents = tuple([a.tangent if type(a) is DualValue and a.level is self else None for a in args])
+            primals, tangents = zip(*map(self.split, args), strict=True)
         rule = primitive.jvp
-        if self.tape is not None and primitive.linearize is not None:
+        if primitive.linearize is not None and tape is not None:
             rule = primitive.linearize
-        if tangents[0] is None and all(t is None for t in tangents):
+        if tangents[0] is None and tangents[-1] is None and all(t is None for t in tangents):
             out = bind(primitive, *primals, **params)
             tangent: Any = (None,) * len(out) if primitive.multiple else None
         elif rule is not None:
-            out, tangent = rule(primals, tangents, **params)
+            out, tangent = rule(primals, tangents, **params) if params else rule(primals, tangents)
         elif primitive.bilinear:
             out, tangent = _bilinear_jvp(primitive, primals, tangents, params)
         elif primitive.linear:
@@ -94,7 +96,7 @@ class Dual(Level):
             why = primitive.impossible.get("jvp", "it has no jvp rule")
             raise TypeError(f"{primitive.name} can't be differentiated: {why}")
         if primitive.multiple:
-            return tuple(DualValue(self, o, t) for o, t in zip(out, tangent, strict=True))
+            return tuple(starmap(self.lift, zip(out, tangent, strict=True)))
         return DualValue(self, out, tangent)
 
     def process_update(self, primitive: Primitive, box: list, args: tuple, params: dict) -> Any:
@@ -132,23 +134,25 @@ def _linear_operands(primitive: Primitive, primals: tuple, tangents: tuple) -> l
 
 def _linear_jvp(primitive: Primitive, primals: tuple, tangents: tuple, params: dict) -> tuple[Any, Any]:
     out = bind(primitive, *primals, **params)
-    if all(tangents[i] is None for i in primitive.linear):
+    moved = [t for t in [tangents[i] for i in primitive.linear] if t is not None]
+    if not moved:
         return out, (None,) * len(out) if primitive.multiple else None
-    return out, bind(primitive, *_linear_operands(primitive, primals, tangents), **params)
+    return out, _linear_tangent(primitive, _linear_operands(primitive, primals, tangents), moved[0], out, params)
 
 
 def _bilinear_jvp(primitive: Primitive, primals: tuple, tangents: tuple, params: dict) -> tuple[Any, Any]:
-    x, y = primals
-    tangent = None
-    if tangents[0] is not None:
-        tangent = bind(primitive, tangents[0], y, **params)
-    if tangents[1] is not None:
-        tangent = add_tangents(tangent, bind(primitive, x, tangents[1], **params))
-    return bind(primitive, x, y, **params), tangent
+    (x, y), (s, t) = primals, tangents
+    out = bind(primitive, x, y, **params)
+    of_x = None if s is None else _linear_tangent(primitive, (s, y), s, out, params)
+    of_y = None if t is None else _linear_tangent(primitive, (x, t), t, out, params)
+    if of_x is None or of_y is None:
+        return out, of_y if of_x is None else of_x
+    return out, combine(add, of_x, of_y, out)
 
 
-def add_tangents(a: Any, b: Any) -> Any:
-    """The sum of two tangents or cotangents, either of which may be a structural zero."""
-    if a is None:
-        return b
-    return a if b is None else add(a, b)
+def _linear_tangent(primitive: Primitive, operands: Sequence[Any], moved: Any, out: Any, params: dict) -> Any:
+    """A linear operation on tangents, `moved` among them; on a tape its type is that of `out`."""
+    if type(moved) is Var and type(moved.level) is Tape and not primitive.multiple:
+        tape = moved.level
+        return tape.equation(primitive, tuple(map(tape.atom, operands)), type_of(out), params)
+    return bind(primitive, *operands, **params)

@@ -158,10 +158,10 @@ def eliminate(lin: Linearized, order: str = "search", search_seconds: float = 10
     elimination.run(order, search_seconds)
     found = iter(elimination.blocks())
     return [
-        [_dense(block, t.type, v.type) for block, v in zip(row, lin.program.inputs, strict=True)]
+        [_dense(block, t, v.type) for block, v in zip(row, lin.program.inputs, strict=True)]
         for t, row in (
             (t, next(found) if depends else [[]] * len(lin.program.inputs))
-            for t, depends in zip(lin.out_types(), lin.has_tangent, strict=True)
+            for t, depends in zip(lin.types, lin.has_tangent, strict=True)
         )
     ]
 

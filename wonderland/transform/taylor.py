@@ -19,7 +19,7 @@ from wonderland.core.level import Level, Traced, bind, bind_update, is_alone
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, run
 from wonderland.core.types import PYTHON_SCALARS, ArrayType, is_differentiable, type_of
-from wonderland.ops.elementwise import masked_mul, mul, scale
+from wonderland.ops.elementwise import masked, masked_mul, mul
 from wonderland.ops.series import convolve, integral
 from wonderland.ops.shape import zeros_like_type
 from wonderland.transform.programs import cached, dense, record
@@ -206,7 +206,7 @@ class Taylor(Level):
             rows = primitive.taylor(outs, *series, **params)
             return [lambda k, number=number: rows(k)[number] for number in range(len(outs))]
         if primitive.bilinear and moving <= {0, 1}:
-            product = scale if primitive in (mul, masked_mul) else lambda x, y: bind(primitive, x, y, **params)
+            product = masked if primitive in (mul, masked_mul) else lambda x, y: bind(primitive, x, y, **params)
             return [lambda k: convolve(series[0], series[1], k, product)]
         linear = [i % len(args) for i in primitive.linear]
         if linear and moving <= {*linear}:

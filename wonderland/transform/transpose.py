@@ -7,11 +7,12 @@ is dropped as soon as its last use has run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from math import prod
 from typing import Any
 
 from wonderland.core.level import bind_update
-from wonderland.core.primitive import Accumulation, Linear
+from wonderland.core.primitive import Accumulation
 from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.types import shape_of
 from wonderland.ops.elementwise import add
@@ -68,33 +69,34 @@ def pull_back(tape: Program, cotangents: Sequence[Any], consume: bool) -> list:
 
 def _transpose_equation(equation: Equation, cts: dict[Var, Any]) -> None:
     """From the cotangents of its outputs to those of its inputs that are variables; literals are its residuals."""
-    primitive, inputs = equation.primitive, equation.inputs
+    primitive, inputs, params = equation.primitive, equation.inputs, equation.params
     given = [_take(cts, equation.outputs[0])]
     if primitive.multiple:
-        given += [_take(cts, v) for v in equation.outputs[1:]]
+        given += map(_take, repeat(cts), equation.outputs[1:])
     if given[0] is None and all(ct is None for ct in given):
         return
-    rule = primitive.transpose
+    rule: Any = primitive.transpose
     if rule is None:
         why = primitive.impossible.get("transpose", "it has no transpose rule")
         raise TypeError(f"{primitive.name} can't be transposed (reverse mode): {why}")
     if len(inputs) == 2 and not primitive.whole:  # as most have: no loops for these
         a, b = inputs
-        if type(b) is Literal:
-            _accumulate(cts, a, rule(given.pop(), Linear(a.type), b.value, **equation.params)[0])  # type: ignore
-        elif type(a) is Literal:
-            _accumulate(cts, b, rule(given.pop(), a.value, Linear(b.type), **equation.params)[1])  # type: ignore
-        else:
-            for_a, for_b = rule(given.pop(), Linear(a.type), Linear(b.type), **equation.params)
-            _accumulate(cts, a, for_a)  # type: ignore[arg-type]
-            _accumulate(cts, b, for_b)  # type: ignore[arg-type]
-        return
-    args = [a.value if type(a) is Literal else Linear(a.type) for a in inputs]
-    # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
-    contributions = rule(given if primitive.whole else given.pop(), *args, **equation.params)
-    for a, contribution in zip(inputs, contributions, strict=True):
-        if type(a) is not Literal:
-            _accumulate(cts, a, contribution)  # type: ignore[arg-type]
+        x = a.value if type(a) is Literal else a.type
+        y = b.value if type(b) is Literal else b.type
+        for_a, for_b = rule(given.pop(), x, y, **params) if params else rule(given.pop(), x, y)
+        if for_a is not None:
+            _accumulate(cts, a, for_a)
+        if for_b is not None:
+            _accumulate(cts, b, for_b)
+    elif len(inputs) == 1 and not primitive.whole:
+        _accumulate(cts, inputs[0], rule(given.pop(), inputs[0].type, **params)[0])
+    else:
+        # An update's rule gets the list itself: it may overwrite the cotangent that nobody else holds.
+        args = [a.value if type(a) is Literal else a.type for a in inputs]
+        contributions = rule(given if primitive.whole else given.pop(), *args, **params)
+        for a, contribution in zip(inputs, contributions, strict=True):
+            if type(a) is not Literal:
+                _accumulate(cts, a, contribution)
 
 
 class _Waiting:
@@ -120,17 +122,15 @@ def _take(cts: dict[Var, Any], var: Var) -> Any:
     return box.pop()
 
 
-def _accumulate(cts: dict[Var, Any], var: Var, contribution: Any) -> None:
+def _accumulate(cts: dict[Var, Any], var: Any, contribution: Any) -> None:
     """Add to the cotangent of a variable; in place where a contribution touches only some elements.
 
     One that touches few of them waits for what touches all: there is no array of zeros to fill and to add then.
     """
     if contribution is None:
         return
-    current = cts.get(var)
-    if current is None and type(contribution) is not Accumulation:
-        cts[var] = contribution
-    elif type(contribution) is Accumulation:
+    if type(contribution) is Accumulation:
+        current = cts.get(var)
         size = prod(shape_of(contribution.args[-1]))
         waiting = current if type(current) is _Waiting else _Waiting(None) if current is None else None
         if waiting is not None and 4 * (waiting.size + size) <= var.type.size:
@@ -143,7 +143,10 @@ def _accumulate(cts: dict[Var, Any], var: Var, contribution: Any) -> None:
         if box[0] is None:
             box = [zeros_like_type(var.type, real=True)]
         cts[var] = bind_update(contribution.primitive, box, *contribution.args, **contribution.params)
-    elif type(current) is _Waiting:
+    elif var not in cts:
+        cts[var] = contribution
+    elif type(cts[var]) is _Waiting:
+        current = cts[var]
         current.dense = contribution if current.dense is None else add(current.dense, contribution)
     else:
         cts[var] = add(cts.pop(var), contribution)
