@@ -31,13 +31,15 @@ if TYPE_CHECKING:
     from wonderland.numpy.broadcasting import BroadcastWarning, warn_on_broadcast
     from wonderland.numpy.lift import lift
     from wonderland.studio.explain import explain
+    from wonderland.transform.checkpoint import checkpoint, checkpoint_name, checkpoint_sequential, save_names
 
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError",
-    "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "cond",
+    "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "checkpoint",
+    "checkpoint_name", "checkpoint_sequential", "cond",
     "custom_jvp", "custom_vjp", "einops", "explain", "fori_loop", "grad", "jacobian", "jit", "jvp", "lift",
-    "linearize", "random", "register_mutable", "register_node", "scan", "sparse", "stop_gradient", "switch",
+    "linearize", "random", "register_mutable", "register_node", "save_names", "scan", "sparse", "stop_gradient", "switch",
     "testing", "trace", "tree_map", "value_and_grad", "verify", "vjp", "vmap", "warn_on_broadcast", "while_loop",
 ]  # fmt: skip
 
@@ -47,6 +49,9 @@ _LAZY = {
     "BroadcastWarning": ("wonderland.numpy.broadcasting", "BroadcastWarning"),
     "associative_scan": ("wonderland.control.associative", "associative_scan"),
     "at": ("wonderland.numpy.at", "at"),
+    "checkpoint": ("wonderland.transform.checkpoint", "checkpoint"),
+    "checkpoint_name": ("wonderland.transform.checkpoint", "checkpoint_name"),
+    "checkpoint_sequential": ("wonderland.transform.checkpoint", "checkpoint_sequential"),
     "cond": ("wonderland.control.cond", "cond"),
     "custom_jvp": ("wonderland.control.custom", "custom_jvp"),
     "custom_vjp": ("wonderland.control.custom", "custom_vjp"),
@@ -56,6 +61,7 @@ _LAZY = {
     "jit": ("wonderland.compile.jit", "jit"),
     "lift": ("wonderland.numpy.lift", "lift"),
     "random": ("wonderland.random", None),
+    "save_names": ("wonderland.transform.checkpoint", "save_names"),
     "scan": ("wonderland.control.loops", "scan"),
     "sparse": ("wonderland.sparse", None),
     "switch": ("wonderland.control.cond", "switch"),
