@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from wonderland.control.cond import cond, switch
     from wonderland.control.custom import custom_jvp, custom_vjp
     from wonderland.control.loops import fori_loop, scan, while_loop
+    from wonderland.control.segments import binomial
     from wonderland.numpy.at import at
     from wonderland.numpy.broadcasting import BroadcastWarning, warn_on_broadcast
     from wonderland.numpy.lift import lift
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError",
-    "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "checkpoint",
+    "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "binomial", "checkpoint",
     "checkpoint_name", "checkpoint_sequential", "cond",
     "custom_jvp", "custom_vjp", "einops", "explain", "fori_loop", "grad", "jacobian", "jit", "jvp", "lift",
     "linearize", "random", "register_mutable", "register_node", "save_names", "scan", "sparse", "stop_gradient", "switch",
@@ -49,6 +50,7 @@ _LAZY = {
     "BroadcastWarning": ("wonderland.numpy.broadcasting", "BroadcastWarning"),
     "associative_scan": ("wonderland.control.associative", "associative_scan"),
     "at": ("wonderland.numpy.at", "at"),
+    "binomial": ("wonderland.control.segments", "binomial"),
     "checkpoint": ("wonderland.transform.checkpoint", "checkpoint"),
     "checkpoint_name": ("wonderland.transform.checkpoint", "checkpoint_name"),
     "checkpoint_sequential": ("wonderland.transform.checkpoint", "checkpoint_sequential"),
