@@ -254,34 +254,37 @@ def checkpoint(f: Callable | None = None, policy: Any = "nothing") -> Callable:
     keep = as_policy(policy)
 
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        return checkpointed_call(f, args, kwargs, keep)
+        return checkpointed_call(f, args, kwargs, _by_policy(keep))
 
     return named(checkpointed, f, "checkpoint")
 
 
-def checkpointed_call(f: Callable, args: tuple, kwargs: dict, policy: Policy) -> Any:
-    """One call of a checkpointed function. A mutable object that is called is an argument too, as is a method's own."""
+def _by_policy(policy: Policy) -> Callable[[Program, Sequence[Any]], Sequence[Any]]:
+    return lambda program, operands: checkpoint_p(*operands, program=program, policy=policy)
+
+
+def checkpointed_call(f: Callable, args: tuple, kwargs: dict, perform: Callable) -> Any:
+    """One call of `f`, recorded: `perform(program, operands)`, where what it captures are operands too.
+
+    A mutable object that is called is an argument, and so is the one that a method belongs to.
+    """
     function, owner = getattr(f, "__func__", f), getattr(f, "__self__", None)
     if owner is not None and function is not f:
         args = (owner, *args)
     call = Call(lambda g, *rest, **named: g(*rest, **named), (function, *args), kwargs, ())
+    name = getattr(f, "__name__", type(f).__name__)
     if running():
-        outs = bind_call(call, getattr(f, "__name__", type(f).__name__), function, policy)
+        level = Record(f"the checkpointed function {name}")
+        with level, unwritten(function, f"the checkpointed function {name}", "Pass the object to the function."):
+            inputs = [level.variable(t) for t in call.types]
+            program, captured = hoist(level.finish(inputs, call.run(inputs)))
+        outs = perform(program, [*captured, *call.values])
     else:
         outs = call.run(call.values)
     results, new = call.split(outs)
     outs = None
     call.write_back(new, results)
     return call.result(results)
-
-
-def bind_call(call: Call, name: str, f: Callable, policy: Policy) -> Sequence[Any]:
-    """Record a call and perform it as one equation; what it captures are operands."""
-    level = Record(f"the checkpointed function {name}")
-    with level, unwritten(f, f"the checkpointed function {name}", "Pass the object to the function."):
-        inputs = [level.variable(t) for t in call.types]
-        program, captured = hoist(level.finish(inputs, call.run(inputs)))
-    return checkpoint_p(*captured, *call.values, program=program, policy=policy)
 
 
 def checkpoint_sequential(functions: Sequence[Callable], segments: int, x: Any, policy: Any = "nothing") -> Any:
@@ -298,10 +301,10 @@ def checkpoint_sequential(functions: Sequence[Callable], segments: int, x: Any, 
             f"checkpoint_sequential: segments={segments!r} for {len(functions)} functions: it is an integer from 1 to "
             "the number of functions"
         )
-    keep = as_policy(policy)
+    perform = _by_policy(as_policy(policy))
     bounds = [len(functions) * i // segments for i in range(segments + 1)]
     for start, stop in zip(bounds[:-2], bounds[1:-1], strict=True):
-        x = checkpointed_call(_in_order, (tuple(functions[start:stop]), x), {}, keep)
+        x = checkpointed_call(_in_order, (tuple(functions[start:stop]), x), {}, perform)
     return _in_order(functions[bounds[-2] :], x)
 
 
