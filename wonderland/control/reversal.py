@@ -25,14 +25,14 @@ from wonderland.control.scan import (
     split,
 )
 from wonderland.control.scan import _linearize as linearize_scan
-from wonderland.core.level import Traced, bind_update
+from wonderland.core.level import bind_update
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program, eliminate_dead, run
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.index import gather, scatter
 from wonderland.ops.pattern import program_pattern
 from wonderland.ops.shape import zeros_like_type
-from wonderland.transform.checkpoint import POLICIES, checkpoint_p
+from wonderland.transform.checkpoint import POLICIES, checkpoint_p, has_value
 from wonderland.transform.programs import cached, pick, record, scatter_flags
 
 
@@ -156,16 +156,6 @@ class Reversal:
             box.append(bind_update(scatter, [box.pop()], np.int64(self.place(step)), row, axes=(0,), mode="set"))
 
 
-def _drivable(values: Sequence[Any]) -> bool:
-    """Are there values below, so that Python can drive a loop over them?"""
-    for value in values:
-        while isinstance(value, Traced):
-            value = getattr(value, "primal", None)
-            if value is None:
-                return False
-    return True
-
-
 def linearize(primals: tuple, tangents: tuple, params: dict) -> tuple[list, list]:
     """`scan`'s rule, for a loop with `slots`."""
     if params["length"] == 0:
@@ -177,7 +167,7 @@ def linearize(primals: tuple, tangents: tuple, params: dict) -> tuple[list, list
     out_flags = linearize_body(body, (*flags[0], *flags[1], *flags[2]), fill)[2]
     call = Reversal(params, flags, out_flags)
     slots: list = []
-    if _drivable(primals):
+    if has_value(primals):
         outs = call.sweep(p)
     else:
         outs, slots = tables.sweep(call, p)
@@ -199,7 +189,7 @@ def _transpose(cts: Sequence[Any], *operands: Any, call: Reversal) -> list:
     ct_ys, p = pick(ct_ys, y_flags), Parts(known, call.params)
     cts = ()
     back = taken_back(call.body, call.n_consts, call.flags, y_flags)
-    if _drivable([*known, *ct_carry, *ct_ys]) and not slots:
+    if has_value([*known, *ct_carry, *ct_ys]) and not slots:
         groups = call.pull(p, ct_carry, ct_ys, back)
     else:
         groups = tables.pull(call, p, slots or tables.sweep(call, p)[1], ct_carry, ct_ys, back)

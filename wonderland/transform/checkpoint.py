@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, NoValueError
 from wonderland.core.functions import Call
-from wonderland.core.level import running
+from wonderland.core.level import Level, Traced, bind, concrete, running
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Equation, Program, Record, Var, eliminate_dead, hoist, run, subprograms
 from wonderland.core.tracer import Tracer
 from wonderland.core.types import ArrayType
 from wonderland.ops.pattern import program_pattern
 from wonderland.transform.closures import unwritten
-from wonderland.transform.derivatives import named
+from wonderland.transform.derivatives import named, quiet
+from wonderland.transform.dual import DualValue
 from wonderland.transform.programs import (
     batch_program,
     cached,
@@ -235,6 +236,16 @@ checkpoint_p = _call(
 recompute_p = _call("recompute", lower=_apart)
 
 
+def has_value(values: Sequence[Any]) -> bool:
+    """Are there plain values below the levels of all of these?"""
+    for value in values:
+        while isinstance(value, Traced):
+            value = getattr(value, "primal", None)
+            if value is None:
+                return False
+    return True
+
+
 # -- for users ---------------------------------------------------------------------------------------------------------
 
 
@@ -274,10 +285,12 @@ def checkpointed_call(f: Callable, args: tuple, kwargs: dict, perform: Callable)
     call = Call(lambda g, *rest, **named: g(*rest, **named), (function, *args), kwargs, ())
     name = getattr(f, "__name__", type(f).__name__)
     if running():
-        level = Record(f"the checkpointed function {name}")
-        with level, unwritten(function, f"the checkpointed function {name}", "Pass the object to the function."):
-            inputs = [level.variable(t) for t in call.types]
-            program, captured = hoist(level.finish(inputs, call.run(inputs)))
+        try:
+            program, captured = _recorded(call, function, f"the checkpointed function {name}", False)
+        except NoValueError:  # it decides by a value: with values it is followed where it goes this time
+            if not has_value(call.values):
+                raise
+            program, captured = _recorded(call, function, f"the checkpointed function {name}", True)
         outs = perform(program, [*captured, *call.values])
     else:
         outs = call.run(call.values)
@@ -285,6 +298,41 @@ def checkpointed_call(f: Callable, args: tuple, kwargs: dict, perform: Callable)
     outs = None
     call.write_back(new, results)
     return call.result(results)
+
+
+def _recorded(call: Call, f: Callable, what: str, follow: bool) -> tuple[Program, list]:
+    """The call's Program and what it captures."""
+    level = Record(what)
+    with level, unwritten(f, what, "Pass the object to the function."):
+        inputs = [level.variable(t) for t in call.types]
+        if not follow:
+            return hoist(level.finish(inputs, call.run(inputs)))
+        with _Follow(level) as inner:
+            values = [concrete(v, "a value") for v in call.values]
+            outs = call.run([DualValue(inner, v, x) for v, x in zip(values, inputs, strict=True)])
+            outs = [inner.recorded(o) for o in outs]
+        return hoist(level.finish(inputs, outs))
+
+
+class _Follow(Level):
+    """Records a function while it runs on values; each of ours is a pair (value, variable)."""
+
+    __slots__ = ("record",)
+    name = "a checkpointed function"
+
+    def __init__(self, record: Record):
+        self.record = record
+
+    def recorded(self, value: Any) -> Any:
+        return value.tangent if type(value) is DualValue and value.level is self else value
+
+    def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+        with quiet():
+            out = bind(primitive, *(concrete(a, "a value") for a in args), **params)
+        names = self.record.process(primitive, tuple(map(self.recorded, args)), params)
+        if primitive.multiple:
+            return tuple(DualValue(self, o, n) for o, n in zip(out, names, strict=True))
+        return DualValue(self, out, names)
 
 
 def checkpoint_sequential(functions: Sequence[Callable], segments: int, x: Any, policy: Any = "nothing") -> Any:

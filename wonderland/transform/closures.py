@@ -14,11 +14,16 @@ def unwritten(f: Callable, what: str, remedy: str) -> Iterator[None]:
     """While this runs `f`, the mutable objects that f closes over stay as they are; otherwise it raises."""
     held = _mutable_objects(f)
     before = [dict(vars(m)) for m in held]
-    yield
-    for m, attributes in zip(held, before, strict=True):
-        if any(vars(m).get(k) is not v for k, v in attributes.items()):
-            vars(m).update(attributes)  # as it was: what was written has no value outside
-            raise MutationError(f"{what} wrote to a {type(m).__name__} that it doesn't get as an argument. {remedy}")
+    written = []
+    try:
+        yield
+    finally:
+        for m, attributes in zip(held, before, strict=True):
+            if any(vars(m).get(k) is not v for k, v in attributes.items()):
+                vars(m).update(attributes)  # as it was: what was written has no value outside
+                written.append(type(m).__name__)
+    if written:
+        raise MutationError(f"{what} wrote to a {written[0]} that it doesn't get as an argument. {remedy}")
 
 
 def _mutable_objects(f: Callable, depth: int = 3) -> list:
