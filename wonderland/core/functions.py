@@ -79,6 +79,7 @@ class Call:
         new: list = []
         if any(self.mutable):
             after, structure = tree.flatten(arguments)
+            structure, after = tree.hold(structure, iter(after), is_array)
             check_unchanged(self.structure, structure)
             for i, (handle, leaf) in enumerate(zip(handles, after, strict=True)):
                 if self.mutable[i] and (leaf is not handle or unwrap(leaf) is not values[i]):

@@ -210,10 +210,11 @@ def _assembled(program: Program, choice: Choice) -> Program:
 
 
 def _peak(program: Program, nonzero: tuple, choice: Choice) -> int:
-    """The memory of value and gradient, by a choice."""
+    """The memory of value and gradient, by a choice; with room for one more value, as operations take it on the way."""
     key = ("peak", nonzero, choice)
     if key not in program.cache:
-        program.cache[key] = peak_bytes(_gradient(_assembled(program, choice), nonzero))
+        largest = max((_bytes(v.type) for e in program.equations for v in e.outputs), default=0)
+        program.cache[key] = peak_bytes(_gradient(_assembled(program, choice), nonzero)) + largest
     return program.cache[key]
 
 
