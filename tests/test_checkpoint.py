@@ -335,7 +335,7 @@ def test_decisions_by_values_are_followed():
     same(wl.grad(saved)(x), 16 * (np.cos(x) * x + np.sin(x)))
     same(wl.grad(saved)(-x), 16 * np.cos(x))
     same(wl.jacobian(wl.grad(saved))(x), 16 * np.diag(2 * np.cos(x) - np.sin(x) * x))
-    with pytest.raises(wl.NoValueError, match="test_checkpoint.py"):
+    with pytest.raises(wl.NoValueError, match=r"test_checkpoint\.py"):
         wl.jit(wl.grad(saved))(x)
 
 
@@ -652,7 +652,7 @@ def long_loop(checkpoint, steps=1000):
 
 @pytest.mark.parametrize(("way", "most"), [("sqrt", 80), (wl.binomial(20), 30)], ids=str)
 def test_a_thousand_steps_on_a_megabyte(way, most):
-    """Mission's figures: 80 MB by the square root, 30 MB in 20 slots, eager and compiled; the plain loop takes 1,000."""
+    """80 MB by the square root, 30 MB in 20 slots, eager and compiled; the plain loop takes 1,000."""
     h = np.linspace(0.0, 1.0, MEGABYTE // 8)
     few = h[:: h.size // 4]
     expected = wl.grad(long_loop(None))(few)

@@ -37,11 +37,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError",
-    "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "binomial", "checkpoint",
-    "checkpoint_name", "checkpoint_sequential", "cond",
+    "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "binomial",
+    "checkpoint", "checkpoint_name", "checkpoint_sequential", "cond",
     "custom_jvp", "custom_vjp", "einops", "explain", "fori_loop", "grad", "jacobian", "jit", "jvp", "lift",
-    "linearize", "random", "register_mutable", "register_node", "save_names", "scan", "sparse", "stop_gradient", "switch",
-    "testing", "trace", "tree_map", "value_and_grad", "verify", "vjp", "vmap", "warn_on_broadcast", "while_loop",
+    "linearize", "random", "register_mutable", "register_node", "save_names", "scan", "sparse", "stop_gradient",
+    "switch", "testing", "trace", "tree_map", "value_and_grad", "verify", "vjp", "vmap", "warn_on_broadcast",
+    "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that

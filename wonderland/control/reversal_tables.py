@@ -1,7 +1,7 @@
 """Taking a recorded loop back: the schedule as tables of numbers that loops read.
 
 The forward pass is a loop over the stored states, each of which goes forward to the next. The backward pass is a loop
-over the steps, last one first; in it a loop over runs, of a length that the tables say, stores the state it has and goes
+over the steps, last one first; in it a loop over runs, as many as the tables say, stores the state it has and goes
 forward. What the slots hold is an array that they carry, which compiled code updates in place.
 """
 

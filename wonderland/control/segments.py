@@ -25,7 +25,7 @@ MOST_REPEATS = 3  # of a step, where the number of slots is ours to choose
 
 
 @dataclass(frozen=True)
-class binomial:  # noqa: N801  (used like a function)
+class binomial:
     """`checkpoint=wl.binomial(slots)` of a loop: at most so many carried values are kept in reverse mode.
 
     With them the number of recomputed steps is the smallest there is (Griewank and Walther's Revolve): n steps in s
@@ -84,9 +84,7 @@ def _segmented(operands: Sequence[Any], params: dict, size: int) -> list:
 
     def segments(state: list) -> tuple[list, list]:
         inner = one(size, [*known, *state], xs)
-        body = record(
-            lambda *args: checkpoint_p(*args, program=inner, policy=POLICIES["nothing"]), inner.input_types
-        )
+        body = record(lambda *args: checkpoint_p(*args, program=inner, policy=POLICIES["nothing"]), inner.input_types)
         parts = [reshape(_rows(x, 0, whole), shape=(count, size, *type_of(x).shape[1:])) for x in xs]
         outs = scan_p(*known, *state, *parts, **{**params, "body": body, "length": count})
         state, ys = split(outs, params["n_carry"])

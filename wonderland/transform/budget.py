@@ -9,6 +9,7 @@ these the choice that computes least again. That is a greedy search of a few doz
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
@@ -89,7 +90,7 @@ def within(f: Callable, budget: Any) -> Callable:
         nonzero = tuple(isinstance(v, DualValue) and v.tangent is not None for v in operands)
         key = (nonzero, tuple((e.primitive, *(v.type for v in e.outputs)) for e in program.equations))
         if key not in choices:
-            choices[key] = choose(program, nonzero, budget)
+            choices[key] = choose(program, nonzero, float(budget))
         return run(_assembled(program, choices[key]), operands)
 
     def budgeted(*args: Any, **kwargs: Any) -> Any:
@@ -181,7 +182,7 @@ def _pieces(program: Program, bounds: tuple[int, ...]) -> list[Program]:
         return program.cache[bounds]
     constants = dict(program.constants)
     later = [{a for a in program.outputs if isinstance(a, Var)}]  # needed after each segment, last one first
-    spans = list(zip(bounds[:-1], bounds[1:], strict=True))
+    spans = list(pairwise(bounds))
     for start, stop in reversed(spans[1:]):
         used = {a for e in program.equations[start:stop] for a in e.inputs if isinstance(a, Var)}
         later.append(later[-1] | used)
@@ -205,7 +206,8 @@ def _assembled(program: Program, choice: Choice) -> Program:
             equations += piece.equations
             continue
         params = {"program": piece, "policy": POLICIES[choice.policy]}
-        equations.append(Equation(checkpoint_p, piece.inputs, piece.outputs, params))
+        outputs = tuple(a for a in piece.outputs if isinstance(a, Var))
+        equations.append(Equation(checkpoint_p, piece.inputs, outputs, params))
     return Program(program.inputs, equations, program.outputs, program.constants)
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
 import numpy as np
 
@@ -57,7 +58,7 @@ def _products(equation: Equation) -> bool:
 
 
 @dataclass(frozen=True)
-class save_names:  # noqa: N801  (used like a function)
+class save_names:
     """The policy that keeps what `wl.checkpoint_name` gave one of these names."""
 
     names: tuple[str, ...]
@@ -78,7 +79,7 @@ POLICIES: dict[str, Policy] = {"nothing": _nothing, "everything": _everything, "
 def as_policy(policy: Any) -> Policy:
     """A policy by its name, or the function itself."""
     if callable(policy):
-        return policy
+        return cast(Policy, policy)
     found = POLICIES.get(policy) if isinstance(policy, str) else None
     if found is None:
         raise ArgumentError(
@@ -137,9 +138,7 @@ def divided(program: Program, nonzero: tuple, policy: Policy) -> tuple[Program, 
             again.append(equation)
             needed.update(a for a in equation.inputs if isinstance(a, Var))
     used = tuple(v in needed for v in whole.inputs)
-    forward = eliminate_dead(
-        Program(whole.inputs, whole.equations, (*whole.outputs[:count], *kept), whole.constants)
-    )
+    forward = eliminate_dead(Program(whole.inputs, whole.equations, (*whole.outputs[:count], *kept), whole.constants))
     known = [*pick(whole.inputs, used), *kept]
     constants = [(v, value) for v, value in whole.constants if v in needed]
     recomputed = Program(known, again[::-1], residuals, constants)
@@ -351,7 +350,7 @@ def checkpoint_sequential(functions: Sequence[Callable], segments: int, x: Any, 
         )
     perform = _by_policy(as_policy(policy))
     bounds = [len(functions) * i // segments for i in range(segments + 1)]
-    for start, stop in zip(bounds[:-2], bounds[1:-1], strict=True):
+    for start, stop in pairwise(bounds[:-1]):
         x = checkpointed_call(_in_order, (tuple(functions[start:stop]), x), {}, perform)
     return _in_order(functions[bounds[-2] :], x)
 

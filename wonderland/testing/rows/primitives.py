@@ -10,7 +10,7 @@ import numpy as np
 
 import wonderland as wl
 import wonderland.compile.jit
-import wonderland.control.reversal  # noqa: F401  (otherwise loaded on first use)
+import wonderland.control.reversal
 from wonderland.control.cond import cond
 from wonderland.control.custom import custom_jvp, custom_vjp
 from wonderland.control.loops import fori_loop, scan, while_loop
