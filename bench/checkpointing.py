@@ -72,7 +72,8 @@ def draw(path: Path) -> None:
             axes.annotate(f"{slots}", (x, y), (4, 4), textcoords="offset points", fontsize=8, color=BLUE)
     for k, (x, y) in zip(SEGMENTS, segments, strict=True):
         axes.annotate(f"k = {k}", (x, y), (0, -13), textcoords="offset points", fontsize=8, color=ORANGE, ha="center")
-    axes.set(xscale="log", yscale="log", xlabel="peak memory of the compiled gradient [MB]", ylabel="evaluations of each step")
+    axes.set(xscale="log", yscale="log", ylabel="evaluations of each step")
+    axes.set_xlabel("peak memory of the compiled gradient [MB]")
     axes.set_xticks([5, 10, 20, 50, 100, 200, 500, 1000], ["5", "10", "20", "50", "100", "200", "500", "1000"])
     axes.set_yticks([1, 2, 3, 5, 10, 20, 30], ["1", "2", "3", "5", "10", "20", "30"])
     axes.minorticks_off()
@@ -82,6 +83,6 @@ def draw(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Memory against recomputation.")
     parser.add_argument("--images", type=Path, default=Path("docs/images"))
     draw(parser.parse_args().images / "checkpointing.png")
