@@ -8,6 +8,7 @@ import wonderland as wl
 jax = pytest.importorskip("jax")
 jax.config.update("jax_enable_x64", True)
 jnp = jax.numpy
+ad_checkpoint = pytest.importorskip("jax.ad_checkpoint")
 pytestmark = pytest.mark.peers
 
 PAIRS = {
@@ -40,7 +41,7 @@ def network(xp, checkpoint, name):
 def test_policies(pair, operands):
     ours, theirs = PAIRS[pair]
     f = network(np, lambda g: wl.checkpoint(g, policy=ours), wl.checkpoint_name)
-    g = network(jnp, lambda g: jax.checkpoint(g, policy=theirs), jax.ad_checkpoint.checkpoint_name)
+    g = network(jnp, lambda g: jax.checkpoint(g, policy=theirs), ad_checkpoint.checkpoint_name)
     expected = jax.grad(g, (0, 1))(*operands)
     for transformed in (wl.grad(f, (0, 1)), wl.jit(wl.grad(f, (0, 1)))):
         for a, b in zip(transformed(*operands), expected, strict=True):
