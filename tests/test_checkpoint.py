@@ -350,6 +350,28 @@ def test_random_numbers_are_the_same_again(rng):
         same(wl.jit(wl.grad(g, 1))(key, x), wl.grad(f, 1)(key, x), 1e-12)
 
 
+def test_programs_are_in_order_and_equal_ones_are_used_again(weights, rng):
+    x = rng.normal(size=(5, 3))
+    loss = network(wl.checkpoint(layer, policy="products"))
+    program = wl.verify(wl.trace(wl.value_and_grad(loss))(weights, x))
+    calls = [e.params["program"] for e in program.equations if e.primitive.name in ("checkpoint", "recompute")]
+    assert len(calls) == 6
+    assert len({id(p) for p in calls}) <= 4  # the first layer's argument has no derivative
+    for way in ("sqrt", wl.binomial(3)):
+        wl.verify(wl.trace(wl.grad(recurrence(way)))(np.eye(3), np.ones(3), np.ones((11, 3))))
+
+
+def test_functions_that_differ_in_a_number_are_told_apart():
+    def loss(x, k):
+        return np.sum(wl.checkpoint(lambda x: np.sin(x * k) + np.max(x[:k]))(x))
+
+    x = np.array([0.5, 1.0, 2.0])
+    for k in (1, 2, 3, 2):
+        same(wl.grad(loss)(x, k), wl.grad(lambda x, k=k: np.sum(np.sin(x * k) + np.max(x[:k])))(x))
+    for power in (2, 2.0, 3):
+        same(wl.grad(lambda x, p=power: np.sum(wl.checkpoint(lambda x: x**p)(x)))(x), power * x ** (power - 1))
+
+
 # -- how much is computed again ----------------------------------------------------------------------------------------
 
 

@@ -18,10 +18,10 @@ import numpy as np
 from wonderland.core.errors import ArgumentError
 from wonderland.core.program import Equation, Program, Var, run, subprograms
 from wonderland.core.types import ArrayType
-from wonderland.transform.checkpoint import POLICIES, checkpoint_p, checkpointed_call
+from wonderland.transform.checkpoint import POLICIES, checkpoint_p, checkpointed_call, known
 from wonderland.transform.derivatives import named
 from wonderland.transform.dual import DualValue
-from wonderland.transform.programs import linearize_program, record, transpose_program
+from wonderland.transform.programs import cached, linearize_program, record, transpose_program
 
 VIEWS = frozenset({"broadcast", "checkpoint_name", "reshape", "slice", "stop_gradient", "transpose"})
 CALLS = frozenset({"checkpoint", "cond", "jit", "recompute"})  # their results are made by the Programs that they hold
@@ -86,7 +86,7 @@ def within(f: Callable, budget: Any) -> Callable:
     choices: dict[Any, Choice] = {}
 
     def perform(program: Program, operands: Sequence[Any]) -> Sequence[Any]:
-        program = _flat(program)
+        program = known(_flat(program), within)
         nonzero = tuple(isinstance(v, DualValue) and v.tangent is not None for v in operands)
         key = (nonzero, tuple((e.primitive, *(v.type for v in e.outputs)) for e in program.equations))
         if key not in choices:
@@ -198,6 +198,7 @@ def _pieces(program: Program, bounds: tuple[int, ...]) -> list[Program]:
     return pieces
 
 
+@cached
 def _assembled(program: Program, choice: Choice) -> Program:
     """The Program with its first segments as checkpointed calls."""
     equations: list[Equation] = []

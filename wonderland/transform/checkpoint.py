@@ -9,6 +9,7 @@ none of it runs before the cotangents are there. So the memory plan sees residua
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -139,14 +140,14 @@ def divided(program: Program, nonzero: tuple, policy: Policy) -> tuple[Program, 
             needed.update(a for a in equation.inputs if isinstance(a, Var))
     used = tuple(v in needed for v in whole.inputs)
     forward = eliminate_dead(Program(whole.inputs, whole.equations, (*whole.outputs[:count], *kept), whole.constants))
-    known = [*pick(whole.inputs, used), *kept]
+    given = [*pick(whole.inputs, used), *kept]
     constants = [(v, value) for v, value in whole.constants if v in needed]
-    recomputed = Program(known, again[::-1], residuals, constants)
+    recomputed = Program(given, again[::-1], residuals, constants)
 
     def f(*args: Any) -> Sequence[Any]:
-        return run(linear, (*run(recomputed, args[: len(known)]), *args[len(known) :]))
+        return run(linear, (*run(recomputed, args[: len(given)]), *args[len(given) :]))
 
-    types = [*(v.type for v in known), *pick(program.input_types, nonzero)]
+    types = [*(v.type for v in given), *pick(program.input_types, nonzero)]
     return forward, record(f, types), bool(again), used, flags
 
 
@@ -270,7 +271,55 @@ def checkpoint(f: Callable | None = None, policy: Any = "nothing") -> Callable:
 
 
 def _by_policy(policy: Policy) -> Callable[[Program, Sequence[Any]], Sequence[Any]]:
-    return lambda program, operands: checkpoint_p(*operands, program=program, policy=policy)
+    return lambda program, operands: checkpoint_p(*operands, program=known(program, policy), policy=policy)
+
+
+_known: dict[Any, Program] = {}
+_lock = threading.Lock()
+MOST_KNOWN = 256
+
+
+def known(program: Program, purpose: Any) -> Program:
+    """An equal Program that was recorded before, with the transformed forms that it has by now; or this one."""
+    try:
+        key = (purpose, _fingerprint(program))
+        found = _known.get(key)
+    except TypeError:  # it has params that can't be compared
+        return program
+    if found is None:
+        with _lock:
+            found = _known.setdefault(key, program)
+            if len(_known) > MOST_KNOWN:
+                del _known[next(iter(_known))]
+    return found
+
+
+def _fingerprint(program: Program) -> tuple:
+    """What makes Programs equal: equations with numbered variables, literals by their bits, params."""
+    if program.constants:
+        raise TypeError("constants are compared by nobody")
+    numbers: dict[Any, int] = {v: i for i, v in enumerate(program.inputs)}
+
+    def atom(a: Any) -> Any:
+        return numbers[a] if isinstance(a, Var) else (a.type, np.asarray(a.value).tobytes())
+
+    rows = []
+    for e in program.equations:
+        operands = tuple(map(atom, e.inputs))
+        for v in e.outputs:
+            numbers[v] = len(numbers)
+        rows.append((e.primitive, operands, _param(tuple(e.params.items())), tuple(v.type for v in e.outputs)))
+    return program.input_types, tuple(rows), tuple(map(atom, program.outputs))
+
+
+def _param(value: Any) -> Any:
+    if isinstance(value, Program):
+        return _fingerprint(value)
+    if isinstance(value, tuple):
+        return tuple(map(_param, value))
+    if isinstance(value, slice):
+        return slice, value.start, value.stop, value.step
+    return type(value), value
 
 
 def checkpointed_call(f: Callable, args: tuple, kwargs: dict, perform: Callable) -> Any:
