@@ -11,7 +11,10 @@ import pytest
 import wonderland as wl
 from wonderland.control.revolve import forward_steps, schedule
 from wonderland.core.primitive import Primitive, registry
+from wonderland.core.tracer import unwrap
 from wonderland.testing import check_grads
+from wonderland.testing.check_grads import is_inexact
+from wonderland.testing.random_programs import random_program
 
 POLICIES = ["nothing", "everything", "products", wl.save_names("hidden"), lambda e: e.primitive.name == "tanh"]
 NAMES = ["nothing", "everything", "products", "names", "function"]
@@ -348,6 +351,28 @@ def test_random_numbers_are_the_same_again(rng):
         g = wl.checkpoint(f, policy=policy)
         same(wl.grad(g, 1)(key, x), wl.grad(f, 1)(key, x))
         same(wl.jit(wl.grad(g, 1))(key, x), wl.grad(f, 1)(key, x), 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs(seed):
+    """Whatever people write: loops, writes in place, decisions by values."""
+    f, args = random_program(seed)
+    chosen = [i for i, a in enumerate(args) if is_inexact(a)]
+    policy = POLICIES[seed % 3]
+
+    def loss(f):
+        def of(*values):
+            full = list(args)
+            for i, v in zip(chosen, values, strict=True):
+                full[i] = v
+            return sum(np.sum(o * o + np.sin(o)) for o in f(*full) if is_inexact(unwrap(o)))
+
+        return of
+
+    numbers = tuple(range(len(chosen)))
+    values = [args[i] for i in chosen]
+    found = wl.value_and_grad(loss(wl.checkpoint(f, policy=policy)), numbers)(*values)
+    same(found, wl.value_and_grad(loss(f), numbers)(*values), 1e-12, 1e-12)
 
 
 def test_programs_are_in_order_and_equal_ones_are_used_again(weights, rng):
