@@ -764,6 +764,13 @@ def test_memory_budget_that_is_impossible_says_what_is_possible(rng):
         wl.grad(deep(block, 4), memory_budget=1000)(np.ones(1000))
 
 
+def test_memory_budget_of_a_constant(rng):
+    assert np.array_equal(wl.grad(lambda x: np.sum(np.ones(3)), memory_budget=1e6)(np.ones(2)), np.zeros(2))
+    gradient, aux = wl.grad(lambda x: (1.0, np.sin(x)), has_aux=True, memory_budget=1e6)(np.ones(2))
+    assert np.array_equal(gradient, np.zeros(2))
+    same(aux, np.sin(np.ones(2)))
+
+
 def test_memory_budget_with_aux_trees_jit_and_modules(rng):
     x = rng.normal(size=(5, 3))
     model, reference = Normalised(), Normalised()

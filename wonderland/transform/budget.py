@@ -225,6 +225,8 @@ def _gradient(program: Program, nonzero: tuple) -> Program:
     """(inputs, cotangent of the first output) -> (outputs, cotangents)."""
     count = len(program.outputs)
     forward, linear, flags, kept = linearize_program(program, nonzero, (False,) * count)
+    if not flags or not flags[0]:  # it doesn't depend on what is differentiated
+        return program
     wanted = tuple(i == 0 for i in range(sum(flags)))
     back, _ = transpose_program(linear, (False,) * kept + (True,) * sum(nonzero), wanted, False)
 
