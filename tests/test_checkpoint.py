@@ -195,6 +195,20 @@ def test_decorator_keywords_and_what_is_no_array(rng):
     assert three == 3
 
 
+@pytest.mark.parametrize("train", [False, True])
+def test_numbers_of_python_stay_numbers(train, rng):
+    @wl.checkpoint
+    def f(model, x, size, train=False):
+        return np.sum(model(x)[:size]) if train else np.sum(np.sin(x)[: size + 1])
+
+    x = rng.normal(size=(4, 3))
+    for transform in (wl.grad, lambda g: wl.jit(wl.grad(g))):
+        model = Normalised()
+        found = transform(lambda x, m, train=train: f(m, x, 2, train=train))(x, model)
+        expected = wl.grad(lambda x: np.sum(Normalised()(x)[:2]) if train else np.sum(np.sin(x)[:3]))(x)
+        same((found, model.calls), (expected, np.array(float(train))))
+
+
 def test_code_that_writes_in_place(rng):
     @wl.checkpoint
     def f(x):

@@ -37,7 +37,7 @@ class Call:
                 raise self._located(error) from None
             self.structure = held
             self._take(kept)
-        self.mutable = mutable_leaves(self.structure)
+        self.mutable, self.is_leaf = mutable_leaves(self.structure), is_array
         self.out_structure: tree.Structure | None = None
         self.written: list[int] = []  # leaves of mutable arguments whose value the function replaced
 
@@ -79,7 +79,7 @@ class Call:
         new: list = []
         if any(self.mutable):
             after, structure = tree.flatten(arguments)
-            structure, after = tree.hold(structure, iter(after), is_array)
+            structure, after = tree.hold(structure, iter(after), self.is_leaf)
             check_unchanged(self.structure, structure)
             for i, (handle, leaf) in enumerate(zip(handles, after, strict=True)):
                 if self.mutable[i] and (leaf is not handle or unwrap(leaf) is not values[i]):

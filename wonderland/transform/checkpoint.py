@@ -19,12 +19,12 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, NoValueError
-from wonderland.core.functions import Call
+from wonderland.core.functions import Call, is_array, mutable_leaves
 from wonderland.core.level import Level, Traced, bind, concrete, running
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Equation, Program, Record, Var, eliminate_dead, hoist, run, subprograms
 from wonderland.core.tracer import Tracer
-from wonderland.core.types import ArrayType
+from wonderland.core.types import PYTHON_SCALARS, ArrayType
 from wonderland.ops.pattern import program_pattern
 from wonderland.transform.closures import unwritten
 from wonderland.transform.derivatives import named, quiet
@@ -330,7 +330,7 @@ def checkpointed_call(f: Callable, args: tuple, kwargs: dict, perform: Callable)
     function, owner = getattr(f, "__func__", f), getattr(f, "__self__", None)
     if owner is not None and function is not f:
         args = (owner, *args)
-    call = Call(lambda g, *rest, **named: g(*rest, **named), (function, *args), kwargs, ())
+    call = _Call(lambda g, *rest, **named: g(*rest, **named), (function, *args), kwargs, ())
     name = getattr(f, "__name__", type(f).__name__)
     if running():
         try:
@@ -346,6 +346,21 @@ def checkpointed_call(f: Callable, args: tuple, kwargs: dict, perform: Callable)
     outs = None
     call.write_back(new, results)
     return call.result(results)
+
+
+class _Call(Call):
+    """A call whose arguments that are Python's numbers stay what they are: `train=True` decides, `n=3` is a size."""
+
+    def __init__(self, f: Callable, args: tuple, kwargs: dict, differentiated: Sequence[int]):
+        super().__init__(f, args, kwargs, differentiated)
+        self.is_leaf = _is_operand
+        self.structure, kept = tree.hold(self.structure, iter(self.owners), _is_operand)
+        self._take(kept)
+        self.mutable = mutable_leaves(self.structure)
+
+
+def _is_operand(leaf: Any) -> bool:
+    return type(leaf) not in PYTHON_SCALARS and is_array(leaf)
 
 
 def _recorded(call: Call, f: Callable, what: str, follow: bool) -> tuple[Program, list]:
