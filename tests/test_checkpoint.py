@@ -495,6 +495,20 @@ def test_peak_memory_of_blocks():
     same(wl.jit(saved)(x), plain(x))
 
 
+def test_nothing_of_size_stays_behind():
+    """What is known of a function for its next call are Programs, without arrays."""
+    x = np.ones(2**17)
+    f = wl.checkpoint(lambda x: np.sum(x[:10] * x[5:15]) + x[3] * x[7] + np.sum(np.sort(x)[:3]))
+    gc.collect()
+    tracemalloc.start()
+    for _ in range(2):
+        wl.grad(f)(x)
+    gc.collect()
+    left = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert left < 0.5 * x.nbytes
+
+
 @pytest.mark.parametrize("segments", [1, 3, 4, 12])
 def test_checkpoint_sequential(segments, rng):
     functions = [lambda x, k=k: np.sin(tick(x) + k) for k in range(12)]

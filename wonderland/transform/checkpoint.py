@@ -276,7 +276,7 @@ def _by_policy(policy: Policy) -> Callable[[Program, Sequence[Any]], Sequence[An
 
 _known: dict[Any, Program] = {}
 _lock = threading.Lock()
-MOST_KNOWN = 256
+MOST_KNOWN = 64
 
 
 def known(program: Program, purpose: Any) -> Program:
