@@ -116,7 +116,8 @@ def test_import_loads_nothing_heavy():
 
 # Of `transform`: made of the levels and the transpose, not part of the machine.
 COMPOSED = {
-    "cost.py", "elimination.py", "elimination_order.py", "finite_difference.py", "jacobian.py", "jet.py", "taylor.py",
+    "budget.py", "checkpoint.py", "closures.py", "cost.py", "elimination.py", "elimination_order.py",
+    "finite_difference.py", "jacobian.py", "jet.py", "taylor.py",
 }  # fmt: skip
 
 

@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from wonderland.control.cond import cond, switch
     from wonderland.control.custom import custom_jvp, custom_vjp
     from wonderland.control.loops import fori_loop, scan, while_loop
+    from wonderland.control.segments import binomial
     from wonderland.numpy.at import at
     from wonderland.numpy.broadcasting import BroadcastWarning, warn_on_broadcast
     from wonderland.numpy.lift import lift
     from wonderland.studio.explain import explain
     from wonderland.studio.memory import memory_profile
     from wonderland.studio.to_sympy import to_sympy
+    from wonderland.transform.checkpoint import checkpoint, checkpoint_name, checkpoint_sequential, save_names
     from wonderland.transform.cost import cost
     from wonderland.transform.finite_difference import finite_difference, finite_difference_jvp
     from wonderland.transform.jet import jet, nth_derivative
@@ -40,11 +42,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError", "NoValueError",
-    "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "cond", "cost", "custom_jvp",
-    "custom_vjp", "einops", "explain", "finite_difference", "finite_difference_jvp", "fori_loop", "grad", "jacobian",
-    "jet", "jit", "jvp", "lift", "linearize", "memory_profile", "nth_derivative", "random", "register_mutable",
-    "register_node", "scan", "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_map",
-    "value_and_grad", "verify", "vjp", "vmap", "warn_on_broadcast", "while_loop",
+    "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "binomial", "checkpoint",
+    "checkpoint_name", "checkpoint_sequential", "cond", "cost", "custom_jvp", "custom_vjp", "einops", "explain",
+    "finite_difference", "finite_difference_jvp", "fori_loop", "grad", "jacobian", "jet", "jit", "jvp", "lift",
+    "linearize", "memory_profile", "nth_derivative", "random", "register_mutable", "register_node", "save_names",
+    "scan", "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_map", "value_and_grad", "verify",
+    "vjp", "vmap", "warn_on_broadcast", "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that
@@ -53,6 +56,10 @@ _LAZY = {
     "BroadcastWarning": ("wonderland.numpy.broadcasting", "BroadcastWarning"),
     "associative_scan": ("wonderland.control.associative", "associative_scan"),
     "at": ("wonderland.numpy.at", "at"),
+    "binomial": ("wonderland.control.segments", "binomial"),
+    "checkpoint": ("wonderland.transform.checkpoint", "checkpoint"),
+    "checkpoint_name": ("wonderland.transform.checkpoint", "checkpoint_name"),
+    "checkpoint_sequential": ("wonderland.transform.checkpoint", "checkpoint_sequential"),
     "cond": ("wonderland.control.cond", "cond"),
     "cost": ("wonderland.transform.cost", "cost"),
     "custom_jvp": ("wonderland.control.custom", "custom_jvp"),
@@ -68,6 +75,7 @@ _LAZY = {
     "memory_profile": ("wonderland.studio.memory", "memory_profile"),
     "nth_derivative": ("wonderland.transform.jet", "nth_derivative"),
     "random": ("wonderland.random", None),
+    "save_names": ("wonderland.transform.checkpoint", "save_names"),
     "scan": ("wonderland.control.loops", "scan"),
     "sparse": ("wonderland.sparse", None),
     "switch": ("wonderland.control.cond", "switch"),

@@ -401,7 +401,7 @@ class Builder:
 
     def loop(
         self, operands: Sequence[Node], body: Program, condition: Program | None, n_consts: int, n_carry: int,
-        length: int | None, reverse: bool,
+        length: int | None, reverse: bool, slots: int | None = None,
     ) -> tuple[Node, ...]:  # fmt: skip
         """The three forms of `scan`."""
         operands = list(operands)

@@ -7,10 +7,10 @@ from typing import Any
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
-from wonderland.core.functions import MutationError
 from wonderland.core.program import Equation, Program, Record, Var, eliminate_dead, hoist
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, promote, type_of
+from wonderland.transform.closures import unwritten
 from wonderland.transform.programs import linearize_program
 
 
@@ -22,36 +22,13 @@ class Body:
         with level:
             inputs = [level.variable(t) for t in types]
             arguments = structure.unflatten([Tracer(v) for v in inputs])
-            held = _mutable_objects(f)
-            before = [dict(vars(m)) for m in held]
-            out = f(*arguments)
-            for m, attributes in zip(held, before, strict=True):
-                if any(vars(m).get(k) is not v for k, v in attributes.items()):
-                    vars(m).update(attributes)  # as it was: what was written has no value outside of the body
-                    raise MutationError(
-                        f"the body of {name} wrote to a {type(m).__name__} that it doesn't get as an argument. Carry "
-                        "the arrays that change (return them from the body), and write them to it afterwards."
-                    )
+            remedy = "Carry the arrays that change (return them from the body), and write them to it afterwards."
+            with unwritten(f, f"the body of {name}", remedy):
+                out = f(*arguments)
             leaves, self.structure = tree.flatten(out)
             values = [unwrap(leaf) for leaf in leaves]
             self.types = [type_of(v) for v in values]
             self.program, self.captured = hoist(level.finish(inputs, values))
-
-
-def _mutable_objects(f: Callable, depth: int = 3) -> list:
-    """The registered mutable objects that a body, or a function it holds, closes over."""
-    found = []
-    for cell in getattr(f, "__closure__", None) or ():
-        try:
-            value = cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
-        kind = tree.kind_of(value)
-        if kind is not None and kind.mutable:
-            found.append(value)
-        elif callable(value) and depth:
-            found += _mutable_objects(value, depth - 1)
-    return found
 
 
 def share_captured(programs: Sequence[Program], captured: Sequence[list]) -> tuple[list[Program], list]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from wonderland.control.bodies import Body, flat_operands, share_captured, strong
 from wonderland.control.scan import scan_p, split
+from wonderland.control.segments import checkpointed
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import handles
@@ -20,11 +21,17 @@ from wonderland.ops.shape import convert
 from wonderland.transform.programs import record
 
 
-def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False) -> tuple[Any, Any]:
+def scan(
+    f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, checkpoint: Any = None
+) -> tuple[Any, Any]:
     """Loop over the leading axis: `carry, y = f(carry, x)` for each slice x of `xs`; returns `(carry, ys)`.
 
     `init` and `xs` are trees; with `xs=None` give `length`. `reverse` runs from the last slice to the first (ys keep
     the order of xs).
+
+    `checkpoint` lets reverse mode keep less and compute steps again: "sqrt" keeps the carry every sqrt(n) steps, a
+    number k every k steps, and `wl.binomial(slots)` so many carries at the steps where that is best; "binomial" takes
+    as many slots as let no step run forward more than three times.
     """
     x_values, x_structure = flat_operands(xs, "scan")
     for i, x in enumerate(x_values):
@@ -48,10 +55,11 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
 
     carry, body = _fitting(pair, carry, structure, slices, x_structure, "scan")
     n = len(carry)
-    outs = scan_p(
-        *body.captured, *carry, *x_values, body=body.program, condition=None, n_consts=len(body.captured),
-        n_carry=n, length=int(length), reverse=bool(reverse),
-    )  # fmt: skip
+    params = {
+        "body": body.program, "condition": None, "n_consts": len(body.captured), "n_carry": n, "length": int(length),
+        "reverse": bool(reverse),
+    }  # fmt: skip
+    outs = checkpointed((*body.captured, *carry, *x_values), params, checkpoint, "scan")
     final, ys = split(list(outs), n)
     outs = None
     y_structure = body.structure.children[1]
@@ -124,8 +132,11 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init: Any) -> Any:
     return structure.unflatten(handles(list(outs[: len(carry)])))
 
 
-def fori_loop(lower: Any, upper: Any, body_fun: Callable, init: Any) -> Any:
-    """`for i in range(lower, upper): carry = body_fun(i, carry)`; returns the carry. The bounds may be traced."""
+def fori_loop(lower: Any, upper: Any, body_fun: Callable, init: Any, checkpoint: Any = None) -> Any:
+    """`for i in range(lower, upper): carry = body_fun(i, carry)`; returns the carry. The bounds may be traced.
+
+    `checkpoint` is `scan`'s, for bounds that are known beforehand.
+    """
     start, stop = unwrap(lower), unwrap(upper)
     for bound in (start, stop):
         kind = type_of(bound)
@@ -142,10 +153,11 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init: Any) -> Any:
     values, body = _fitting(step, [start, *carry], pair_structure, [], None, "fori_loop")
     static = isinstance(stop, (int, np.integer)) and isinstance(start, (int, np.integer))
     head = [] if static else [_distance(start, stop)]
-    outs = scan_p(
-        *head, *body.captured, *values, body=body.program, condition=None, n_consts=len(body.captured),
-        n_carry=len(values), length=max(int(stop) - int(start), 0) if static else None, reverse=False,
-    )  # fmt: skip
+    params = {
+        "body": body.program, "condition": None, "n_consts": len(body.captured), "n_carry": len(values),
+        "length": max(int(stop) - int(start), 0) if static else None, "reverse": False,
+    }  # fmt: skip
+    outs = checkpointed((*head, *body.captured, *values), params, checkpoint, "fori_loop")
     return structure.unflatten(handles(list(outs[1 : len(values)])))
 
 

@@ -6,6 +6,9 @@ leading dimension); and a while loop (`condition`, a Program of consts and carry
 
 Differentiating a while loop gives a while loop that stacks its residuals as ys, and a linear scan over them whose
 length is the count: reverse mode, higher order and batching of data-dependent loops are the scan's.
+
+A loop of static length may have one more param, `slots`: reverse mode then keeps that many of the carried values and
+computes the others again (see `control.revolve`).
 """
 
 from __future__ import annotations
@@ -68,34 +71,40 @@ def split_outputs(outs: Sequence[Any], params: dict) -> list[list]:
 def _evaluate(*operands: Any, **params: Any) -> list:
     parts = Parts(operands, params)
     body, condition, n_carry = params["body"], params["condition"], params["n_carry"]
-    consts, xs, carry, ys = parts.consts, parts.xs, parts.carry, []
+    consts, xs, carry = parts.consts, parts.xs, parts.carry
     parts.carry, operands = [], ()  # the body may overwrite what only `carry` holds
 
-    def step(slices: list) -> None:
+    def step(slices: list) -> list:
         arguments = [*consts, *carry, *slices]
         carry.clear()
         new, out = split(run(body, arguments, consume=True), n_carry)
         carry.extend(new)
-        ys.append(out)
+        return out
 
+    types = body.output_types[n_carry:]
     if condition is not None:
+        rows = []
         while bool(run(condition, (*consts, *carry))[0]):
-            step([])
-        return [*carry, np.int64(len(ys)), *_stacked(ys, body.output_types[n_carry:])]
+            rows.append(step([]))
+        ys = _empty(len(rows), types)
+        for t, row in enumerate(rows):
+            _store(ys, t, row)
+            rows[t] = row = None  # type: ignore[call-overload]
+        return [*carry, np.int64(len(rows)), *ys]
     length = int(parts.head[0]) if params["length"] is None else params["length"]
+    ys = _empty(length, types)
     for t in range(length - 1, -1, -1) if params["reverse"] else range(length):
-        step([x[t] for x in xs])
-    return [*carry, *_stacked(ys[::-1] if params["reverse"] else ys, body.output_types[n_carry:])]
+        _store(ys, t, step([x[t] for x in xs]))
+    return [*carry, *ys]
 
 
-def _stacked(ys: list[list], types: Sequence[ArrayType]) -> list:
-    out = []
-    for i, t in enumerate(types):
-        array = np.empty((len(ys), *t.shape), t.dtype)
-        for step, y in enumerate(ys):
-            array[step] = y[i]
-        out.append(array)
-    return out
+def _empty(length: int, types: Sequence[ArrayType]) -> list[np.ndarray]:
+    return [np.empty((length, *t.shape), t.dtype) for t in types]
+
+
+def _store(ys: list[np.ndarray], t: int, row: list) -> None:
+    for array, y in zip(ys, row, strict=True):
+        array[t] = y
 
 
 def _infer(*types: ArrayType, **params: Any) -> list[ArrayType]:
@@ -222,6 +231,10 @@ def _taylor(outs: Sequence[Any], *operands: Any, **params: Any) -> Callable:
 
 
 def _linearize(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, list]:
+    if "slots" in params:
+        from wonderland.control.reversal import linearize
+
+        return linearize(primals, tangents, params)
     p, t = Parts(primals, params), Parts(tangents, params)
     body, n_consts, n_carry = params["body"], params["n_consts"], params["n_carry"]
     consts, carry, xs = _tangent_flags(t, params, lambda *a: linearize_body(*a)[2])
@@ -233,14 +246,18 @@ def _linearize(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, li
     fixed = _invariant_outputs(forward, n_consts)[n_out:]
     varying = [not f for f in fixed]
     outputs, residuals = forward.outputs[:n_out], forward.outputs[n_out:]
-    stacking = Program(forward.inputs, forward.equations, (*outputs, *pick(residuals, varying)), forward.constants)
+    # One that is a slice of xs is there already.
+    given = dict(zip(forward.inputs[n_consts + n_carry :], p.xs, strict=True))
+    new = [r for r in pick(residuals, varying) if r not in given]
+    stacking = Program(forward.inputs, forward.equations, (*outputs, *new), forward.constants)
     once = eliminate_dead(
         Program(forward.inputs[:n_consts], forward.equations, pick(residuals, fixed), forward.constants)
     )
     fixed_values = run(once, p.consts)
     outs = scan_p(*primals, **{**params, "body": eliminate_dead(stacking)})
     new_carry, count, ys = split_outputs(outs, params)
-    stacked = ys[n_out - n_carry :]
+    rows = iter(ys[n_out - n_carry :])
+    stacked = [given[r] if r in given else next(rows) for r in pick(residuals, varying)]
     sizes = (sum(fixed), sum(consts), sum(carry), sum(varying))
 
     def linear_body(*args: Any) -> Sequence[Any]:

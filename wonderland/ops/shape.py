@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.core.level import running
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.types import ArrayType, broadcast_shapes, is_differentiable, shape_of, type_of
 from wonderland.ops.elementwise import elementwise_pattern, real, unbroadcast
@@ -18,8 +19,11 @@ from wonderland.ops.work import view
 
 
 def zeros_like_type(type: ArrayType, real: bool = False) -> Any:
-    """Zeros of a type: one number seen many times, unless `real` memory is wanted (to accumulate into)."""
-    if real and type.shape:
+    """Zeros of a type: one number seen many times, unless `real` memory is wanted (to accumulate into).
+
+    What is recorded has no memory: an array of zeros would be a constant that the Program keeps.
+    """
+    if real and type.shape and not any(level.once for level in running()):
         return np.zeros(type.shape, type.dtype)
     zero = np.zeros((), type.dtype)
     return np.broadcast_to(zero, type.shape) if type.shape else zero[()]

@@ -198,14 +198,15 @@ def _aux_structure(structure: tree.Structure | None) -> tree.Structure:
     return structure.children[0]
 
 
-def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable:
+def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, memory_budget: Any = None) -> Callable:
     """The gradient of a function with a scalar result, by reverse mode.
 
     `argnums` says which argument(s) to differentiate (trees are fine; an int gives one gradient, a sequence a tuple);
     integer and bool leaves get zeros. With `has_aux`, f returns `(value, aux)` and the result is `(gradient, aux)`.
     For complex arguments the gradient is the direction of steepest ascent: |z|^2 has gradient 2 z.
+    With a `memory_budget` in bytes, parts of f are computed again in the backward pass instead of being kept.
     """
-    both = value_and_grad(f, argnums, has_aux)
+    both = value_and_grad(f, argnums, has_aux, memory_budget)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, gradients = both(*args, **kwargs)
@@ -214,8 +215,14 @@ def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
     return named(gradient, f, "grad")
 
 
-def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable:
+def value_and_grad(
+    f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, memory_budget: Any = None
+) -> Callable:
     """Like `grad`, returning `(value, gradient)`; with `has_aux`, `((value, aux), gradient)`."""
+    if memory_budget is not None:
+        from wonderland.transform.budget import within
+
+        f = within(f, memory_budget)
 
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         numbers = argument_numbers(argnums, len(args))

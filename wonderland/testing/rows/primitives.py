@@ -10,12 +10,15 @@ import numpy as np
 
 import wonderland as wl
 import wonderland.compile.jit
+import wonderland.control.reversal
 from wonderland.control.cond import cond
 from wonderland.control.custom import custom_jvp, custom_vjp
 from wonderland.control.loops import fori_loop, scan, while_loop
+from wonderland.control.segments import binomial
 from wonderland.numpy.sparse import Structure
 from wonderland.testing.op_table import add
 from wonderland.testing.samples import Case, Operand, between, booleans, case, indices, positive, reals
+from wonderland.transform.checkpoint import checkpoint
 
 # Elementwise ---------------------------------------------------------------------------------------------------------
 
@@ -212,8 +215,8 @@ def _cond(p: Any, x: Any, y: Any) -> Any:
     return cond(p, lambda x, y: (np.sin(x) * y, x + y), lambda x, y: (x * x, y), x, y)
 
 
-def _scan(c: Any, xs: Any, w: Any, reverse: bool) -> Any:
-    return scan(lambda c, x: (np.tanh(c * w + x), c * x), c, xs, reverse=reverse)
+def _scan(c: Any, xs: Any, w: Any, reverse: bool, checkpoint: Any = None) -> Any:
+    return scan(lambda c, x: (np.tanh(c * w + x), c * x), c, xs, reverse=reverse, checkpoint=checkpoint)
 
 
 def _while(x: Any, w: Any) -> Any:
@@ -299,6 +302,21 @@ add(
     "custom_linear", reals, reals, function=_fifth, reference=lambda x, y: x**5 * y, dtypes="f", cases=_SMALL,
     excluded={"forward mode": "a custom vjp has only reverse mode"},
 )  # fmt: skip
+add(
+    "checkpoint_name", reals, reference=lambda x, name: x, dtypes="bifc",
+    cases=[case((3,), name="a"), case((), name="a"), case((2, 0), name="a")],
+)  # fmt: skip
+for _name in ("checkpoint", "recompute"):  # the call, and what reverse mode makes of it
+    add(
+        _name, reals, reals, function=checkpoint(lambda x, y: (np.sin(x) * np.exp(y), np.sum(x * y))), dtypes="fc",
+        reference=lambda x, y: (np.sin(x) * np.exp(y), np.sum(x * y)), cases=_SMALL,
+    )  # fmt: skip
+for _name in ("scan", "reversal"):
+    add(
+        _name, reals, reals, reals, function=lambda *args: _scan(*args, reverse=False, checkpoint=binomial(2)),
+        dtypes="f", excluded=_any_branch, cases=[case((2,), (4, 2), (2,)), case((), (5,), ())],
+        label=f"{_name} in two slots",
+    )  # fmt: skip
 add(
     "jit", reals, reals, function=lambda x, y: _jitted()(x, y), reference=lambda x, y: (np.sin(x) * y, np.sum(x)),
     dtypes="f", cases=_SMALL[1:],

@@ -1,0 +1,237 @@
+"""`grad(f, memory_budget=bytes)`: which part of a function to keep for the backward pass, and which to compute again.
+
+The function's Program is cut into k segments, where little is alive. The first r of them are checkpointed: they keep
+their inputs, or these and their matrix products; the others keep all their residuals. For each k the smallest r is
+taken with which the gradient's Program stays within the budget, counted equation by equation (`peak_bytes`), and of all
+these the choice that computes least again. That is a greedy search of a few dozen candidates, not an optimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wonderland.core.errors import ArgumentError
+from wonderland.core.program import Equation, Program, Var, run, subprograms
+from wonderland.core.types import ArrayType
+from wonderland.transform.checkpoint import POLICIES, checkpoint_p, checkpointed_call, known
+from wonderland.transform.derivatives import named
+from wonderland.transform.dual import DualValue
+from wonderland.transform.programs import cached, linearize_program, record, transpose_program
+
+VIEWS = frozenset({"broadcast", "checkpoint_name", "reshape", "slice", "stop_gradient", "transpose"})
+CALLS = frozenset({"checkpoint", "cond", "jit", "recompute"})  # their results are made by the Programs that they hold
+COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of segments
+
+
+def _bytes(type: ArrayType) -> int:
+    return prod(n or 0 for n in type.shape) * type.dtype.itemsize
+
+
+def peak_bytes(program: Program) -> int:
+    """The most memory that a Program's values take at once when it is evaluated, its inputs and constants apart."""
+    base: dict[Any, Any] = {}  # a view's memory is that of another variable
+    for equation in program.equations:
+        if equation.primitive.name in VIEWS and isinstance(equation.inputs[0], Var):
+            base[equation.outputs[0]] = base.get(equation.inputs[0], equation.inputs[0])
+    last: dict[Any, int] = {}
+    for i, equation in enumerate(program.equations):
+        for v in (*equation.inputs, *equation.outputs):
+            last[base.get(v, v)] = i
+    for a in program.outputs:
+        last[base.get(a, a)] = len(program.equations)
+    ends: dict[int, list] = {}
+    for v, i in last.items():
+        ends.setdefault(i, []).append(v)
+    own = {v for e in program.equations for v in e.outputs if v not in base}
+    alive = most = 0
+    for i, equation in enumerate(program.equations):
+        inner = max((peak_bytes(p) for p in subprograms(equation)), default=0)
+        made = sum(_bytes(v.type) for v in equation.outputs if v in own)
+        most = max(most, alive + (max(inner, made) if equation.primitive.name in CALLS else inner + made))
+        alive += made - sum(_bytes(v.type) for v in ends.get(i, ()) if v in own)
+    return most
+
+
+def _work(program: Program) -> float:
+    """About how much there is to compute: multiplications of products, elements of everything else."""
+    total = 0.0
+    for equation in program.equations:
+        inner = sum(_work(p) for p in subprograms(equation))
+        if equation.primitive.bilinear and not equation.primitive.elementwise:
+            x, y = (a.type for a in equation.inputs)
+            total += float(np.sqrt(float(x.size) * y.size * equation.outputs[0].type.size))
+        elif equation.primitive.name not in VIEWS:
+            total += sum(v.type.size for v in equation.outputs if None not in v.type.shape)
+        total += inner * (equation.params.get("length") or 1)
+    return total
+
+
+class Choice(NamedTuple):
+    """Boundaries of segments among the equations, how many segments are computed again, and what is kept of those."""
+
+    bounds: tuple[int, ...]
+    again: int
+    policy: str
+
+
+def within(f: Callable, budget: Any) -> Callable:
+    """`f`, whose reverse mode takes no more than `budget` bytes beside the arguments."""
+    if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer, np.floating)) or budget <= 0:
+        raise ArgumentError(f"memory_budget is a number of bytes, such as 200e6, not {budget!r}")
+    choices: dict[Any, Choice] = {}
+
+    def perform(program: Program, operands: Sequence[Any]) -> Sequence[Any]:
+        program = known(_flat(program), within)
+        nonzero = tuple(isinstance(v, DualValue) and v.tangent is not None for v in operands)
+        key = (nonzero, tuple((e.primitive, *(v.type for v in e.outputs)) for e in program.equations))
+        if key not in choices:
+            choices[key] = choose(program, nonzero, float(budget))
+        return run(_assembled(program, choices[key]), operands)
+
+    def budgeted(*args: Any, **kwargs: Any) -> Any:
+        return checkpointed_call(f, args, kwargs, perform)
+
+    return named(budgeted, f, "within_budget")
+
+
+def _flat(program: Program) -> Program:
+    """The Program with calls of jitted functions replaced by what they contain."""
+    if not any(e.primitive.name == "jit" for e in program.equations):
+        return program
+
+    def f(*args: Any) -> Sequence[Any]:
+        env: dict[Any, Any] = {**dict(program.constants), **dict(zip(program.inputs, args, strict=True))}
+        for e in program.equations:
+            operands = [env[a] if isinstance(a, Var) else a.value for a in e.inputs]
+            if e.primitive.name == "jit":
+                out: Any = run(_flat(e.params["program"]), operands)
+            else:
+                out = e.primitive(*operands, **e.params)
+            env.update(zip(e.outputs, out if e.primitive.multiple else (out,), strict=True))
+        return [env[a] if isinstance(a, Var) else a.value for a in program.outputs]
+
+    return record(f, program.input_types)
+
+
+def choose(program: Program, nonzero: tuple, budget: float) -> Choice:
+    """The choice that computes least again within the budget."""
+    whole = Choice((0, len(program.equations)), 0, "nothing")
+    smallest = _peak(program, nonzero, whole)
+    if smallest <= budget:
+        return whole
+    found: list[tuple[float, Choice]] = []
+    for count in (c for c in COUNTS if c <= len(program.equations)):
+        bounds = _bounds(program, count)
+        works = [_work(piece) for piece in _pieces(program, bounds)]
+        for policy in ("products", "nothing"):
+            low, high = 0, len(works)  # with `low` segments computed again it takes too much, with `high` not
+            peak = _peak(program, nonzero, Choice(bounds, high, policy))
+            smallest = min(smallest, peak)
+            if peak > budget:
+                continue
+            while high - low > 1:
+                middle = (low + high) // 2
+                fits = _peak(program, nonzero, Choice(bounds, middle, policy)) <= budget
+                low, high = (low, middle) if fits else (middle, high)
+            choice = Choice(bounds, high, policy)
+            found.append((_recomputed(program, choice), choice))
+    if not found:
+        raise ArgumentError(
+            f"memory_budget={budget:,.0f} bytes is too little for this function: the smallest that was found, by "
+            f"computing everything again in segments, is {smallest:,.0f} bytes. A loop is best given its own "
+            "`checkpoint=` (wl.scan), a batch be cut into smaller ones."
+        )
+    return min(found, key=lambda pair: pair[0])[1]
+
+
+def _recomputed(program: Program, choice: Choice) -> float:
+    """About how much is computed again."""
+    pieces = _pieces(program, choice.bounds)[: choice.again]
+    keep = POLICIES[choice.policy]
+    kept = [Program(p.inputs, [e for e in p.equations if not keep(e)], (), p.constants) for p in pieces]
+    return sum(map(_work, kept))
+
+
+def _bounds(program: Program, count: int) -> tuple[int, ...]:
+    """About equal parts of what is computed, cut where little is alive."""
+    sizes = [sum(_bytes(v.type) for v in e.outputs) for e in program.equations]
+    done = np.cumsum([0, *sizes])
+    last = {a: i for i, e in enumerate(program.equations) for a in e.inputs if isinstance(a, Var)}
+    alive = np.zeros(len(sizes) + 1)  # bytes that cross the boundary before each equation
+    for i, e in enumerate(program.equations):
+        for v in e.outputs:
+            alive[i + 1 : last.get(v, i) + 1] += _bytes(v.type)
+    bounds = [0]
+    for k in range(1, count):
+        near = np.flatnonzero(abs(done - done[-1] * k / count) <= done[-1] / count / 3)
+        near = near[(near > bounds[-1]) & (near < len(sizes))]
+        if near.size:
+            distance = abs(done[near] - done[-1] * k / count)
+            bounds.append(int(near[np.lexsort((distance, alive[near]))[0]]))
+    return (*bounds, len(sizes))
+
+
+def _pieces(program: Program, bounds: tuple[int, ...]) -> list[Program]:
+    """The segments as Programs: from what they need of before to what is needed of them later."""
+    if bounds in program.cache:
+        return program.cache[bounds]
+    constants = dict(program.constants)
+    later = [{a for a in program.outputs if isinstance(a, Var)}]  # needed after each segment, last one first
+    spans = list(pairwise(bounds))
+    for start, stop in reversed(spans[1:]):
+        used = {a for e in program.equations[start:stop] for a in e.inputs if isinstance(a, Var)}
+        later.append(later[-1] | used)
+    pieces = []
+    for (start, stop), needed in zip(spans, reversed(later), strict=True):
+        equations = program.equations[start:stop]
+        made = {v for e in equations for v in e.outputs}
+        read = dict.fromkeys(a for e in equations for a in e.inputs if isinstance(a, Var) and a not in made)
+        inputs = [v for v in read if v not in constants]
+        outputs = [v for e in equations for v in e.outputs if v in needed]
+        pieces.append(Program(inputs, equations, outputs, [(v, constants[v]) for v in read if v in constants]))
+    program.cache[bounds] = pieces
+    return pieces
+
+
+@cached
+def _assembled(program: Program, choice: Choice) -> Program:
+    """The Program with its first segments as checkpointed calls."""
+    equations: list[Equation] = []
+    for number, piece in enumerate(_pieces(program, choice.bounds)):
+        if number >= choice.again or not piece.outputs:
+            equations += piece.equations
+            continue
+        params = {"program": piece, "policy": POLICIES[choice.policy]}
+        outputs = tuple(a for a in piece.outputs if isinstance(a, Var))
+        equations.append(Equation(checkpoint_p, piece.inputs, outputs, params))
+    return Program(program.inputs, equations, program.outputs, program.constants)
+
+
+def _peak(program: Program, nonzero: tuple, choice: Choice) -> int:
+    """The memory of value and gradient, by a choice; with room for one more value, as operations take it on the way."""
+    key = ("peak", nonzero, choice)
+    if key not in program.cache:
+        largest = max((_bytes(v.type) for e in program.equations for v in e.outputs), default=0)
+        program.cache[key] = peak_bytes(_gradient(_assembled(program, choice), nonzero)) + largest
+    return program.cache[key]
+
+
+def _gradient(program: Program, nonzero: tuple) -> Program:
+    """(inputs, cotangent of the first output) -> (outputs, cotangents)."""
+    count = len(program.outputs)
+    forward, linear, flags, kept = linearize_program(program, nonzero, (False,) * count)
+    if not flags or not flags[0]:  # it doesn't depend on what is differentiated
+        return program
+    wanted = tuple(i == 0 for i in range(sum(flags)))
+    back, _ = transpose_program(linear, (False,) * kept + (True,) * sum(nonzero), wanted, False)
+
+    def f(*args: Any) -> list:
+        outs = run(forward, args[:-1])
+        return [*outs[:count], *run(back, (*outs[count:], args[-1]))]
+
+    return record(f, [*program.input_types, *linear.output_types[:1]])
