@@ -17,7 +17,7 @@ from wonderland.core.program import Program, verify
 from wonderland.core.tree import register_mutable, register_node, tree_map
 from wonderland.numpy.dispatch import as_function
 from wonderland.transform.derivatives import grad, jvp, linearize, stop_gradient, trace, value_and_grad, vjp
-from wonderland.transform.jacobian import jacobian
+from wonderland.transform.jacobian import jacfwd, jacobian, jacrev
 from wonderland.transform.vmap import vmap
 
 if TYPE_CHECKING:
@@ -31,14 +31,18 @@ if TYPE_CHECKING:
     from wonderland.numpy.broadcasting import BroadcastWarning, warn_on_broadcast
     from wonderland.numpy.lift import lift
     from wonderland.studio.explain import explain
+    from wonderland.transform.curvature import gauss_newton, gnvp, hessian_diagonal, laplacian
+    from wonderland.transform.second_order import hessian, hvp, hvp_at, second_directional, vhp
 
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError",
     "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "cond",
-    "custom_jvp", "custom_vjp", "einops", "explain", "fori_loop", "grad", "jacobian", "jit", "jvp", "lift",
-    "linearize", "random", "register_mutable", "register_node", "scan", "sparse", "stop_gradient", "switch",
-    "testing", "trace", "tree_map", "value_and_grad", "verify", "vjp", "vmap", "warn_on_broadcast", "while_loop",
+    "custom_jvp", "custom_vjp", "einops", "explain", "fori_loop", "gauss_newton", "gnvp", "grad", "hessian",
+    "hessian_diagonal", "hvp", "hvp_at", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "laplacian", "lift",
+    "linearize", "random", "register_mutable", "register_node", "scan", "second_directional", "sparse",
+    "stop_gradient", "switch", "testing", "trace", "tree_map", "value_and_grad", "verify", "vhp", "vjp", "vmap",
+    "warn_on_broadcast", "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that
@@ -53,13 +57,22 @@ _LAZY = {
     "einops": ("wonderland.einops", None),
     "explain": ("wonderland.studio.explain", "explain"),
     "fori_loop": ("wonderland.control.loops", "fori_loop"),
+    "gauss_newton": ("wonderland.transform.curvature", "gauss_newton"),
+    "gnvp": ("wonderland.transform.curvature", "gnvp"),
+    "hessian": ("wonderland.transform.second_order", "hessian"),
+    "hessian_diagonal": ("wonderland.transform.curvature", "hessian_diagonal"),
+    "hvp": ("wonderland.transform.second_order", "hvp"),
+    "hvp_at": ("wonderland.transform.second_order", "hvp_at"),
     "jit": ("wonderland.compile.jit", "jit"),
+    "laplacian": ("wonderland.transform.curvature", "laplacian"),
     "lift": ("wonderland.numpy.lift", "lift"),
     "random": ("wonderland.random", None),
     "scan": ("wonderland.control.loops", "scan"),
+    "second_directional": ("wonderland.transform.second_order", "second_directional"),
     "sparse": ("wonderland.sparse", None),
     "switch": ("wonderland.control.cond", "switch"),
     "testing": ("wonderland.testing", None),
+    "vhp": ("wonderland.transform.second_order", "vhp"),
     "warn_on_broadcast": ("wonderland.numpy.broadcasting", "warn_on_broadcast"),
     "while_loop": ("wonderland.control.loops", "while_loop"),
 }

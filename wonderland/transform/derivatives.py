@@ -52,7 +52,7 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     call.write_back(written, results, tangents_out)
     pairs = outs = None
     out, tangent = call.result(results), call.result(tangents_out)
-    if has_aux and _aux_structure(call.out_structure):
+    if has_aux and aux_structure(call.out_structure):
         return out[0], tangent[0], out[1]
     return out, tangent
 
@@ -67,10 +67,10 @@ def _flat_tangents(tangents: Sequence[Any], call: Call) -> list:
         if found != structure:
             raise ArgumentError(f"the tangent of argument {number} has structure {found}, its primal {structure}")
         flat += [unwrap(leaf) for leaf in leaves]
-    return [_matched(t, kind, f"tangent of leaf {i}") for i, (t, kind) in enumerate(zip(flat, call.types, strict=True))]
+    return [matched(t, kind, f"tangent of leaf {i}") for i, (t, kind) in enumerate(zip(flat, call.types, strict=True))]
 
 
-def _matched(value: Any, kind: ArrayType, what: str) -> Any:
+def matched(value: Any, kind: ArrayType, what: str) -> Any:
     """A given tangent or cotangent, checked against the type of what it belongs to; None for integers."""
     if value is None:
         return None
@@ -178,13 +178,13 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> Any:
     structure = call.out_structure
     assert structure is not None
     if has_aux:
-        structure = _aux_structure(structure)
+        structure = aux_structure(structure)
 
     def pull(cotangent: Any) -> tuple:
         leaves, found = tree.flatten(cotangent)
         if found != structure:
             raise ArgumentError(f"the cotangent has structure {found}, the output {structure}")
-        cts = [_matched(unwrap(leaf), t.type, "the cotangent") for leaf, t in zip(leaves, types, strict=False)]
+        cts = [matched(unwrap(leaf), t.type, "the cotangent") for leaf, t in zip(leaves, types, strict=False)]
         cts += [None] * (len(types) - len(cts))
         with quiet():
             return call.structure.unflatten(handles(lin.pull(cts)))[0]
@@ -197,7 +197,8 @@ def _copied(primals: Sequence[Any]) -> tuple:
     return tuple(tree.tree_map(constant_copy, p) if not tree.flatten(p)[1].has_mutable else p for p in primals)
 
 
-def _aux_structure(structure: tree.Structure | None) -> tree.Structure:
+def aux_structure(structure: tree.Structure | None) -> tree.Structure:
+    """The structure of `out` in that of a result `(out, aux)`."""
     if structure is None or structure.kind is None or len(structure.children) != 2:
         raise ArgumentError(f"with has_aux=True the function must return a pair (out, aux), not {structure}")
     return structure.children[0]
@@ -225,11 +226,8 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         numbers = argument_numbers(argnums, len(args))
         call = Call(f, args, kwargs, numbers)
-        select: list[bool] = []
-        for i, structure in enumerate(call.structure.children[0].children):
-            select += [i in numbers] * structure.leaf_count
-        select += [False] * (len(call.types) - len(select))
-        _check_differentiable(call, select, numbers)
+        select = selected(call, numbers)
+        check_differentiable(call, select, numbers)
         with quiet():
             lin = Linearized(call, select, prune=False)  # it is transposed once: what isn't needed is passed over
             seed = _seed(lin, has_aux)
@@ -266,7 +264,16 @@ def argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
     return tuple(out)
 
 
-def _check_differentiable(call: Call, select: Sequence[bool], numbers: tuple[int, ...]) -> None:
+def selected(call: Call, numbers: tuple[int, ...]) -> list[bool]:
+    """For each leaf of a call: does it belong to one of these arguments?"""
+    select: list[bool] = []
+    for i, structure in enumerate(call.structure.children[0].children):
+        select += [i in numbers] * structure.leaf_count
+    return select + [False] * (len(call.types) - len(select))
+
+
+def check_differentiable(call: Call, select: Sequence[bool], numbers: tuple[int, ...]) -> None:
+    """Refuse arguments that are integers only."""
     chosen = pick(call.types, select)
     if chosen and chosen[0].dtype.kind != "f" and not any(is_differentiable(t.dtype) for t in chosen):
         raise ArgumentError(
@@ -279,7 +286,7 @@ def _seed(lin: Linearized, has_aux: bool) -> list:
     structure = lin.call.out_structure
     assert structure is not None
     if has_aux:
-        structure = _aux_structure(structure)
+        structure = aux_structure(structure)
     types = [t.type for t in lin.out_types()]
     if structure.kind is not None or types[0].shape != ():
         shape = types[0].shape if structure.kind is None else structure
