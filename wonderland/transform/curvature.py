@@ -22,8 +22,8 @@ from wonderland.ops.shape import convert
 from wonderland.transform.chunks import MEMORY_BUDGET, batched, check_chunks, chunk_of, in_chunks, sweep
 from wonderland.transform.derivatives import Linearized, argument_numbers, named, quiet
 from wonderland.transform.jacobian import by_columns, split
-from wonderland.transform.programs import pick, record
-from wonderland.transform.second_order import FR, Point, hvp, matrix
+from wonderland.transform.programs import pick
+from wonderland.transform.second_order import FR, Point, hvp, matrix, taped
 
 METHODS = ("exact", "hutchinson")
 
@@ -54,7 +54,7 @@ def gauss_newton(
         point = Point("gauss_newton", residual, (x,), (0,), scalar=False)
         point.check_real("wl.gnvp")
         with quiet():
-            program = record(_gauss_newton_product(point, residual, loss), point.types)
+            program = taped(_gauss_newton_product(point, residual, loss), point.types)
             blocks = by_columns(program, point.types, point.types, chunk_of(program, chunk_size, memory_budget))
         return matrix(point, blocks, True)
 
@@ -102,7 +102,7 @@ def hessian_diagonal(
         if method == "exact":
             program = _square(point)
             return point.result(point.by_elements(program, chunk_of(program, chunk_size, memory_budget)), True)
-        program = record(lambda *z: _times(z, point.product(FR, z)), point.types)
+        program = taped(lambda *z: _times(z, point.product(FR, z)), point.types)
         return point.result(_mean(point, program, key, samples, chunk_of(program, chunk_size, memory_budget)), True)
 
 
@@ -149,7 +149,7 @@ def _square(point: Point, structure: list | None = None) -> Program:
             structure.append(found)
         return [unwrap(leaf) for leaf in leaves]
 
-    return record(square, point.types)
+    return taped(square, point.types)
 
 
 def _times(a: Sequence[Any], b: Sequence[Any]) -> list:

@@ -17,7 +17,7 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import handles
 from wonderland.core.level import Traced
-from wonderland.core.program import Program, run
+from wonderland.core.program import Program, Tape, run
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.elementwise import add, mul
@@ -33,7 +33,6 @@ from wonderland.transform.chunks import (
 )
 from wonderland.transform.derivatives import argument_numbers, grad, jvp, matched, named, quiet
 from wonderland.transform.jacobian import by_columns, jacobian, split
-from wonderland.transform.programs import record
 
 STRATEGIES = FF, FR, RF, RR = (
     "forward_over_forward",
@@ -131,7 +130,7 @@ class Point:
     def column(self, v: Sequence[Any], size: Any = "auto", budget: float = MEMORY_BUDGET) -> list:
         """Hv, forward over forward: one number per pass, batched."""
         with quiet():
-            program = record(lambda *w: [unwrap(self.second(v, w))], self.types)
+            program = taped(lambda *w: [unwrap(self.second(v, w))], self.types)
             return self.by_elements(program, chunk_of(program, size, budget))
 
     def by_elements(self, program: Program, size: int | None) -> list:
@@ -175,6 +174,14 @@ def _checked(name: str, f: Callable, has_aux: bool, *args: Any) -> Any:
             "it (np.sum); of a function with many results, take wl.jacobian(wl.jacobian(f)) or one result at a time."
         )
     return out
+
+
+def taped(f: Callable[..., Sequence[Any]], types: Sequence[ArrayType]) -> Program:
+    """The Program of a function of vectors. What doesn't depend on them is computed here, and runs once."""
+    tape = Tape()
+    with tape:
+        vectors = [tape.variable(t) for t in types]
+        return tape.finish(vectors, f(*vectors))
 
 
 def inner(a: Sequence[Any], b: Sequence[Any]) -> Any:
@@ -239,7 +246,7 @@ def hvp_at(f: Callable, *primals: Any, argnums: int | Sequence[int] = 0, strateg
     numbers = argument_numbers(argnums, len(primals))
     point = Point("hvp_at", f, primals, numbers)
     with quiet():
-        program = record(lambda *v: point.product(FR if strategy == "auto" else strategy, v), point.types)
+        program = taped(lambda *v: point.product(FR if strategy == "auto" else strategy, v), point.types)
 
     def product(*vectors: Any) -> Any:
         if len(vectors) != len(numbers):
@@ -297,7 +304,7 @@ def hessian(
             return whole(*args)
         with quiet():
             if chosen == RF:
-                program = record(lambda *v: point.product(RF, v), point.types)
+                program = taped(lambda *v: point.product(RF, v), point.types)
                 blocks = by_columns(program, point.types, point.types, chunk_of(program, chunk_size, memory_budget))
             else:
                 blocks = _by_pairs(point, chunk_size, memory_budget)
@@ -310,7 +317,7 @@ def hessian(
 def _by_pairs(point: Point, chunk_size: Any, memory_budget: float) -> list[list]:
     """Blocks of the Hessian from its lower triangle, element by element."""
     types, n = point.types, point.size
-    program = record(lambda *vw: [unwrap(point.second(vw[: len(types)], vw[len(types) :]))], [*types, *types])
+    program = taped(lambda *vw: [unwrap(point.second(vw[: len(types)], vw[len(types) :]))], [*types, *types])
     rows, columns = np.tril_indices(n)
 
     def chunk(numbers: Any) -> list:
