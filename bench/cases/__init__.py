@@ -8,6 +8,7 @@ ORDER = [
     "gemm",
     "products",
     "rosenbrock",
+    "second_order",
     "adam",
     "loops",
     "first_call",
