@@ -24,6 +24,7 @@ from wonderland.transform.batch import Batch, BatchedValue, materialize
 from wonderland.transform.programs import record
 
 MEMORY_BUDGET = 2**28  # bytes of a batched pass, beside what it returns
+MOST_CONSTANT = 512  # unit vectors that compiled code has as constants
 
 
 def batched(f: Callable[[list], Sequence[Any]], seeds: Sequence[Any]) -> list:
@@ -80,9 +81,12 @@ def chunk_of(program: Program, chunk_size: Any, memory_budget: float) -> int | N
 
 def in_chunks(f: Callable[[Any], Sequence[Any]], total: int, size: int | None) -> list:
     """`f(numbers)`, which returns values (count, ...), on 0, 1, ..., total - 1, `size` of them at a time."""
+    recording = [level for level in running() if isinstance(level, Record) and level.once]
     if size is None or size >= total:
-        return list(f(np.arange(total)))
-    if "scan" in registry and any(isinstance(level, Record) and level.once for level in running()):
+        numbers = np.arange(total)
+        # A variable has its unit vectors computed where they are used; few of them are better kept as constants.
+        return list(f(recording[-1].atom(numbers) if recording and total > MOST_CONSTANT else numbers))
+    if "scan" in registry and recording:
         return _scanned(f, total, size)
     outs: list = []
     for start in range(0, total, size):

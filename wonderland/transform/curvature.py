@@ -21,9 +21,9 @@ from wonderland.ops.reduce import sum as reduce_sum
 from wonderland.ops.shape import convert
 from wonderland.transform.chunks import MEMORY_BUDGET, batched, check_chunks, chunk_of, in_chunks, sweep
 from wonderland.transform.derivatives import Linearized, argument_numbers, named, quiet
-from wonderland.transform.jacobian import by_columns, split
+from wonderland.transform.jacobian import split
 from wonderland.transform.programs import pick
-from wonderland.transform.second_order import FR, Point, hvp, matrix, taped
+from wonderland.transform.second_order import FR, Point, by_products, hvp, matrix, taped
 
 METHODS = ("exact", "hutchinson")
 
@@ -54,8 +54,7 @@ def gauss_newton(
         point = Point("gauss_newton", residual, (x,), (0,), scalar=False)
         point.check_real("wl.gnvp")
         with quiet():
-            program = taped(_gauss_newton_product(point, residual, loss), point.types)
-            blocks = by_columns(program, point.types, point.types, chunk_of(program, chunk_size, memory_budget))
+            blocks = by_products(point, _gauss_newton_product(point, residual, loss), chunk_size, memory_budget)
         return matrix(point, blocks, True)
 
     return named(compute, residual, "gauss_newton")

@@ -32,7 +32,7 @@ from wonderland.transform.chunks import (
     unit_vectors,
 )
 from wonderland.transform.derivatives import argument_numbers, grad, jvp, matched, named, quiet
-from wonderland.transform.jacobian import by_columns, jacobian, split
+from wonderland.transform.jacobian import split
 
 STRATEGIES = FF, FR, RF, RR = (
     "forward_over_forward",
@@ -284,10 +284,10 @@ def hessian(
 ) -> Callable:
     """The Hessian of a scalar function: for each pair of argument leaves an array of shape `a.shape + b.shape`.
 
-    It is laid out as `jacobian(grad(f))` is. Column by column, n products with unit vectors go through in batches:
-    "forward_over_reverse" (also "auto") linearises the gradient and pushes them, "reverse_over_reverse" pulls them,
-    "reverse_over_forward" takes gradients of directional derivatives; "forward_over_forward" has a pass for each of the
-    n (n + 1) / 2 elements that symmetry leaves. `chunk_size`, `memory_budget` and `has_aux` are `jacobian`'s.
+    It is laid out as `jacobian(grad(f))` is, and made of n products with unit vectors that go through in batches; what
+    depends on the point alone is computed once. Strategies are those of `hvp`, and "forward_over_forward" has a pass
+    for each of the n (n + 1) / 2 elements that symmetry leaves. `chunk_size`, `memory_budget` and `has_aux` are
+    `jacobian`'s.
     """
     check_strategy("hessian", strategy)
     check_chunks(chunk_size, memory_budget, "hessian")
@@ -297,21 +297,24 @@ def hessian(
         point = Point("hessian", f, args, argument_numbers(argnums, len(args)), kwargs, has_aux)
         point.check_real("wl.hvp")
         chosen = strategy if strategy != "auto" else FF if point.size == 1 else FR
-        if chosen in (FR, RR):
-            mode = "forward" if chosen == FR else "reverse"
-            gradient = grad(point.f, argnums, has_aux)
-            whole = jacobian(gradient, argnums, mode, chunk_size, has_aux=has_aux, memory_budget=memory_budget)
-            return whole(*args)
         with quiet():
-            if chosen == RF:
-                program = taped(lambda *v: point.product(RF, v), point.types)
-                blocks = by_columns(program, point.types, point.types, chunk_of(program, chunk_size, memory_budget))
-            else:
-                blocks = _by_pairs(point, chunk_size, memory_budget)
+            blocks = (
+                _by_pairs(point, chunk_size, memory_budget)
+                if chosen == FF
+                else by_products(point, lambda *v: point.product(chosen, v), chunk_size, memory_budget)
+            )
         result = matrix(point, blocks, single)
         return (result, point.aux) if has_aux else result
 
     return named(compute, f, "hessian")
+
+
+def by_products(point: Point, product: Callable[..., list], chunk_size: Any, memory_budget: float) -> list[list]:
+    """Blocks of a symmetric matrix from its products with unit vectors: its columns, which are its rows."""
+    types = point.types
+    program = taped(product, types)
+    found = sweep(partial(run, program), types, chunk_of(program, chunk_size, memory_budget))
+    return [list(row) for row in zip(*(split(out, types, 0) for out in found), strict=True)]
 
 
 def _by_pairs(point: Point, chunk_size: Any, memory_budget: float) -> list[list]:
