@@ -16,6 +16,7 @@ from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, verify
 from wonderland.core.tree import register_mutable, register_node, tree_map
 from wonderland.numpy.dispatch import as_function
+from wonderland.transform import chunks as _chunks
 from wonderland.transform.derivatives import grad, jvp, linearize, stop_gradient, trace, value_and_grad, vjp
 from wonderland.transform.jacobian import jacfwd, jacobian, jacrev
 from wonderland.transform.vmap import vmap
@@ -86,6 +87,16 @@ def _to_dot(program: Program, name: str = "program") -> str:
 
 
 Program.to_dot = _to_dot  # type: ignore[attr-defined]  (what people look at is loaded when they look)
+
+
+def _loop() -> Primitive:
+    """The primitive that recorded code has for a loop."""
+    from wonderland.control.scan import scan_p
+
+    return scan_p
+
+
+_chunks.loop = _loop  # loops come after the transformations, and are loaded when one is needed
 
 
 def __getattr__(name: str) -> Any:

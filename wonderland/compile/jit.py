@@ -22,7 +22,6 @@ from wonderland.compile.entry import MISS
 from wonderland.compile.native import Compiled, compile_program
 from wonderland.compile.profile import Profile
 from wonderland.compile.unrolled import Watched
-from wonderland.control import scan as _scan  # noqa: F401  (the loop that a Jacobian's chunks become)
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call

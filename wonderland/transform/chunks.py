@@ -14,7 +14,7 @@ import numpy as np
 
 from wonderland.core.errors import ArgumentError
 from wonderland.core.level import bind_update, running
-from wonderland.core.primitive import registry
+from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, Record, Var, hoist, subprograms
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import eq, mul
@@ -25,6 +25,11 @@ from wonderland.transform.programs import record
 
 MEMORY_BUDGET = 2**28  # bytes of a batched pass, beside what it returns
 MOST_CONSTANT = 512  # unit vectors that compiled code has as constants
+
+
+def loop() -> Primitive:
+    """The primitive that loops, of a later layer: `wonderland` itself puts the function here that loads it."""
+    raise NotImplementedError
 
 
 def batched(f: Callable[[list], Sequence[Any]], seeds: Sequence[Any]) -> list:
@@ -86,7 +91,7 @@ def in_chunks(f: Callable[[Any], Sequence[Any]], total: int, size: int | None) -
         numbers = np.arange(total)
         # A variable has its unit vectors computed where they are used; few of them are better kept as constants.
         return list(f(recording[-1].atom(numbers) if recording and total > MOST_CONSTANT else numbers))
-    if "scan" in registry and recording:
+    if recording:
         return _scanned(f, total, size)
     outs: list = []
     for start in range(0, total, size):
@@ -107,7 +112,7 @@ def _scanned(f: Callable[[Any], Sequence[Any]], total: int, size: int) -> list:
     size = -(-total // count)
     numbers = np.minimum(np.arange(count * size), total - 1).reshape(count, size)
     body, captured = hoist(record(f, [ArrayType((size,), numbers.dtype)]))
-    outs = registry["scan"](
+    outs = loop()(
         *captured, numbers, body=body, condition=None, n_consts=len(captured), n_carry=0, length=count, reverse=False
     )
     flat = [reshape(out, shape=(count * size, *shape_of(out)[2:])) for out in outs]
