@@ -1,7 +1,7 @@
 """The notes' tables 1.1 to 1.3, measured: `python -m bench.strategies --out DIRECTORY --images DIRECTORY`.
 
-Four strategies for second derivatives of f(x) = sum of a chain of K maps of R^n: what one run computes, its passes, the
-numbers it computes with (counted on its Program), its time (compiled) and the memory it holds at most (eager, traced);
+Four strategies for second derivatives of f(x) = sum of a chain of K maps of R^n: what one run computes, its passes, its
+operations (counted on its Program), its time (compiled) and the memory it holds at most (eager, traced);
 then what a whole Hessian takes, against n. Times are the best of a few rounds; results go to strategies.json.
 """
 
@@ -20,7 +20,6 @@ import numpy as np
 import wonderland as wl
 from bench import environment, measure
 from wonderland.testing.problems import deep_chain
-from wonderland.transform.jacobian import work
 from wonderland.transform.second_order import STRATEGIES
 
 DEPTH = 20
@@ -65,7 +64,7 @@ def runs() -> list[dict[str, Any]]:
     x = np.linspace(0.1, 1.0, SIZE)
     compiled = wl.jit(function)
     base = {
-        "work": work(wl.trace(function)(x)),
+        "operations": wl.cost(function, x).operations,
         "seconds": best(lambda: compiled(x)),
         "bytes": peak(lambda: function(x)),
     }
@@ -78,7 +77,7 @@ def runs() -> list[dict[str, Any]]:
                 "strategy": strategy,
                 "gives": gives,
                 "passes": passes,
-                "work": work(wl.trace(run)(x)),
+                "operations": wl.cost(run, x).operations,
                 "seconds": best(lambda jitted=jitted: jitted(x)),
                 "bytes": peak(lambda run=run: run(x)),
             }
@@ -96,7 +95,13 @@ def hessians() -> list[dict[str, Any]]:
             jitted = wl.jit(hessian)
             seconds = best(lambda jitted=jitted, x=x: jitted(x))
             rows.append(
-                {"n": n, "strategy": strategy, "runs": count, "work": work(wl.trace(hessian)(x)), "seconds": seconds}
+                {
+                    "n": n,
+                    "strategy": strategy,
+                    "runs": count,
+                    "operations": wl.cost(hessian, x).operations,
+                    "seconds": seconds,
+                }
             )
             print(f"  n = {n:>4}  {strategy:<22} {seconds:.3g} s", flush=True)
     return rows
@@ -106,18 +111,18 @@ def tables(record: dict[str, Any]) -> str:
     """Both tables in Markdown, as the docs have them."""
     base = record["runs"][0]
     lines = [
-        "| strategy | one run gives | passes | work | time | memory |",
+        "| strategy | one run gives | passes | operations | time | memory |",
         "|---|---|---|---|---|---|",
     ]
     for row in record["runs"]:
-        cells = [f"{row[key] / base[key]:.1f}" for key in ("work", "seconds")]
+        cells = [f"{row[key] / base[key]:.1f}" for key in ("operations", "seconds")]
         vectors = row["bytes"] / (8 * SIZE)
         lines.append(
             f"| {name(row)} | {row['gives']} | {row['passes']} | {' | '.join(cells)} | {vectors:.0f} vectors |"
         )
     lines += ["", f"| n | {' | '.join(map(short, STRATEGIES))} |", "|---|" + "---|" * len(STRATEGIES)]
     for n in SIZES:
-        cells = [f"{row['work'] / n:,.0f}" for row in record["hessians"] if row["n"] == n]
+        cells = [f"{row['operations'] / n:,.0f}" for row in record["hessians"] if row["n"] == n]
         lines.append(f"| {n} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -138,10 +143,10 @@ def plot(record: dict[str, Any], path: Path) -> None:
     for strategy, colour, marker in styles:
         rows = [row for row in record["hessians"] if row["strategy"] == strategy]
         axes.loglog(
-            [r["n"] for r in rows], [r["work"] for r in rows], marker=marker, color=colour, label=short(strategy)
+            [r["n"] for r in rows], [r["operations"] for r in rows], marker=marker, color=colour, label=short(strategy)
         )
     axes.set_xlabel("n, the number of variables")
-    axes.set_ylabel("numbers computed with, whole Hessian")
+    axes.set_ylabel("operations, whole Hessian")
     axes.legend(frameon=False)
     figure.savefig(path)
     plots.plt.close(figure)

@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     from wonderland.numpy.broadcasting import BroadcastWarning, warn_on_broadcast
     from wonderland.numpy.lift import lift
     from wonderland.studio.explain import explain
+    from wonderland.transform.cost import cost
     from wonderland.transform.curvature import gauss_newton, gnvp, hessian_diagonal, laplacian
     from wonderland.transform.second_order import hessian, hvp, hvp_at, second_directional, vhp
 
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError",
-    "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "cond",
+    "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "cond", "cost",
     "custom_jvp", "custom_vjp", "einops", "explain", "fori_loop", "gauss_newton", "gnvp", "grad", "hessian",
     "hessian_diagonal", "hvp", "hvp_at", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "laplacian", "lift",
     "linearize", "random", "register_mutable", "register_node", "scan", "second_directional", "sparse",
@@ -53,6 +54,7 @@ _LAZY = {
     "associative_scan": ("wonderland.control.associative", "associative_scan"),
     "at": ("wonderland.numpy.at", "at"),
     "cond": ("wonderland.control.cond", "cond"),
+    "cost": ("wonderland.transform.cost", "cost"),
     "custom_jvp": ("wonderland.control.custom", "custom_jvp"),
     "custom_vjp": ("wonderland.control.custom", "custom_vjp"),
     "einops": ("wonderland.einops", None),

@@ -9,6 +9,7 @@ ORDER = [
     "products",
     "rosenbrock",
     "second_order",
+    "elimination",
     "adam",
     "loops",
     "first_call",

@@ -19,6 +19,7 @@ primitive in one block. Signatures, where `x...` are values (arrays, scalars or 
   `evaluate` for that equation.
 - `update(array, *args, **params)`: for functional updates: do it in place on the first operand.
 - `inline(params)`: the Program that compiled code contains in the place of the equation.
+- `cost(types, out_types, params)`: what an evaluation takes, an `ops.work.Work`.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Primitive:
         lower: Callable | None = None,
         update: Callable | None = None,
         inline: Callable | None = None,
+        cost: Callable | None = None,
         multiple: bool = False,
         elementwise: bool = False,
         linear: tuple[int, ...] = (),
@@ -69,6 +71,7 @@ class Primitive:
         self.update = update
         self.whole = multiple or update is not None  # its transpose rule gets the list of cotangents
         self.inline = inline
+        self.cost = cost
         self.multiple = multiple
         self.elementwise = elementwise  # output element i reads only element i of each (broadcast) operand
         self.linear = linear  # operands in which it is jointly linear, the others fixed

@@ -20,6 +20,7 @@ from wonderland.ops.elementwise import conjugate, mul
 from wonderland.ops.index import gather
 from wonderland.ops.reduce import sum
 from wonderland.ops.shape import broadcast, convert, reshape, transpose
+from wonderland.ops.work import Work, count, work
 
 
 class Structure:
@@ -149,6 +150,11 @@ def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     return [(out, np.repeat(np.arange(data.size), k)), (out, read)]
 
 
+def _cost(types: tuple, outs: tuple, params: dict) -> Work:
+    products = types[0].size * (types[1].shape[1] if types[1].ndim == 2 else 1)
+    return work(outs[0], products, max(products - count(outs[0]), 0))
+
+
 sparse_dot = Primitive(
     "sparse_dot",
     _evaluate,
@@ -159,6 +165,7 @@ sparse_dot = Primitive(
     pattern=_pattern,
     lower=_lower,
     zero_preserving=True,
+    cost=_cost,
 )
 
 

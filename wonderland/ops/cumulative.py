@@ -15,6 +15,7 @@ from wonderland.ops.elementwise import add, conjugate, invert, lt, scale, where
 from wonderland.ops.index import gather, scatter_slice
 from wonderland.ops.index import slice as part
 from wonderland.ops.shape import broadcast
+from wonderland.ops.work import each
 
 _SHORT = 8  # rows of fewer numbers than this are worked off number by number, in Python
 
@@ -90,6 +91,7 @@ cumsum = Primitive(
     pattern=_pattern,
     lower=_lower(lambda e, y, x: e.add(y, x), _nothing),
     zero_preserving=True,
+    cost=each(additions=1),
 )
 
 
@@ -110,6 +112,7 @@ cumprod = Primitive(
     pattern=_pattern,
     lower=_lower(lambda e, y, x: e.mul(y, x), 1),
     zero_preserving=True,
+    cost=each(multiplications=1),
 )
 
 
@@ -177,6 +180,7 @@ recurrence = Primitive(
     pattern=_pattern,
     lower=_lower(_recurrence_step, 0),
     zero_preserving=True,
+    cost=each(multiplications=1, additions=1),
 )
 
 
@@ -207,4 +211,5 @@ cummax = Primitive(
     lower=_lower(lambda e, y, x: e.maximum(y, x), _lowest),
     zero_preserving=True,
     monotone=True,
+    cost=each(calls=1),
 )

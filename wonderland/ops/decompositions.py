@@ -35,12 +35,15 @@ from wonderland.ops.matrices import (
 )
 from wonderland.ops.reduce import max as reduce_max
 from wonderland.ops.shape import convert, reshape
+from wonderland.ops.work import matrices
 
 _NOT_LINEAR = {"transpose": "it isn't linear"}
 
 
-def _decomposition(name: str, evaluate: Any, infer: Any, jvp: Any) -> Primitive:
-    return with_shared_rules(Primitive(name, evaluate, infer, jvp=jvp, multiple=True, impossible=_NOT_LINEAR))
+def _decomposition(name: str, evaluate: Any, infer: Any, jvp: Any, cubic: float) -> Primitive:
+    return with_shared_rules(
+        Primitive(name, evaluate, infer, jvp=jvp, multiple=True, impossible=_NOT_LINEAR, cost=matrices(cubic))
+    )
 
 
 def _matrices(a: ArrayType) -> None:
@@ -88,7 +91,7 @@ def _eigh_jvp(primals: tuple, tangents: tuple, lower: bool) -> tuple[Any, Any]:
 # Eigenvalues in ascending order and orthonormal eigenvectors; one triangle is read. It is differentiated as a function
 # of Hermitian matrices: gradients are Hermitian.
 eigh = _decomposition(
-    "eigh", lambda a, lower: tuple(np.linalg.eigh(a, "L" if lower else "U")), _eigh_type, _eigh_jvp
+    "eigh", lambda a, lower: tuple(np.linalg.eigh(a, "L" if lower else "U")), _eigh_type, _eigh_jvp, 4.5
 )  # fmt: skip
 
 # General matrices -----------------------------------------------------------------------------------------------------
@@ -120,7 +123,7 @@ def _eig_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
 
 
 # Eigenvalues and eigenvectors of length 1, always complex: whether they are real depends on values.
-eig = _decomposition("eig", _eig, _eig_type, _eig_jvp)
+eig = _decomposition("eig", _eig, _eig_type, _eig_jvp, 12.5)
 
 # Singular values ------------------------------------------------------------------------------------------------------
 
@@ -181,7 +184,7 @@ def _svd_jvp(primals: tuple, tangents: tuple, full: bool) -> tuple[Any, Any]:
     return (u_all, s, vh_all), (du, ds, adjoint(dv))
 
 
-svd = _decomposition("svd", lambda a, full: tuple(np.linalg.svd(a, full_matrices=full)), _svd_type, _svd_jvp)
+svd = _decomposition("svd", lambda a, full: tuple(np.linalg.svd(a, full_matrices=full)), _svd_type, _svd_jvp, 11)
 
 # Orthogonal factors ---------------------------------------------------------------------------------------------------
 
@@ -221,4 +224,4 @@ def _qr(a: Any, full: bool) -> tuple:
 
 
 # q with orthonormal columns and an upper triangular r with real diagonal, whose signs are LAPACK's.
-qr = _decomposition("qr", _qr, _qr_type, _qr_jvp)
+qr = _decomposition("qr", _qr, _qr_type, _qr_jvp, 2)

@@ -16,6 +16,7 @@ from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.types import ArrayType, promote, shape_of, type_of
 from wonderland.ops.elementwise import conjugate
 from wonderland.ops.shape import convert, inverse_permutation, transpose
+from wonderland.ops.work import Work, count, work
 
 Axes = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -128,6 +129,11 @@ def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     return [(rows, np.broadcast_to(numbers, (b, m, n, k)).ravel()) for numbers in (of_x, of_y)]
 
 
+def _cost(types: tuple, outs: tuple, params: dict) -> Work:
+    terms = math.prod(types[0].shape[i] for i in params["contract"][0])
+    return work(outs[0], count(outs[0]) * terms, count(outs[0]) * max(terms - 1, 0))
+
+
 dot = Primitive(
     "dot",
     _evaluate,
@@ -138,4 +144,5 @@ dot = Primitive(
     lower=lambda builder, x, y, contract, batch: builder.dot(x, y, contract, batch),
     bilinear=True,
     zero_preserving=True,
+    cost=_cost,
 )

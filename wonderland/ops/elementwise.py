@@ -24,6 +24,7 @@ from wonderland.core.types import (
     shape_of,
     type_of,
 )
+from wonderland.ops.work import each, view
 
 _PYTHON_ONES = {"b": True, "i": 1, "u": 1, "f": 1.0, "c": 1j}
 
@@ -248,16 +249,16 @@ def _where_transpose(ct: Any, condition: Any, x: Any, y: Any) -> tuple:
 
 
 neg = elementwise(
-    "neg", np.negative, emit=lambda e, x: e.neg(x), linear=(0,), zero_preserving=True,
+    "neg", np.negative, emit=lambda e, x: e.neg(x), linear=(0,), zero_preserving=True, cost=each(additions=1),
     transpose=lambda ct, x: (neg(ct),),
 )  # fmt: skip
 add = elementwise(
-    "add", np.add, emit=lambda e, x, y: e.add(x, y), linear=(0, 1), zero_preserving=True,
+    "add", np.add, emit=lambda e, x, y: e.add(x, y), linear=(0, 1), zero_preserving=True, cost=each(additions=1),
     jvp=_sum_jvp,
     transpose=lambda ct, x, y: tuple(unbroadcast(ct, a) if isinstance(a, Linear) else None for a in (x, y)),
 )  # fmt: skip
 sub = elementwise(
-    "sub", np.subtract, emit=lambda e, x, y: e.sub(x, y), linear=(0, 1), zero_preserving=True,
+    "sub", np.subtract, emit=lambda e, x, y: e.sub(x, y), linear=(0, 1), zero_preserving=True, cost=each(additions=1),
     jvp=_difference_jvp,
     transpose=lambda ct, x, y: (
         unbroadcast(ct, x) if isinstance(x, Linear) else None,
@@ -266,7 +267,7 @@ sub = elementwise(
 )  # fmt: skip
 mul = elementwise(
     "mul", np.multiply, (lambda out, x, y: y, lambda out, x, y: x), emit=lambda e, x, y: e.mul(x, y),
-    transpose=_product_transpose, bilinear=True, zero_preserving=True,
+    transpose=_product_transpose, bilinear=True, zero_preserving=True, cost=each(multiplications=1),
 )  # fmt: skip
 
 
@@ -295,6 +296,7 @@ masked_mul = elementwise(
     ),
     bilinear=True,
     zero_preserving=True,
+    cost=each(multiplications=1),
 )  # fmt: skip
 
 
@@ -316,7 +318,7 @@ def _div_transpose(ct: Any, x: Any, y: Any) -> tuple:
 div = elementwise(
     "div", np.true_divide,
     (lambda out, x, y: _reciprocal(y), lambda out, x, y: neg(div(out, y))),
-    emit=lambda e, x, y: e.div(x, y), transpose=_div_transpose, linear=(0,),
+    emit=lambda e, x, y: e.div(x, y), transpose=_div_transpose, linear=(0,), cost=each(multiplications=1),
 )  # fmt: skip
 
 
@@ -471,7 +473,7 @@ where = elementwise(
 
 stop_gradient = elementwise(
     "stop_gradient", np.positive, emit=lambda e, x: x, jvp=lambda p, t: (p[0], None), zero_preserving=True,
-    monotone=True,
+    monotone=True, cost=view,
 )  # fmt: skip
 
 from wonderland.ops import reduce as _reduce  # noqa: E402  (mutual: rules of one family use the other)

@@ -14,6 +14,7 @@ from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import mul
 from wonderland.ops.shape import convert
+from wonderland.ops.work import transform
 
 OTHER_SIDE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}  # of the normalisation
 
@@ -68,6 +69,7 @@ fft = Primitive(
         args[0], axes=tuple(a + 1 for a in axes), inverse=inverse, norm=norm
     ),
     zero_preserving=True,
+    cost=transform(lambda params: params["axes"]),
 )
 fft.pattern = _axes_pattern(fft)
 
@@ -105,6 +107,7 @@ rfft = Primitive(
     transpose=_rfft_transpose,
     batch=lambda size, args, batched, axis, norm: rfft(args[0], axis=axis + 1, norm=norm),
     zero_preserving=True,
+    cost=transform(lambda params: (params["axis"],)),
 )
 rfft.pattern = _axes_pattern(rfft)
 
@@ -130,5 +133,6 @@ irfft = Primitive(
     transpose=_irfft_transpose,
     batch=lambda size, args, batched, axis, n, norm: irfft(args[0], axis=axis + 1, n=n, norm=norm),
     zero_preserving=True,
+    cost=transform(lambda params: (params["axis"],)),
 )
 irfft.pattern = _axes_pattern(irfft)

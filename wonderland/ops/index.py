@@ -18,6 +18,7 @@ from wonderland.core.types import ArrayType, broadcast_shapes, shape_of, type_of
 from wonderland.ops.elementwise import align, div, eq, maximum, where
 from wonderland.ops.shape import broadcast, convert, moved_pattern, reshape, zeros_like_type
 from wonderland.ops.shape import transpose as _transpose
+from wonderland.ops.work import picked, placed, view
 
 Index = tuple  # of ints and slices
 
@@ -50,6 +51,7 @@ slice = Primitive(
     batch=lambda size, args, batched, index: slice(args[0], index=_batched_index(shape_of(args[0])[0], index)),
     lower=lambda builder, x, index: builder.slice(x, index),
     zero_preserving=True,
+    cost=view,
 )
 slice.pattern = moved_pattern(slice)
 
@@ -110,6 +112,7 @@ scatter_slice = Primitive(
     update=_scatter_slice_update,
     lower=lambda builder, x, u, index, mode: builder.scatter_slice(x, u, index, mode),
     zero_preserving=True,
+    cost=placed,
 )
 
 
@@ -175,6 +178,7 @@ gather = Primitive(
     pattern=_gather_pattern,
     lower=lambda builder, x, *indices, axes: builder.gather(x, indices, axes),
     zero_preserving=True,
+    cost=picked,
 )
 
 
@@ -272,6 +276,7 @@ scatter = Primitive(
     lower=lambda builder, x, *args, axes, mode: builder.scatter(x, args[:-1], args[-1], axes, mode),
     linear=(0, -1),
     zero_preserving=True,
+    cost=placed,
 )
 
 
@@ -307,4 +312,5 @@ scatter_max = Primitive(
     lower=lambda builder, x, *args, axes: builder.scatter(x, args[:-1], args[-1], axes, "max"),
     zero_preserving=True,
     impossible={"transpose": "it isn't linear"},
+    cost=placed,
 )

@@ -34,6 +34,7 @@ from wonderland.ops.matrices import (
 )
 from wonderland.ops.shape import reshape, transpose
 from wonderland.ops.substitution import lower_triangular_system
+from wonderland.ops.work import matrices, systems
 
 # Systems of equations -------------------------------------------------------------------------------------------------
 
@@ -78,6 +79,7 @@ solve = with_shared_rules(
         jvp=_solve_jvp,
         transpose=lambda ct, a, b: (None, solve(adjoint(a), ct)),
         linear=(1,),
+        cost=systems(1 / 3, 1),
     ),
     _solver_batch,
 )
@@ -144,6 +146,7 @@ triangular_solve = with_shared_rules(
             triangular_solve(a, ct, lower=lower, adjoint=not adjoint, unit=unit),
         ),
         linear=(1,),
+        cost=systems(0, 0.5),
     ),
     _solver_batch,
 )
@@ -192,6 +195,7 @@ lstsq = with_shared_rules(
         jvp=_lstsq_jvp,
         transpose=lambda ct, a, b, rcond: (None, lstsq(adjoint(a), ct, rcond=rcond)),
         linear=(1,),
+        cost=systems(11, 2),
     ),
     _solver_batch,
 )
@@ -216,6 +220,7 @@ cholesky = with_shared_rules(
         same_square,
         jvp=_cholesky_jvp,
         impossible={"transpose": "it isn't linear"},
+        cost=matrices(1 / 6),
     )
 )
 
@@ -246,6 +251,7 @@ slogdet = with_shared_rules(
         jvp=_slogdet_jvp,
         multiple=True,
         impossible={"transpose": "it isn't linear"},
+        cost=matrices(1 / 3),
     )
 )
 
@@ -267,6 +273,7 @@ det = with_shared_rules(
         _det_type,
         jvp=_det_jvp,
         impossible={"transpose": "it isn't linear"},
+        cost=matrices(1 / 3),
     )
 )
 
@@ -333,6 +340,7 @@ adjugate = with_shared_rules(
         same_square,
         jvp=lambda primals, tangents: (adjugate(*primals), adjugate_tangent(*primals, *tangents)),
         impossible={"transpose": "it isn't linear"},
+        cost=matrices(13),
     )
 )
 
@@ -361,6 +369,7 @@ adjugate_tangent = with_shared_rules(
         # tr(f D adj(a)[e]) is the second derivative of the determinant, symmetric in e and f.
         transpose=lambda ct, a, e: (None, adjugate_tangent(adjoint(a), ct)),
         linear=(1,),
+        cost=matrices(17),
     )
 )
 
@@ -408,6 +417,7 @@ expm = with_shared_rules(
         same_square,
         jvp=lambda primals, tangents: (expm(*primals), expm_tangent(*primals, *tangents)),
         impossible={"transpose": "it isn't linear"},
+        cost=matrices(8),
     )
 )
 expm_tangent = with_shared_rules(
@@ -418,5 +428,6 @@ expm_tangent = with_shared_rules(
         jvp=_expm_tangent_jvp,
         transpose=lambda ct, a, e: (None, expm_tangent(adjoint(a), ct)),
         linear=(1,),
+        cost=matrices(64),
     )
 )

@@ -36,6 +36,7 @@ from wonderland.ops.elementwise import (
     unbroadcast,
     where,
 )
+from wonderland.ops.work import each
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
@@ -244,4 +245,5 @@ sinc = Primitive(
     batch=lambda size, args, batched, order: sinc(args[0], order=order),
     pattern=elementwise_pattern,
     lower=_lower_sinc,
+    cost=each(calls=1),
 )

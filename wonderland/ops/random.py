@@ -25,6 +25,7 @@ import numpy as np
 from wonderland.core.primitive import Primitive
 from wonderland.core.types import ArrayType, broadcast_shapes, shape_of
 from wonderland.ops.shape import reshape
+from wonderland.ops.work import each
 
 BITS, SPLIT, FOLD, SEED, DRAW, BOOST = range(6)
 
@@ -132,6 +133,7 @@ random_bits = Primitive(
     pattern=lambda types, params: [None],
     lower=_bits_lower,
     impossible={"jvp": "keys are integers"},
+    cost=each(calls=1),
 )
 
 
@@ -183,4 +185,5 @@ random_fold = Primitive(
     pattern=lambda types, params: [None, None],
     lower=_fold_lower,
     impossible={"jvp": "keys are integers"},
+    cost=each(calls=1),
 )

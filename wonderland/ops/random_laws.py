@@ -23,6 +23,7 @@ from wonderland.ops.elementwise import like, scale
 from wonderland.ops.gamma_slope import gamma_slope
 from wonderland.ops.random import BOOST, DRAW, blocks, key_words
 from wonderland.ops.shape import broadcast, reshape
+from wonderland.ops.work import each
 
 _CHUNK = 1 << 16  # elements sampled at a time
 POISSON_BOUNDS = "poisson: lam must be between 0 and 2**62 (it is negative, NaN or larger somewhere)"
@@ -320,6 +321,7 @@ random_sample = Primitive(
     batch=_sample_batch,
     pattern=_sample_pattern,
     lower=_sample_lower,
+    cost=each(calls=1),
 )
 
 

@@ -14,6 +14,7 @@ from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import div, eq, mul, scale
 from wonderland.ops.shape import broadcast, convert, reshape, transpose
+from wonderland.ops.work import reduction
 
 
 def kept_shape(shape: tuple, axes: tuple[int, ...]) -> tuple:
@@ -49,6 +50,7 @@ sum = Primitive(
     pattern=_reduce_pattern,
     lower=lambda builder, x, axes: builder.reduce(x, axes, "add"),
     zero_preserving=True,
+    cost=reduction("additions"),
 )
 
 
@@ -81,6 +83,7 @@ prod = Primitive(
     batch=lambda size, args, batched, axes: prod(args[0], axes=tuple(a + 1 for a in axes)),
     pattern=_reduce_pattern,
     lower=lambda builder, x, axes: builder.reduce(x, axes, "mul"),
+    cost=reduction("multiplications"),
 )
 
 
@@ -111,6 +114,7 @@ max = Primitive(
     zero_preserving=True,
     monotone=True,
     impossible={"transpose": "it isn't linear"},
+    cost=reduction("calls"),
 )
 
 
@@ -155,6 +159,7 @@ argmax = Primitive(
     batch=lambda size, args, batched, axis: argmax(args[0], axis=axis + 1),
     pattern=lambda types, params: [None],
     lower=_argmax_lower,
+    cost=reduction("calls"),
 )
 
 from wonderland.ops import cumulative  # noqa: E402  (mutual: products differentiate to cumulative products)

@@ -13,6 +13,7 @@ import numpy as np
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
 from wonderland.ops.elementwise import elementwise_pattern, real, unbroadcast
+from wonderland.ops.work import view
 
 
 def zeros_like_type(type: ArrayType, real: bool = False) -> Any:
@@ -71,6 +72,7 @@ broadcast = Primitive(
     batch=_broadcast_batch,
     lower=lambda builder, x, shape: builder.broadcast(x, shape),
     zero_preserving=True,
+    cost=view,
 )
 broadcast.pattern = moved_pattern(broadcast)
 
@@ -96,6 +98,7 @@ reshape = Primitive(
     batch=lambda size, args, batched, shape: reshape(args[0], shape=(shape_of(args[0])[0], *shape)),
     lower=lambda builder, x, shape: builder.reshape(x, shape),
     zero_preserving=True,
+    cost=view,
 )
 reshape.pattern = moved_pattern(reshape)
 
@@ -117,6 +120,7 @@ transpose = Primitive(
     batch=lambda size, args, batched, permutation: transpose(args[0], permutation=(0, *(p + 1 for p in permutation))),
     lower=lambda builder, x, permutation: builder.transpose(x, permutation),
     zero_preserving=True,
+    cost=view,
 )
 transpose.pattern = moved_pattern(transpose)
 

@@ -14,6 +14,7 @@ from wonderland.core.primitive import Primitive
 from wonderland.core.types import ArrayType, shape_of
 from wonderland.ops.cumulative import take_along
 from wonderland.ops.shape import broadcast
+from wonderland.ops.work import Work, count, sorting
 
 
 def _along_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
@@ -33,6 +34,7 @@ argsort = Primitive(
     batch=lambda size, args, batched, axis: argsort(args[0], axis=axis + 1),
     pattern=lambda types, params: [None],
     lower=lambda builder, x, axis: builder.sort(x, axis, places=True),
+    cost=sorting,
 )
 
 
@@ -53,6 +55,7 @@ sort = Primitive(
     lower=lambda builder, x, axis: builder.sort(x, axis, places=False),
     zero_preserving=True,
     monotone=True,
+    cost=sorting,
 )
 
 
@@ -122,6 +125,10 @@ def _searchsorted_lower(builder: Any, a: Any, v: Any, side: Any, rows: int) -> A
     return builder.procedure("search", search, [a, v], ArrayType(v.shape, np.intp), len(v.shape), cost=cost)
 
 
+def _searchsorted_cost(types: tuple, outs: tuple, params: dict) -> Work:
+    return Work(calls=count(outs[0]) * types[0].shape[-1].bit_length())
+
+
 # Where the values v belong in the sorted array a. The first `rows` axes of both number arrays that are searched each.
 searchsorted = Primitive(
     "searchsorted",
@@ -131,4 +138,5 @@ searchsorted = Primitive(
     batch=_searchsorted_batch,
     pattern=lambda types, params: [None, None],
     lower=_searchsorted_lower,
+    cost=_searchsorted_cost,
 )

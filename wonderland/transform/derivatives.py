@@ -226,7 +226,10 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         numbers = argument_numbers(argnums, len(args))
         call = Call(f, args, kwargs, numbers)
-        select = selected(call, numbers)
+        select: list[bool] = []
+        for i, structure in enumerate(call.structure.children[0].children):
+            select += [i in numbers] * structure.leaf_count
+        select += [False] * (len(call.types) - len(select))
         check_differentiable(call, select, numbers)
         with quiet():
             lin = Linearized(call, select, prune=False)  # it is transposed once: what isn't needed is passed over
@@ -262,14 +265,6 @@ def argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
             )
         out.append(int(n) % count)
     return tuple(out)
-
-
-def selected(call: Call, numbers: tuple[int, ...]) -> list[bool]:
-    """For each leaf of a call: does it belong to one of these arguments?"""
-    select: list[bool] = []
-    for i, structure in enumerate(call.structure.children[0].children):
-        select += [i in numbers] * structure.leaf_count
-    return select + [False] * (len(call.types) - len(select))
 
 
 def check_differentiable(call: Call, select: Sequence[bool], numbers: tuple[int, ...]) -> None:

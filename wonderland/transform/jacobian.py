@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -28,13 +27,12 @@ from wonderland.transform.derivatives import (
     check_differentiable,
     named,
     quiet,
-    selected,
 )
 from wonderland.transform.programs import pick, record
 from wonderland.transform.transpose import pull_back
 from wonderland.transform.vmap import move_axis
 
-MODES = ("auto", "forward", "reverse")
+MODES = ("auto", "forward", "reverse", "elimination")
 
 
 def jacobian(
@@ -45,13 +43,17 @@ def jacobian(
     *,
     has_aux: bool = False,
     memory_budget: float = MEMORY_BUDGET,
+    order: str = "search",
+    search_seconds: float = 10.0,
 ) -> Callable:
     """The Jacobian of `f`: for each output leaf and each chosen argument leaf an array of shape `out.shape + in.shape`.
 
     mode "forward" pushes one tangent per input element, "reverse" pulls one cotangent per output element, batched;
-    "auto" takes what costs less, counted on the linear Program.
+    "auto" takes what costs less, counted on the linear Program. "elimination" is for functions of numbers and small
+    arrays: vertices of the computational graph are eliminated in an `order` that is "forward", "reverse", "markowitz"
+    or "search"ed for, once per graph and for at most `search_seconds`; on arrays, and as a Program under `jit`.
 
-    `chunk_size` is how many of them go through at once: a number, None for all, or "auto" for as many as keep the pass
+    `chunk_size` is how many seeds go through at once: a number, None for all, or "auto" for as many as keep the pass
     within `memory_budget` bytes (beside the Jacobian itself). With `has_aux`, f returns `(out, aux)` and the result is
     `(jacobian, aux)`.
 
@@ -62,12 +64,25 @@ def jacobian(
         *most, last = map('"{}"'.format, MODES)
         raise ArgumentError(f"jacobian: mode is {', '.join(most)} or {last}, not {mode!r}")
     check_chunks(chunk_size, memory_budget, "jacobian")
+    if order not in ("forward", "reverse", "markowitz", "search"):
+        raise ArgumentError(f'jacobian: order is "forward", "reverse", "markowitz" or "search", not {order!r}')
     single = isinstance(argnums, (int, np.integer))
+
+    def blocks_of(program: Program, inputs: list[ArrayType], outputs: list[ArrayType]) -> list[list]:
+        if mode == "elimination":
+            from wonderland.transform.elimination import eliminate  # not before: few programs need it
+
+            return eliminate(program, order, search_seconds)
+        size = chunk_of(program, chunk_size, memory_budget)
+        forward = mode == "forward" or (mode == "auto" and prefer_forward(program, inputs, outputs))
+        return (by_columns if forward else by_rows)(program, inputs, outputs, size)
 
     def compute(*args: Any, **kwargs: Any) -> Any:
         numbers = argument_numbers(argnums, len(args))
         call = Call(f, args, kwargs, numbers)
-        select = selected(call, numbers)
+        leaf_counts = [structure.leaf_count for structure in call.structure.children[0].children]
+        select = [i in numbers for i, count in enumerate(leaf_counts) for _ in range(count)]
+        select += [False] * (len(call.types) - len(select))
         check_differentiable(call, select, numbers)
         with quiet():
             lin = Linearized(call, select)
@@ -77,7 +92,7 @@ def jacobian(
             aux = None
             if has_aux:
                 structure, aux = aux_structure(structure), value[1]
-            blocks = _blocks(lin, types[: structure.leaf_count], mode, chunk_size, memory_budget)
+            blocks = _blocks(lin, select, types[: structure.leaf_count], blocks_of)
         trees = []
         for row in blocks:
             per_argument = call.structure.unflatten(handles(row))[0]
@@ -98,39 +113,40 @@ def jacrev(f: Callable, argnums: int | Sequence[int] = 0, **options: Any) -> Cal
     return jacobian(f, argnums, "reverse", **options)
 
 
-def _blocks(lin: Linearized, out_types: list[ArrayType], mode: str, chunk_size: Any, memory_budget: float) -> list:
-    """For each output, the blocks of all leaves: zeros where nothing depends, or nothing is asked."""
-    types, depends = lin.call.types, lin.has_tangent[: len(out_types)]
+def _blocks(lin: Linearized, chosen: list[bool], out_types: list[ArrayType], blocks_of: Callable) -> list[list]:
+    """For each output, the blocks of all leaves: zeros where nothing depends, None where nothing is asked."""
+    depends = lin.has_tangent[: len(out_types)]
     program = eliminate_dead(Program(lin.program.inputs, lin.program.equations, lin.program.outputs[: sum(depends)]))
     inputs, outputs = list(program.input_types), pick(out_types, depends)
-    n, m = (sum(t.size for t in group) for group in (inputs, outputs))
-    if mode == "auto":
-        mode = cheaper_mode(program, n, m)
-    size = chunk_of(program, chunk_size, memory_budget)
-    found = iter((by_columns if mode == "forward" else by_rows)(program, inputs, outputs, size) if n and m else [])
+    sizes = [sum(t.size for t in group) for group in (inputs, outputs)]
+    found = iter(blocks_of(program, inputs, outputs) if all(sizes) else ())
     blocks = []
     for out, flag in zip(out_types, depends, strict=True):
         row = iter(next(found, ()) if flag else ())
-        zeros = [
-            ArrayType((*out.shape, *t.shape), out.dtype if is_differentiable(out.dtype) else t.dtype) for t in types
-        ]
-        blocks.append(
-            [next(row, zeros_like_type(z)) if s else zeros_like_type(z) for z, s in zip(zeros, lin.select, strict=True)]
-        )
+        leaves: list = [None] * len(chosen)
+        for i in np.flatnonzero(chosen):
+            kind = lin.call.types[i]
+            dtype = out.dtype if is_differentiable(out.dtype) else kind.dtype
+            zeros = zeros_like_type(ArrayType((*out.shape, *kind.shape), dtype))
+            leaves[i] = next(row, zeros) if lin.select[i] else zeros
+        blocks.append(leaves)
     return blocks
 
 
-def cheaper_mode(program: Program, n: int, m: int) -> str:
-    """ "forward" or "reverse": n runs of a linear Program, or m of its transpose; or the only one that there is."""
+def prefer_forward(program: Program, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> bool:
+    """Do n runs of a linear Program cost less than m of its transpose? Or is there only one way?"""
     equations = list(_equations(program))
     if any(e.primitive.name == "custom_linear" for e in equations):  # a rule for reverse mode, from the user
-        return "reverse"
+        return False
     if any(e.primitive.transpose is None for e in equations):
-        return "forward"
+        return True
+    n, m = (sum(t.size for t in group) for group in (inputs, outputs))
     if not m < 4 * n < 16 * m:  # no transpose is that much dearer: it needn't be written down
-        return "forward" if n < m else "reverse"
-    backward = record(lambda *cts: _pulled(program, cts), program.output_types)
-    return "forward" if n * work(program) <= m * work(backward) else "reverse"
+        return n < m
+    from wonderland.transform.cost import cost  # not before: it loads what an import shouldn't
+
+    backward = record(lambda *cts: _pulled(program, cts), outputs)
+    return n * cost(program).operations <= m * cost(backward).operations
 
 
 def _equations(program: Program) -> Iterator[Equation]:
@@ -138,26 +154,6 @@ def _equations(program: Program) -> Iterator[Equation]:
         yield equation
         for inside in subprograms(equation):
             yield from _equations(inside)
-
-
-VIEWS = {"broadcast", "reshape", "transpose", "slice", "convert"}
-
-
-def work(program: Program) -> int:
-    """How many numbers a Program computes: terms of products, what an update changes; looking differently is free."""
-    total = 0
-    for equation in program.equations:
-        primitive, inputs, outputs = equation.primitive, equation.inputs, equation.outputs
-        inside = sum(map(work, subprograms(equation)))
-        touched = inputs[1:] if primitive.update else (*inputs, *outputs)
-        if inside:
-            total += inside * (equation.params.get("length") or 1)
-        elif primitive.name == "dot":
-            axes = equation.params["contract"][0]
-            total += outputs[0].type.size * math.prod(inputs[0].type.shape[i] for i in axes)
-        elif primitive.name not in VIEWS:
-            total += max([a.type.size for a in touched if None not in a.type.shape], default=1)
-    return total
 
 
 def by_columns(program: Program, inputs: list[ArrayType], outputs: list[ArrayType], size: int | None) -> list[list]:

@@ -1,0 +1,114 @@
+"""What one evaluation of a primitive takes: the rules of the slot `cost`.
+
+Types come in, `Work` goes out: operations as the textbooks count them, on real numbers (a complex product is 4
+multiplications and 2 additions), and bytes. Of matrix decompositions it is the leading term of the usual algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import NamedTuple
+
+from wonderland.core.types import ArrayType
+
+
+class Work(NamedTuple):
+    """Operations, and bytes (None: each operand is read and each result written, once)."""
+
+    multiplications: int = 0
+    additions: int = 0
+    calls: int = 0
+    read: int | None = None
+    written: int | None = None
+
+
+def count(t: ArrayType) -> int:
+    """How many elements there are; an extent that only the run knows counts as 1."""
+    return prod(1 if extent is None else extent for extent in t.shape)
+
+
+def size(t: ArrayType) -> int:
+    """How many bytes that is."""
+    return count(t) * t.dtype.itemsize
+
+
+def work(t: ArrayType, multiplications: float = 0, additions: float = 0, calls: float = 0) -> Work:
+    """So many operations on numbers of this type."""
+    if t.dtype.kind == "c":
+        multiplications, additions = 4 * multiplications, 2 * multiplications + 2 * additions
+    return Work(round(multiplications), round(additions), round(calls))
+
+
+def each(multiplications: int = 0, additions: int = 0, calls: int = 0) -> Callable:
+    """So many operations for each element of the result."""
+
+    def rule(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
+        n = count(outs[0])
+        return work(outs[0], n * multiplications, n * additions, n * calls)
+
+    return rule
+
+
+def reduction(kind: str) -> Callable:
+    """One operation for each element that goes in, less one for each that comes out."""
+    return lambda types, outs, params: work(types[0], **{kind: max(count(types[0]) - count(outs[0]), 0)})
+
+
+def view(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
+    """The same memory, seen in another way."""
+    return Work(read=0, written=0)
+
+
+def picked(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
+    """Only what is picked is read."""
+    return Work(read=size(outs[0]) + sum(map(size, types[1:])), written=size(outs[0]))
+
+
+def placed(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
+    """Only the places that change are written, and read if something is added to what is there."""
+    changed, adds = types[-1], params.get("mode") != "set"
+    read = sum(map(size, types[1:])) + adds * size(changed)
+    return work(changed, additions=adds * count(changed))._replace(read=read, written=size(changed))
+
+
+def sorting(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
+    """A call for each comparison: log2 of the extent for each element."""
+    return Work(calls=count(types[0]) * _log2(types[0].shape[params["axis"]]))
+
+
+def transform(axes: Callable) -> Callable:
+    """A fast Fourier transform: n/2 log2 n butterflies, each a complex product and two sums; half of them for reals."""
+
+    def rule(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
+        whole = types[0] if count(types[0]) > count(outs[0]) else outs[0]
+        real = "f" in (types[0].dtype.kind, outs[0].dtype.kind)
+        n = count(whole) * sum(_log2(whole.shape[axis]) for axis in axes(params)) // (2 if real else 1)
+        return Work(2 * n, 3 * n)
+
+    return rule
+
+
+def matrices(cubic: float) -> Callable:
+    """`cubic` m n min(m, n) multiplications and as many additions, for each matrix of a stack."""
+
+    def rule(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
+        n = cubic * count(types[0]) * min(types[0].shape[-2:])
+        return work(types[0], n, n)
+
+    return rule
+
+
+def systems(cubic: float, square: float) -> Callable:
+    """As `matrices`, and `square` m n more of both for each column of the right side."""
+
+    def rule(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
+        a, b = types[:2]
+        n = cubic * count(a) * min(a.shape[-2:]) + square * a.shape[-2] * count(outs[0])
+        return work(b, n, n)
+
+    return rule
+
+
+def _log2(n: int) -> int:
+    return max(n - 1, 0).bit_length()
