@@ -1,5 +1,7 @@
 """Hessians, their products with vectors, Gauss-Newton, diagonals and Laplacians, by all strategies."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.optimize import rosen, rosen_hess, rosen_hess_prod
@@ -205,6 +207,90 @@ class TestPrepared:
         found = run(both)(x, y, v, w)
         close(found[0], -np.sin(x) * y**2 * v + 2 * np.cos(x) * y * w)
         close(found[1], 2 * np.cos(x) * y * v + 2 * np.sin(x) * w)
+
+
+MATRIX = 4 * np.eye(4) + np.outer(DATA[0], DATA[0])
+compiled_inside = wl.jit(lambda x: np.sin(x) * x)
+
+
+def in_place(x):
+    y = np.zeros(4)
+    for i in range(4):
+        y[i] = x[i] ** 2 * x[i - 1]
+    return np.sum(np.sin(y))
+
+
+@wl.custom_jvp
+def by_rule(x):
+    return np.sin(x)
+
+
+by_rule.defjvp(lambda primals, tangents: (np.sin(primals[0]), np.cos(primals[0]) * tangents[0]))
+
+
+@wl.custom_vjp
+def reverse_only(x):
+    return np.sin(x)
+
+
+reverse_only.defvjp(lambda x: (np.sin(x), x), lambda x, ct: (np.cos(x) * ct,))
+
+FUNCTIONS = {
+    "scan": lambda x: np.sum(wl.scan(lambda c, t: (np.tanh(c * x + t), c * c), x, np.arange(5.0))[1]),
+    "while": lambda x: np.sum(wl.while_loop(lambda c: np.sum(c * c) < 50.0, lambda c: c * 1.3 + np.sin(x), x)),
+    "cond": lambda x: wl.cond(np.sum(x) > 0, lambda x: np.sum(x**3), lambda x: np.sum(np.cos(x)), x),
+    "solve": lambda x: np.sum(np.linalg.solve(MATRIX + np.diag(x), x) ** 2),
+    "fft": lambda x: np.sum(np.abs(np.fft.fft(x * x)) ** 2),
+    "sort": lambda x: np.sum(np.sort(x) ** 3 * np.arange(4.0)),
+    "jit": lambda x: np.sum(compiled_inside(x) ** 2),
+    "in place": wl.lift(in_place),
+    "custom rule": lambda x: np.sum(by_rule(x) * x),
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_every_kind(run, name, strategy):
+    """Against differences of gradients; in chunks too."""
+    f, x = FUNCTIONS[name], np.array([0.7, -0.4, 1.1, 0.3])
+    g, h = wl.grad(f), 1e-5
+    expected = np.stack([(g(x + h * e) - g(x - h * e)) / (2 * h) for e in np.eye(4)], 1)
+    for chunk_size in (None, 3):
+        found = run(wl.hessian(f, strategy=strategy, chunk_size=chunk_size))(x)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7 * np.max(np.abs(expected)))
+    if strategy != "forward_over_forward":
+        close(run(wl.vmap(wl.hvp_at(f, x, strategy=strategy)))(np.eye(4)), found, 1e-11)
+
+
+def test_a_rule_for_reverse_mode_only(run):
+    """Strategies that begin with reverse mode work; the others say what is missing."""
+
+    def f(x):
+        return np.sum(reverse_only(x) * x)
+
+    x = X[:3]
+    for strategy in ("auto", "forward_over_reverse", "reverse_over_reverse"):
+        close(run(wl.hessian(f, strategy=strategy))(x), np.diag(2 * np.cos(x) - x * np.sin(x)))
+        close(run(wl.hessian(f, strategy=strategy))(0.5), 2 * np.cos(0.5) - 0.5 * np.sin(0.5))
+    with pytest.raises(TypeError, match=r"custom vjp only: .*defjvp"):
+        wl.hessian(f, strategy="reverse_over_forward")(x)
+
+
+def test_memory_budget():
+    """300 products through values of 300 x 300 would take 200 MB for each that is alive."""
+
+    def f(x):
+        return np.sum(np.sin(np.outer(x, x)))
+
+    x = np.linspace(0, 1, 300)
+    hessian = wl.hessian(f, memory_budget=2**24)
+    tracemalloc.start()
+    found = hessian(x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * 2**24
+    s, c = np.sin(np.outer(x, x)), np.cos(np.outer(x, x))
+    close(found, 2 * (c - s * np.outer(x, x)) - 2 * np.diag(s @ x**2))
 
 
 def test_forward_over_forward_exploits_symmetry():

@@ -203,9 +203,9 @@ def hvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], strategy: 
     `primals` and `tangents` are tuples with one tree per argument, as in `jvp`; arguments whose tangent is None are
     held fixed. The result is a tree like the argument that has a tangent, or a tuple of them if several have.
 
-    Strategies: "forward_over_reverse" pushes a tangent through the gradient, "reverse_over_forward" takes the gradient
-    of a directional derivative, "reverse_over_reverse" that of a product with the gradient; "forward_over_forward" has
-    no backward pass, but one element of Hv per pass. "auto" is the first, or the last where there is one element.
+    Strategies: "forward_over_reverse" (also "auto") pushes a tangent through the gradient, "reverse_over_forward" takes
+    the gradient of a directional derivative, "reverse_over_reverse" that of a product with the gradient;
+    "forward_over_forward" has no backward pass, but one element of Hv per pass.
     """
     return _hvp("hvp", f, primals, tangents, strategy)
 
@@ -226,7 +226,7 @@ def _hvp(name: str, f: Callable, primals: Sequence[Any], tangents: Sequence[Any]
         raise ArgumentError(f"{name}: every vector is None; give one for each argument that isn't held fixed")
     point = Point(name, f, primals, numbers)
     v = point.vector([tangents[i] for i in numbers])
-    if strategy == FF or (strategy == "auto" and point.size == 1):
+    if strategy == FF:
         return point.result(point.column(v), len(numbers) == 1)
     return point.result(point.product(FR if strategy == "auto" else strategy, v), len(numbers) == 1)
 
@@ -296,7 +296,7 @@ def hessian(
     def compute(*args: Any, **kwargs: Any) -> Any:
         point = Point("hessian", f, args, argument_numbers(argnums, len(args)), kwargs, has_aux)
         point.check_real("wl.hvp")
-        chosen = strategy if strategy != "auto" else FF if point.size == 1 else FR
+        chosen = FR if strategy == "auto" else strategy
         with quiet():
             blocks = (
                 _by_pairs(point, chunk_size, memory_budget)
