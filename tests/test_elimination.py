@@ -8,7 +8,9 @@ import pytest
 
 import wonderland as wl
 from wonderland.core import tree
+from wonderland.core.types import type_of
 from wonderland.testing.problems import PROBLEMS
+from wonderland.testing.random_programs import random_program
 from wonderland.transform import elimination, elimination_order
 from wonderland.transform.elimination import count_multiplications, equation_graph
 from wonderland.transform.elimination_order import ORDERS, Graph, anneal, find_order, markowitz, optimum, parts, search
@@ -23,13 +25,13 @@ def eliminated(f, argnums=0, order="search"):
     return wl.jacobian(f, argnums, mode="elimination", order=order, search_seconds=0.5)
 
 
-def assert_same(actual, expected, tolerance=1e-12):
-    """Leaf by leaf: shape, dtype, and values relative to the largest."""
+def assert_same(actual, expected, tolerance=1e-12, largest=0.0):
+    """Leaf by leaf: shape, dtype, and values relative to the largest of them (or of all that there are on the way)."""
     (found, structure), (wanted, other) = tree.flatten(actual), tree.flatten(expected)
     assert structure == other
     for a, b in zip(found, wanted):
         assert (np.shape(a), np.asarray(a).dtype, type(a)) == (np.shape(b), np.asarray(b).dtype, type(b))
-        scale = np.abs(b).max() if np.size(b) else 1.0
+        scale = max(largest, np.abs(b).max(initial=0.0))
         np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * scale)
 
 
@@ -69,6 +71,14 @@ def _(primals, tangents):
     return 3 * primals[0], 5 * tangents[0]  # what is used is the rule, not the body
 
 
+@wl.custom_vjp
+def halved(x):
+    return x / 2
+
+
+halved.defvjp(lambda x: (x / 2, None), lambda _, ct: (7 * ct,))
+
+
 FUNCTIONS = {
     "where": (lambda x: np.where(x > 0, np.sqrt(x), 0.0), np.array([0.0, 1.0, -1.0])),
     "where both": (lambda x: np.where(x > 0, np.log(x), x**2) * np.where(x > 0, x**0.5, np.exp(x)), X * (X > 0)),
@@ -87,10 +97,14 @@ FUNCTIONS = {
     "cond": (lambda x: wl.cond(x[0] > 0, lambda x: x * x, lambda x: np.sin(x), x), X),
     "jit": (lambda x: wl.jit(lambda y: np.tanh(y) * y)(x) * x, X),
     "custom_jvp": (lambda x: tripled(x) * x, X),
+    "custom_vjp": (lambda x: halved(x) * x, X),
+    "where of one number": (lambda x: np.where(x[0] > 0, x[1], x * x) + np.where(x[0] < 0, x, x[2]), X),
+    "where of a column": (lambda x: np.where(X > 0.2, x[:, None], x[1] * x) * x[:, None], X),
     "fancy index": (lambda x: x[np.array([2, 0, 0, 1])] * 2, X),
     "traced index": (lambda x: x[np.argsort(x)] ** 2, X),
     "in place": (in_place, X),
     "empty": (lambda x: x * 2, np.zeros((0, 2))),
+    "loop over nothing": (lambda x: wl.scan(lambda c, y: (c * 2, c * y), x, np.zeros((0, 3))), X),
     "empty result": (lambda x: x[:0] * 2, X),
     "0-d": (lambda x: np.sin(x) * x, np.array(0.3)),
     "a number": (lambda x: np.sin(x) * x, 0.3),
@@ -168,6 +182,18 @@ def test_what_is_refused():
         eliminated(f)(np.zeros(6000))
     with pytest.raises(wl.ArgumentError, match="floating point"):
         eliminated(f)(np.arange(3))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_generated_programs(seed):
+    f, args = random_program(seed)
+    chosen = tuple(i for i, a in enumerate(args) if np.asarray(a).dtype.kind == "f")
+    g = lambda *x: tuple(o for o in f(*x) if type_of(o).dtype.kind == "f")
+    expected = wl.jacobian(g, chosen, mode="reverse")(*args)
+    eliminate = eliminated(g, chosen, "markowitz")
+    assert_same(eliminate(*args), expected, 1e-10, largest=1.0)
+    if seed % 8 == 0:
+        assert_same(wl.jit(eliminate)(*args), expected, 1e-10, largest=1.0)
 
 
 # ---- the orders ----

@@ -18,7 +18,6 @@ import numpy as np
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
-from wonderland.core.primitive import Primitive
 from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, shape_of
@@ -205,14 +204,13 @@ def local_jacobian(equation: Equation) -> Iterator[tuple[int, int, Sequence[int]
     dtype = equation.outputs[0].dtype
     if primitive in (mul, masked_mul, dot) and len(active) == 1:
         (i,) = active
-        yield 0, i, *_products(primitive, inputs, i, inputs[1 - i].value, equation.params)  # type: ignore[union-attr]
+        yield 0, i, *_products(equation, i, 1 - i, inputs[1 - i].value)  # type: ignore[union-attr]
     elif primitive is div and active == [0]:
-        yield 0, 0, *_products(mul, inputs, 0, div(dtype.type(1), inputs[1].value))  # type: ignore[union-attr]
+        yield 0, 0, *_products(equation, 0, 1, div(dtype.type(1), inputs[1].value))  # type: ignore[union-attr]
     elif primitive is where and 0 not in active:
         for i in active:
             taken = where(inputs[0].value, dtype.type(i == 1), dtype.type(i == 2))  # type: ignore[union-attr]
-            rows, columns, edges = _products(mul, (inputs[i], inputs[0]), 0, taken)
-            yield 0, i, rows, columns, [e._replace(gated=True) for e in edges]
+            yield 0, i, *_products(equation, i, 0, taken, gated=True)
     elif linear and not primitive.multiple and not any(_is_unknown(a) for i, a in enumerate(inputs) if i not in linear):
         for i in active:
             images = _basis_images(equation, i)
@@ -223,20 +221,18 @@ def local_jacobian(equation: Equation) -> Iterator[tuple[int, int, Sequence[int]
         yield from _pulled(equation, active)
 
 
-def _products(primitive: Primitive, inputs: Sequence[Any], i: int, factor: Any, params: dict | None = None) -> tuple:
-    """Of a product with operand i: which element of the factor joins which elements.
+def _products(equation: Equation, i: int, j: int, factor: Any, gated: bool = False) -> tuple:
+    """Of a product of operand i and a factor in the place of operand j: rows, columns and elements of the factor.
 
-    The patterns of the two operands of a product are in step: one line for each product of two elements.
+    The patterns of the operands of a product are in step: one line for each product of two elements.
     """
-    types = [ArrayType(a.type.shape, np.float64) for a in inputs]
-    patterns = equation_pattern(primitive, tuple(types), params or {})[0]
-    shape = shape_of(factor)
-    if not shape:
-        factors = [factor] * len(patterns[i][0])
-    else:
-        elements = {k: _element(factor, np.unravel_index(k, shape)) for k in {*patterns[1 - i][1].tolist()}}
-        factors = [elements[k] for k in patterns[1 - i][1].tolist()]
-    return *patterns[i], [Edge(1, x) for x in factors]
+    if equation.primitive.elementwise and not equation.outputs[0].type.shape:
+        return (0,), (0,), [Edge(1, factor, gated)]
+    types = tuple(ArrayType(a.type.shape, np.float64) for a in equation.inputs)
+    (patterns,) = equation_pattern(equation.primitive, types, equation.params)
+    used, shape = patterns[j][1].tolist(), shape_of(factor)
+    elements = {k: _element(factor, np.unravel_index(k, shape)) if shape else factor for k in {*used}}
+    return *patterns[i], [Edge(1, elements[k], gated) for k in used]
 
 
 def _element(value: Any, index: tuple) -> Any:
@@ -282,11 +278,11 @@ def _pulled(equation: Equation, active: Sequence[int]) -> Iterator[tuple]:
 
 def _unit_vectors(types: Sequence[ArrayType]) -> list[np.ndarray]:
     """For each type an array (all elements of all types, *shape): ones where it is an element's turn."""
-    eye = np.eye(sum(t.size for t in types))
-    ends = np.cumsum([t.size for t in types])
-    return [
-        eye[:, end - t.size : end].reshape(-1, *t.shape).astype(t.dtype) for t, end in zip(types, ends, strict=True)
-    ]
+    total, start, out = sum(t.size for t in types), 0, []
+    for t in types:
+        out.append(np.eye(total, t.size, -start, t.dtype).reshape(total, *t.shape))
+        start += t.size
+    return out
 
 
 # ---- what it costs ----

@@ -85,6 +85,16 @@ class Graph:
         return self.copy().eliminate(order, limit)
 
 
+def members(mask: int) -> set[int]:
+    """The vertices of a set that is bits of a number."""
+    found = set()
+    while mask:
+        low = mask & -mask
+        found.add(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
 def markowitz(graph: Graph) -> list[int]:
     """Greedily: always the vertex that costs least now."""
     graph = graph.copy()
@@ -96,13 +106,12 @@ def markowitz(graph: Graph) -> list[int]:
         degree, v = heappop(heap)
         if v not in left or degree != graph.degree(v):  # what was known of it before a neighbour went
             continue
-        neighbours = graph.predecessors[v] | graph.successors[v]
+        near = members(graph.predecessors[v] | graph.successors[v])
         left.remove(v)
         order.append(v)
         graph.eliminate([v])
-        for w in left:
-            if neighbours >> w & 1:
-                heappush(heap, (graph.degree(w), w))
+        for w in near & left:
+            heappush(heap, (graph.degree(w), w))
     return order
 
 
@@ -162,8 +171,7 @@ def parts(graph: Graph) -> list[list[int]]:
         while waiting:
             v = waiting.pop()
             part.append(v)
-            near = graph.predecessors[v] | graph.successors[v]
-            found = {w for w in left if near >> w & 1}
+            found = members(graph.predecessors[v] | graph.successors[v]) & left
             left -= found
             waiting += found
         out.append(sorted(part))
