@@ -33,6 +33,11 @@ from wonderland.transform.transpose import pull_back
 from wonderland.transform.vmap import move_axis
 
 MODES = ("auto", "forward", "reverse", "elimination")
+# Primitives whose transpose has the same multiplications: J' v has those of J v.
+BALANCED = {
+    "add", "broadcast", "convert", "div", "dot", "gather", "masked_mul", "mul", "neg", "reshape", "scatter_slice",
+    "slice", "sub", "sum", "transpose", "where",
+}  # fmt: skip
 
 
 def jacobian(
@@ -141,8 +146,8 @@ def prefer_forward(program: Program, inputs: Sequence[ArrayType], outputs: Seque
     if any(e.primitive.transpose is None for e in equations):
         return True
     n, m = (sum(t.size for t in group) for group in (inputs, outputs))
-    if not m < 4 * n < 16 * m:  # no transpose is that much dearer: it needn't be written down
-        return n < m
+    if not m < 4 * n < 16 * m or BALANCED.issuperset([e.primitive.name for e in equations]):
+        return n <= m  # no transpose is that much dearer: it needn't be written down and counted
     from wonderland.transform.cost import cost  # not before: it loads what an import shouldn't
 
     backward = record(lambda *cts: _pulled(program, cts), outputs)
