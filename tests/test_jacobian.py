@@ -230,6 +230,16 @@ class TestMemory:
         c = np.cos(np.outer(x, x))
         np.testing.assert_allclose(found, c * x[:, None] + np.diag(c @ x), atol=1e-10)
 
+    @pytest.mark.parametrize("mode", ["forward", "reverse"])
+    def test_a_budget_is_kept_in_compiled_code(self, mode):
+        def f(x):
+            return np.sum(np.sin(np.outer(x, x)), 1)
+
+        x = np.linspace(0, 1, 200)
+        jacobian = {budget: wl.jit(wl.jacobian(f, mode=mode, memory_budget=budget)) for budget in (2**22, 2**30)}
+        assert jacobian[2**22].inspect(x).arena_bytes < 1.2 * 2**22 < 2**26 < jacobian[2**30].inspect(x).arena_bytes
+        np.testing.assert_allclose(jacobian[2**22](x), jacobian[2**30](x), atol=1e-12)
+
     def test_arguments_that_are_not_asked_for_take_none(self):
         data = np.ones((400, 500))  # a block for it would have 160 MB
         jacobian = wl.jacobian(lambda w, data: data @ w * w[0])

@@ -23,7 +23,8 @@ from wonderland.ops.shape import convert, reshape, zeros_like_type
 from wonderland.transform.batch import Batch, BatchedValue, materialize
 from wonderland.transform.programs import record
 
-MEMORY_BUDGET = 2**28  # bytes of a batched pass, beside what it returns
+# Bytes of a batched pass, beside what it returns: in compiled code what stays in the cache is faster.
+EAGER_BUDGET, COMPILED_BUDGET = 2**28, 2**24
 MOST_CONSTANT = 512  # unit vectors that compiled code has as constants
 
 
@@ -73,25 +74,33 @@ def check_chunks(chunk_size: Any, memory_budget: Any, name: str) -> None:
             f'{name}: chunk_size is how many seeds go through in one batched pass: a positive integer, "auto" (as many '
             f"as memory_budget allows) or None (all at once), not {chunk_size!r}"
         )
-    if isinstance(memory_budget, bool) or not isinstance(memory_budget, (int, float, np.number)) or memory_budget <= 0:
+    number = isinstance(memory_budget, (int, float, np.number)) and not isinstance(memory_budget, bool)
+    if memory_budget is not None and not (number and memory_budget > 0):
         raise ArgumentError(f"{name}: memory_budget is a positive number of bytes, not {memory_budget!r}")
 
 
-def chunk_of(program: Program, chunk_size: Any, memory_budget: float) -> int | None:
+def chunk_of(program: Program, chunk_size: Any, memory_budget: float | None) -> int | None:
     """How many seeds go through a Program at once; None for all."""
     if chunk_size != "auto":
         return chunk_size
+    if memory_budget is None:
+        memory_budget = COMPILED_BUDGET if recording() else EAGER_BUDGET
     return max(1, int(memory_budget // max(1, live_bytes(program))))
+
+
+def recording() -> Record | None:
+    """The level that writes down what is done, if there is one."""
+    return next((level for level in reversed(running()) if isinstance(level, Record) and level.once), None)
 
 
 def in_chunks(f: Callable[[Any], Sequence[Any]], total: int, size: int | None) -> list:
     """`f(numbers)`, which returns values (count, ...), on 0, 1, ..., total - 1, `size` of them at a time."""
-    recording = [level for level in running() if isinstance(level, Record) and level.once]
+    level = recording()
     if size is None or size >= total:
         numbers = np.arange(total)
         # A variable has its unit vectors computed where they are used; few of them are better kept as constants.
-        return list(f(recording[-1].atom(numbers) if recording and total > MOST_CONSTANT else numbers))
-    if recording:
+        return list(f(level.atom(numbers) if level and total > MOST_CONSTANT else numbers))
+    if level:
         return _scanned(f, total, size)
     outs: list = []
     for start in range(0, total, size):

@@ -19,7 +19,7 @@ from wonderland.ops.elementwise import div, mul
 from wonderland.ops.random import random_bits
 from wonderland.ops.reduce import sum as reduce_sum
 from wonderland.ops.shape import convert
-from wonderland.transform.chunks import MEMORY_BUDGET, batched, check_chunks, chunk_of, in_chunks, sweep
+from wonderland.transform.chunks import batched, check_chunks, chunk_of, in_chunks, sweep
 from wonderland.transform.derivatives import Linearized, argument_numbers, named, quiet
 from wonderland.transform.jacobian import split
 from wonderland.transform.programs import pick
@@ -45,7 +45,7 @@ def gauss_newton(
     loss: Callable,
     *,
     chunk_size: int | str | None = "auto",
-    memory_budget: float = MEMORY_BUDGET,
+    memory_budget: float | None = None,
 ) -> Callable:
     """The Gauss-Newton matrix J' H_loss J of loss(residual(x)) as a function of x, laid out as `hessian` is."""
     check_chunks(chunk_size, memory_budget, "gauss_newton")
@@ -85,7 +85,7 @@ def hessian_diagonal(
     key: Any = None,
     samples: int = 32,
     chunk_size: int | str | None = "auto",
-    memory_budget: float = MEMORY_BUDGET,
+    memory_budget: float | None = None,
 ) -> Any:
     """The diagonal of the Hessian of a scalar function of one tree: a tree like x.
 
@@ -113,7 +113,7 @@ def laplacian(
     key: Any = None,
     samples: int = 32,
     chunk_size: int | str | None = "auto",
-    memory_budget: float = MEMORY_BUDGET,
+    memory_budget: float | None = None,
 ) -> Callable:
     """The sum of the second derivatives of `f` with respect to each element of an argument: a result like f's.
 

@@ -14,7 +14,6 @@ from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_o
 from wonderland.ops.elementwise import add, conjugate, mul
 from wonderland.ops.shape import convert, reshape, zeros_like_type
 from wonderland.transform.chunks import (
-    MEMORY_BUDGET,
     check_chunks,
     chunk_of,
     part,
@@ -47,7 +46,7 @@ def jacobian(
     chunk_size: int | str | None = "auto",
     *,
     has_aux: bool = False,
-    memory_budget: float = MEMORY_BUDGET,
+    memory_budget: float | None = None,
     order: str = "search",
     search_seconds: float = 10.0,
 ) -> Callable:
@@ -59,8 +58,8 @@ def jacobian(
     or "search"ed for, once per graph and for at most `search_seconds`; on arrays, and as a Program under `jit`.
 
     `chunk_size` is how many seeds go through at once: a number, None for all, or "auto" for as many as keep the pass
-    within `memory_budget` bytes (beside the Jacobian itself). With `has_aux`, f returns `(out, aux)` and the result is
-    `(jacobian, aux)`.
+    within `memory_budget` bytes (256 MiB, in compiled code 16 MiB; the Jacobian itself comes on top). With `has_aux`,
+    f returns `(out, aux)` and the result is `(jacobian, aux)`.
 
     Complex numbers: of a complex result with respect to a complex argument it is the derivative of a holomorphic
     function; of a real result it is the gradient, as `grad` has it (|z|^2 has 2 z).

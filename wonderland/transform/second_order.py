@@ -23,7 +23,6 @@ from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.elementwise import add, mul
 from wonderland.ops.shape import convert, zeros_like_type
 from wonderland.transform.chunks import (
-    MEMORY_BUDGET,
     batched,
     check_chunks,
     chunk_of,
@@ -127,7 +126,7 @@ class Point:
             out = gradient(along)(*self.args)
         return self.leaves(self.kept(out))
 
-    def column(self, v: Sequence[Any], size: Any = "auto", budget: float = MEMORY_BUDGET) -> list:
+    def column(self, v: Sequence[Any], size: Any = "auto", budget: float | None = None) -> list:
         """Hv, forward over forward: one number per pass, batched."""
         with quiet():
             program = taped(lambda *w: [unwrap(self.second(v, w))], self.types)
@@ -280,7 +279,7 @@ def hessian(
     *,
     has_aux: bool = False,
     chunk_size: int | str | None = "auto",
-    memory_budget: float = MEMORY_BUDGET,
+    memory_budget: float | None = None,
 ) -> Callable:
     """The Hessian of a scalar function: for each pair of argument leaves an array of shape `a.shape + b.shape`.
 
@@ -309,7 +308,7 @@ def hessian(
     return named(compute, f, "hessian")
 
 
-def by_products(point: Point, product: Callable[..., list], chunk_size: Any, memory_budget: float) -> list[list]:
+def by_products(point: Point, product: Callable[..., list], chunk_size: Any, memory_budget: float | None) -> list[list]:
     """Blocks of a symmetric matrix from its products with unit vectors: its columns, which are its rows."""
     types = point.types
     program = taped(product, types)
@@ -317,7 +316,7 @@ def by_products(point: Point, product: Callable[..., list], chunk_size: Any, mem
     return [list(row) for row in zip(*(split(out, types, 0) for out in found), strict=True)]
 
 
-def _by_pairs(point: Point, chunk_size: Any, memory_budget: float) -> list[list]:
+def _by_pairs(point: Point, chunk_size: Any, memory_budget: float | None) -> list[list]:
     """Blocks of the Hessian from its lower triangle, element by element."""
     types, n = point.types, point.size
     program = taped(lambda *vw: [unwrap(point.second(vw[: len(types)], vw[len(types) :]))], [*types, *types])
