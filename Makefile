@@ -49,6 +49,8 @@ bench: $(PEERS)/.bench
 # Measures how cost grows, and draws that and the last table into docs/images; ARGS=--redraw only draws.
 bench-plots: $(PEERS)/.bench
 	@$(PEERS)/bin/python -m bench.growth $(ARGS) --out bench/results --images docs/images
+	@$(PEERS)/bin/python -m bench.strategies $(ARGS) --out bench/results --images docs/images
+	@$(PEERS)/bin/python -m bench.newton --images docs/images
 
 clean:
 	rm -rf $(VENV) $(PEERS) build dist site .pytest_cache .ruff_cache .hypothesis
