@@ -50,6 +50,8 @@ bench: $(PEERS)/.bench
 # Measures how cost grows, and draws that and the last table into docs/images; ARGS=--redraw only draws.
 bench-plots: $(PEERS)/.bench
 	@$(PEERS)/bin/python -m bench.growth $(ARGS) --out bench/results --images docs/images
+	@$(PEERS)/bin/python -m bench.strategies $(ARGS) --out bench/results --images docs/images
+	@$(PEERS)/bin/python -m bench.newton --images docs/images
 
 # Counts, so that nothing but the seconds depends on the machine; ARGS="error memory" for some of the plots.
 compared: $(VENV)/.dev

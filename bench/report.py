@@ -7,7 +7,13 @@ from typing import Any
 from bench.registry import OURS, Benchmark
 
 PEERS = ["numpy", "torch", "torch.compile", "jax"]  # the first columns, in this order
-TITLES = {OURS: "ours", "torch.compile": "compiled", "jax.forward": "jax fwd"}
+TITLES = {
+    OURS: "ours",
+    "torch.compile": "compiled",
+    "jax.forward": "jax fwd",
+    "wonderland.gradient": "gradient",
+    "wonderland.function": "function",
+}
 NAME, OWN, PEER, RATIO, QUARTILES, LIMIT, VERDICT = 25, 6, 8, 5, 11, 6, 4
 
 

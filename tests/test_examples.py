@@ -127,6 +127,19 @@ def test_b_1_26_reverse_on_reverse_and_reverse_on_forward(run):
     np.testing.assert_allclose(run(wl.jacobian(wl.grad(composed)))(X), hessian, rtol=1e-13)
 
 
+@pytest.mark.parametrize(
+    "strategy", ["forward_over_forward", "forward_over_reverse", "reverse_over_forward", "reverse_over_reverse"]
+)
+def test_a_1_7_the_strategies_by_name(run, strategy):
+    """A1.16, 1.22, 1.24, 1.27, 1.32 and B1.26: the Hessian of the chain by each strategy; tables 1.1 and 1.3."""
+    _, hessian, _, _ = chain_hessian()
+    np.testing.assert_allclose(run(wl.hessian(composed, strategy=strategy))(X), hessian, rtol=1e-13)
+    np.testing.assert_allclose(run(lambda x: wl.hvp(composed, (x,), (V,), strategy))(X), hessian @ V, rtol=1e-13)
+    np.testing.assert_allclose(run(lambda x: wl.vhp(composed, (x,), (U,), strategy))(X), U @ hessian, rtol=1e-13)
+    mixed = run(lambda x: wl.second_directional(composed, x, V, U, strategy))(X)
+    np.testing.assert_allclose(mixed, U @ hessian @ V, rtol=1e-13)
+
+
 # E2: tensors and gradients -------------------------------------------------------------------------------------------
 
 

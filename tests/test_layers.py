@@ -78,9 +78,7 @@ def faults_of(path: Path, package: Path = PACKAGE) -> list[str]:
 
 
 def run(code: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
 def test_every_package_has_its_place_in_the_order():
@@ -116,8 +114,8 @@ def test_import_loads_nothing_heavy():
 
 # Of `transform`: made of the levels and the transpose, not part of the machine.
 COMPOSED = {
-    "budget.py", "checkpoint.py", "closures.py", "cost.py", "elimination.py", "elimination_order.py",
-    "finite_difference.py", "jacobian.py", "jet.py", "taylor.py",
+    "budget.py", "checkpoint.py", "chunks.py", "closures.py", "cost.py", "curvature.py", "elimination.py",
+    "elimination_order.py", "finite_difference.py", "jacobian.py", "jet.py", "second_order.py", "taylor.py",
 }  # fmt: skip
 
 

@@ -16,8 +16,9 @@ from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, verify
 from wonderland.core.tree import register_mutable, register_node, tree_map
 from wonderland.numpy.dispatch import as_function
+from wonderland.transform import chunks as _chunks
 from wonderland.transform.derivatives import grad, jvp, linearize, stop_gradient, trace, value_and_grad, vjp
-from wonderland.transform.jacobian import jacobian
+from wonderland.transform.jacobian import jacfwd, jacobian, jacrev
 from wonderland.transform.vmap import vmap
 
 if TYPE_CHECKING:
@@ -36,18 +37,21 @@ if TYPE_CHECKING:
     from wonderland.studio.to_sympy import to_sympy
     from wonderland.transform.checkpoint import checkpoint, checkpoint_name, checkpoint_sequential, save_names
     from wonderland.transform.cost import cost
+    from wonderland.transform.curvature import gauss_newton, gnvp, hessian_diagonal, laplacian
     from wonderland.transform.finite_difference import finite_difference, finite_difference_jvp
     from wonderland.transform.jet import jet, nth_derivative
+    from wonderland.transform.second_order import hessian, hvp, hvp_at, second_directional, vhp
 
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError", "NoValueError",
     "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "binomial", "checkpoint",
     "checkpoint_name", "checkpoint_sequential", "cond", "cost", "custom_jvp", "custom_vjp", "einops", "explain",
-    "finite_difference", "finite_difference_jvp", "fori_loop", "grad", "jacobian", "jet", "jit", "jvp", "lift",
+    "finite_difference", "finite_difference_jvp", "fori_loop", "gauss_newton", "gnvp", "grad", "hessian",
+    "hessian_diagonal", "hvp", "hvp_at", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jvp", "laplacian", "lift",
     "linearize", "memory_profile", "nth_derivative", "random", "register_mutable", "register_node", "save_names",
-    "scan", "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_map", "value_and_grad", "verify",
-    "vjp", "vmap", "warn_on_broadcast", "while_loop",
+    "scan", "second_directional", "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_map",
+    "value_and_grad", "verify", "vhp", "vjp", "vmap", "warn_on_broadcast", "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that
@@ -69,18 +73,27 @@ _LAZY = {
     "finite_difference": ("wonderland.transform.finite_difference", "finite_difference"),
     "finite_difference_jvp": ("wonderland.transform.finite_difference", "finite_difference_jvp"),
     "fori_loop": ("wonderland.control.loops", "fori_loop"),
+    "gauss_newton": ("wonderland.transform.curvature", "gauss_newton"),
+    "gnvp": ("wonderland.transform.curvature", "gnvp"),
+    "hessian": ("wonderland.transform.second_order", "hessian"),
+    "hessian_diagonal": ("wonderland.transform.curvature", "hessian_diagonal"),
+    "hvp": ("wonderland.transform.second_order", "hvp"),
+    "hvp_at": ("wonderland.transform.second_order", "hvp_at"),
     "jet": ("wonderland.transform.jet", "jet"),
     "jit": ("wonderland.compile.jit", "jit"),
+    "laplacian": ("wonderland.transform.curvature", "laplacian"),
     "lift": ("wonderland.numpy.lift", "lift"),
     "memory_profile": ("wonderland.studio.memory", "memory_profile"),
     "nth_derivative": ("wonderland.transform.jet", "nth_derivative"),
     "random": ("wonderland.random", None),
     "save_names": ("wonderland.transform.checkpoint", "save_names"),
     "scan": ("wonderland.control.loops", "scan"),
+    "second_directional": ("wonderland.transform.second_order", "second_directional"),
     "sparse": ("wonderland.sparse", None),
     "switch": ("wonderland.control.cond", "switch"),
     "testing": ("wonderland.testing", None),
     "to_sympy": ("wonderland.studio.to_sympy", "to_sympy"),
+    "vhp": ("wonderland.transform.second_order", "vhp"),
     "warn_on_broadcast": ("wonderland.numpy.broadcasting", "warn_on_broadcast"),
     "while_loop": ("wonderland.control.loops", "while_loop"),
 }
@@ -93,7 +106,15 @@ def _to_dot(program: Program, name: str = "program") -> str:
     return to_dot(program, name)
 
 
+def _loop() -> Primitive:
+    """The primitive that recorded code has for a loop."""
+    from wonderland.control.scan import scan_p
+
+    return scan_p
+
+
 Program.to_dot = _to_dot  # type: ignore[attr-defined]  (what people look at is loaded when they look)
+_chunks.loop = _loop  # loops come after the transformations, and are loaded when one is needed
 
 
 def __getattr__(name: str) -> Any:

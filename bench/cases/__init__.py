@@ -8,6 +8,7 @@ ORDER = [
     "gemm",
     "products",
     "rosenbrock",
+    "second_order",
     "elimination",
     "derivatives",
     "adam",

@@ -51,7 +51,7 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     call.write_back(written, results, tangents_out)
     pairs = outs = None
     out, tangent = call.result(results), call.result(tangents_out)
-    if has_aux and _aux_structure(call.out_structure):
+    if has_aux and aux_structure(call.out_structure):
         return out[0], tangent[0], out[1]
     return out, tangent
 
@@ -173,7 +173,7 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> Any:
     structure = call.out_structure
     assert structure is not None
     if has_aux:
-        structure = _aux_structure(structure)
+        structure = aux_structure(structure)
 
     def pull(cotangent: Any) -> tuple:
         leaves, found = tree.flatten(cotangent)
@@ -192,7 +192,8 @@ def _copied(primals: Sequence[Any]) -> tuple:
     return tuple(tree.tree_map(constant_copy, p) if not tree.flatten(p)[1].has_mutable else p for p in primals)
 
 
-def _aux_structure(structure: tree.Structure | None) -> tree.Structure:
+def aux_structure(structure: tree.Structure | None) -> tree.Structure:
+    """The structure of `out` in that of a result `(out, aux)`."""
     if structure is None or structure.kind is None or len(structure.children) != 2:
         raise ArgumentError(f"with has_aux=True the function must return a pair (out, aux), not {structure}")
     return structure.children[0]
@@ -231,7 +232,7 @@ def value_and_grad(
         for i, structure in enumerate(call.structure.children[0].children):
             select += [i in numbers] * structure.leaf_count
         select += [False] * (len(call.types) - len(select))
-        _check_differentiable(call, select, numbers)
+        check_differentiable(call, select, numbers)
         with quiet():
             lin = Linearized(call, select, prune=False)  # it is transposed once: what isn't needed is passed over
             seed = _seed(lin, has_aux)
@@ -269,7 +270,8 @@ def argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
     return tuple(out)
 
 
-def _check_differentiable(call: Call, select: Sequence[bool], numbers: tuple[int, ...]) -> None:
+def check_differentiable(call: Call, select: Sequence[bool], numbers: tuple[int, ...]) -> None:
+    """Refuse arguments that are integers only."""
     chosen = pick(call.types, select)
     if chosen and chosen[0].dtype.kind != "f" and not any(is_differentiable(t.dtype) for t in chosen):
         raise ArgumentError(
@@ -282,7 +284,7 @@ def _seed(lin: Linearized, has_aux: bool) -> list:
     structure = lin.call.out_structure
     assert structure is not None
     if has_aux:
-        structure = _aux_structure(structure)
+        structure = aux_structure(structure)
     types = lin.types
     if structure.kind is not None or types[0].shape != ():
         shape = types[0].shape if structure.kind is None else structure

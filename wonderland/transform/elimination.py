@@ -152,17 +152,13 @@ class Elimination:
         ]
 
 
-def eliminate(lin: Linearized, order: str = "search", search_seconds: float = 10.0) -> list[list]:
-    """The Jacobian of what was linearised, by output and input: arrays of shape (*out.shape, *in.shape)."""
-    elimination = Elimination(lin.program)
+def eliminate(program: Program, order: str = "search", search_seconds: float = 10.0) -> list[list]:
+    """The Jacobian of a linear Program, by output and input: arrays of shape (*out.shape, *in.shape)."""
+    elimination = Elimination(program)
     elimination.run(order, search_seconds)
-    found = iter(elimination.blocks())
     return [
-        [_dense(block, t, v.type) for block, v in zip(row, lin.program.inputs, strict=True)]
-        for t, row in (
-            (t, next(found) if depends else [[]] * len(lin.program.inputs))
-            for t, depends in zip(lin.types, lin.has_tangent, strict=True)
-        )
+        [_dense(block, out.type, v.type) for block, v in zip(row, program.inputs, strict=True)]
+        for out, row in zip(program.outputs, elimination.blocks(), strict=True)
     ]
 
 
@@ -170,8 +166,8 @@ def _dense(rows: list[list[Edge | None]], out: ArrayType, operand: ArrayType) ->
     shape = (*out.shape, *operand.shape)
     numbers = [_number(edge) for row in rows for edge in row]
     if not any(isinstance(n, Traced) for n in numbers):
-        return (np.array(numbers, operand.dtype) if numbers else np.zeros(shape, operand.dtype)).reshape(shape)[()]
-    return reshape(stack(numbers, dtype=operand.dtype), shape=shape)
+        return (np.array(numbers, out.dtype) if numbers else np.zeros(shape, out.dtype)).reshape(shape)[()]
+    return reshape(stack(numbers, dtype=out.dtype), shape=shape)
 
 
 def _number(edge: Edge | None) -> Any:

@@ -1,120 +1,212 @@
-"""`jacobian`: all derivatives of a function at once, by one batched pass forward or in reverse."""
+"""`jacobian`: all derivatives of a function at once, by batched passes forward or in reverse."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call, handles
-from wonderland.core.tracer import Tracer, unwrap
-from wonderland.core.types import ArrayType, shape_of, type_of
+from wonderland.core.program import Equation, Program, eliminate_dead, run, subprograms
+from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
 from wonderland.ops.elementwise import add, conjugate, mul
-from wonderland.ops.shape import reshape
-from wonderland.transform.derivatives import Linearized, argument_numbers, named, quiet
-from wonderland.transform.vmap import vmap
+from wonderland.ops.shape import convert, reshape, zeros_like_type
+from wonderland.transform.chunks import (
+    check_chunks,
+    chunk_of,
+    part,
+    sweep,
+)
+from wonderland.transform.derivatives import (
+    Linearized,
+    argument_numbers,
+    aux_structure,
+    check_differentiable,
+    named,
+    quiet,
+)
+from wonderland.transform.programs import pick, record
+from wonderland.transform.transpose import pull_back
+from wonderland.transform.vmap import move_axis
+
+MODES = ("auto", "forward", "reverse", "elimination")
+# Primitives whose transpose has the same multiplications: J' v has those of J v.
+BALANCED = {
+    "add", "broadcast", "convert", "div", "dot", "gather", "masked_mul", "mul", "neg", "reshape", "scatter_slice",
+    "slice", "sub", "sum", "transpose", "where",
+}  # fmt: skip
 
 
 def jacobian(
     f: Callable,
     argnums: int | Sequence[int] = 0,
     mode: str = "auto",
+    chunk_size: int | str | None = "auto",
     *,
+    has_aux: bool = False,
+    memory_budget: float | None = None,
     order: str = "search",
     search_seconds: float = 10.0,
 ) -> Callable:
     """The Jacobian of `f`: for each output leaf and each chosen argument leaf an array of shape `out.shape + in.shape`.
 
-    mode "forward" pushes one tangent per input element, "reverse" pulls one cotangent per output element, in one
-    batched pass; "auto" takes the smaller number. "elimination" is for functions of numbers and small arrays: vertices
-    of the computational graph are eliminated in an `order` that is "forward", "reverse", "markowitz" or "search"ed
-    for, once per graph and for at most `search_seconds`; on arrays, and as a Program under `jit`.
+    mode "forward" pushes one tangent per input element, "reverse" pulls one cotangent per output element, batched;
+    "auto" takes what costs less, counted on the linear Program. "elimination" is for functions of numbers and small
+    arrays: vertices of the computational graph are eliminated in an `order` that is "forward", "reverse", "markowitz"
+    or "search"ed for, once per graph and for at most `search_seconds`; on arrays, and as a Program under `jit`.
+
+    `chunk_size` is how many seeds go through at once: a number, None for all, or "auto" for as many as keep the pass
+    within `memory_budget` bytes (256 MiB, in compiled code 16 MiB; the Jacobian itself comes on top). With `has_aux`,
+    f returns `(out, aux)` and the result is `(jacobian, aux)`.
 
     Complex numbers: of a complex result with respect to a complex argument it is the derivative of a holomorphic
     function; of a real result it is the gradient, as `grad` has it (|z|^2 has 2 z).
     """
-    if mode not in ("auto", "forward", "reverse", "elimination"):
-        raise ArgumentError(f'jacobian: mode is "auto", "forward", "reverse" or "elimination", not {mode!r}')
+    if mode not in MODES:
+        *most, last = map('"{}"'.format, MODES)
+        raise ArgumentError(f"jacobian: mode is {', '.join(most)} or {last}, not {mode!r}")
+    check_chunks(chunk_size, memory_budget, "jacobian")
     if order not in ("forward", "reverse", "markowitz", "search"):
         raise ArgumentError(f'jacobian: order is "forward", "reverse", "markowitz" or "search", not {order!r}')
     single = isinstance(argnums, (int, np.integer))
 
+    def blocks_of(program: Program, inputs: list[ArrayType], outputs: list[ArrayType]) -> list[list]:
+        if mode == "elimination":
+            from wonderland.transform.elimination import eliminate  # not before: few programs need it
+
+            return eliminate(program, order, search_seconds)
+        size = chunk_of(program, chunk_size, memory_budget)
+        forward = mode == "forward" or (mode == "auto" and prefer_forward(program, inputs, outputs))
+        return (by_columns if forward else by_rows)(program, inputs, outputs, size)
+
     def compute(*args: Any, **kwargs: Any) -> Any:
         numbers = argument_numbers(argnums, len(args))
-        chosen = tuple(args[n] for n in numbers)
-
-        def g(*values: Any) -> Any:
-            full = list(args)
-            for n, v in zip(numbers, values, strict=True):
-                full[n] = v
-            return f(*full, **kwargs)
-
-        leaves, structure = tree.flatten(chosen)
-        types = [type_of(unwrap(leaf)) for leaf in leaves]
-        if not all(t.dtype.kind in "fc" for t in types):
-            raise ArgumentError("jacobian needs floating-point arguments: use 2.0 instead of 2, or .astype(float)")
+        call = Call(f, args, kwargs, numbers)
+        leaf_counts = [structure.leaf_count for structure in call.structure.children[0].children]
+        select = [i in numbers for i, count in enumerate(leaf_counts) for _ in range(count)]
+        select += [False] * (len(call.types) - len(select))
+        check_differentiable(call, select, numbers)
         with quiet():
-            lin = Linearized(Call(g, chosen, {}), [True] * len(leaves))
-        out_leaves, out_structure = tree.flatten(lin.take_value())
-        out_types = [type_of(unwrap(leaf)) for leaf in out_leaves]
-        n, m = (sum(t.size for t in group) for group in (types, out_types))
-        with quiet():
-            if mode == "elimination":
-                from wonderland.transform.elimination import eliminate  # not before: few programs need it
-
-                blocks = eliminate(lin, order, search_seconds)
-            else:
-                by_columns = mode == "forward" or (mode == "auto" and n < m)
-                blocks = (_forward if by_columns else _reverse)(lin, types, out_types)
+            lin = Linearized(call, select)
+            types, value = lin.types, lin.take_value()
+            structure = call.out_structure
+            assert structure is not None
+            aux = None
+            if has_aux:
+                structure, aux = aux_structure(structure), value[1]
+            blocks = _blocks(lin, select, types[: structure.leaf_count], blocks_of)
         trees = []
         for row in blocks:
-            per_argument = structure.unflatten(handles(row))
-            trees.append(per_argument[0] if single else per_argument)
-        return out_structure.unflatten(trees)
+            per_argument = call.structure.unflatten(handles(row))[0]
+            trees.append(per_argument[numbers[0]] if single else tuple(per_argument[i] for i in numbers))
+        result = structure.unflatten(trees)
+        return (result, aux) if has_aux else result
 
     return named(compute, f, "jacobian")
 
 
-def _forward(lin: Linearized, types: list[ArrayType], out_types: list[ArrayType]) -> list[list]:
-    """Blocks by output and input, by columns."""
+def jacfwd(f: Callable, argnums: int | Sequence[int] = 0, **options: Any) -> Callable:
+    """The Jacobian by forward mode, column by column: `jacobian(f, argnums, mode="forward")`."""
+    return jacobian(f, argnums, "forward", **options)
 
-    def columns(seeds: list) -> list[list]:
-        push = vmap(lambda *ts: [Tracer(t) for t in lin.push([unwrap(t) for t in ts])], out_axes=-1)
-        return [_split(unwrap(r), types, -1) for r in push(*seeds)]
 
-    seeds = _unit_vectors(types)
-    blocks = columns(seeds)
-    along_i = _second_pass(types, out_types)  # a real result of a complex argument has a derivative along i as well
+def jacrev(f: Callable, argnums: int | Sequence[int] = 0, **options: Any) -> Callable:
+    """The Jacobian by reverse mode, row by row: `jacobian(f, argnums, mode="reverse")`."""
+    return jacobian(f, argnums, "reverse", **options)
+
+
+def _blocks(lin: Linearized, chosen: list[bool], out_types: list[ArrayType], blocks_of: Callable) -> list[list]:
+    """For each output, the blocks of all leaves: zeros where nothing depends, None where nothing is asked."""
+    depends = lin.has_tangent[: len(out_types)]
+    program = eliminate_dead(Program(lin.program.inputs, lin.program.equations, lin.program.outputs[: sum(depends)]))
+    inputs, outputs = list(program.input_types), pick(out_types, depends)
+    sizes = [sum(t.size for t in group) for group in (inputs, outputs)]
+    found = iter(blocks_of(program, inputs, outputs) if all(sizes) else ())
+    blocks = []
+    for out, flag in zip(out_types, depends, strict=True):
+        row = iter(next(found, ()) if flag else ())
+        leaves: list = [None] * len(chosen)
+        for i in np.flatnonzero(chosen):
+            kind = lin.call.types[i]
+            dtype = out.dtype if is_differentiable(out.dtype) else kind.dtype
+            zeros = zeros_like_type(ArrayType((*out.shape, *kind.shape), dtype))
+            leaves[i] = next(row, zeros) if lin.select[i] else zeros
+        blocks.append(leaves)
+    return blocks
+
+
+def prefer_forward(program: Program, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> bool:
+    """Do n runs of a linear Program cost less than m of its transpose? Or is there only one way?"""
+    equations = list(_equations(program))
+    if any(e.primitive.name == "custom_linear" for e in equations):  # a rule for reverse mode, from the user
+        return False
+    if any(e.primitive.transpose is None for e in equations):
+        return True
+    n, m = (sum(t.size for t in group) for group in (inputs, outputs))
+    if not m < 4 * n < 16 * m or BALANCED.issuperset([e.primitive.name for e in equations]):
+        return n <= m  # no transpose is that much dearer: it needn't be written down and counted
+    from wonderland.transform.cost import cost  # not before: it loads what an import shouldn't
+
+    backward = record(lambda *cts: _pulled(program, cts), outputs)
+    return n * cost(program).operations <= m * cost(backward).operations
+
+
+def _equations(program: Program) -> Iterator[Equation]:
+    for equation in program.equations:
+        yield equation
+        for inside in subprograms(equation):
+            yield from _equations(inside)
+
+
+def by_columns(program: Program, inputs: list[ArrayType], outputs: list[ArrayType], size: int | None) -> list[list]:
+    """Blocks by output and input of a linear Program, by pushing unit vectors."""
+
+    def columns(factor: complex) -> list[list]:
+        found = sweep(lambda seeds: run(program, seeds), inputs, size, factor)
+        return [split(move_axis(out, 0, -1), inputs, -1) for out in found]
+
+    blocks = columns(1)
+    along_i = _second_pass(inputs, outputs)  # a real result of a complex argument has a derivative along i as well
     if along_i:
-        other = columns([s * 1j if t.dtype.kind == "c" else s for s, t in zip(seeds, types, strict=True)])
+        other = columns(1j)
         for k, j in along_i:
             blocks[k][j] = add(blocks[k][j], mul(other[k][j], 1j))
     return blocks
 
 
-def _reverse(lin: Linearized, types: list[ArrayType], out_types: list[ArrayType]) -> list[list]:
-    """Blocks by output and input, by rows."""
+def by_rows(program: Program, inputs: list[ArrayType], outputs: list[ArrayType], size: int | None) -> list[list]:
+    """Blocks by output and input of a linear Program, by pulling unit vectors."""
 
-    def rows(seeds: list) -> list[list]:
-        pull = vmap(lambda *cts: [Tracer(ct) for ct in lin.pull([unwrap(ct) for ct in cts])])
-        by_input = [_split(unwrap(r), out_types, 0) for r in pull(*seeds)]
-        return [list(row) for row in zip(*by_input, strict=True)]
+    def rows(factor: complex) -> list[list]:
+        found = sweep(lambda seeds: _pulled(program, seeds), outputs, size, factor)
+        return [list(row) for row in zip(*(split(out, outputs, 0) for out in found), strict=True)]
 
-    seeds = _unit_vectors(out_types)
-    blocks = rows(seeds)
-    imaginary = _second_pass(out_types, types)  # the imaginary part of a complex result of a real argument
+    blocks = rows(1)
+    imaginary = _second_pass(outputs, inputs)  # the imaginary part of a complex result of a real argument
     if imaginary:
-        other = rows([s * 1j if t.dtype.kind == "c" else s for s, t in zip(seeds, out_types, strict=True)])
+        other = rows(1j)
         for j, k in imaginary:
             blocks[k][j] = add(blocks[k][j], mul(other[k][j], 1j))
     for k, row in enumerate(blocks):
-        if out_types[k].dtype.kind == "c":  # what is pulled back is the conjugate of a holomorphic derivative
-            blocks[k] = [conjugate(b) if t.dtype.kind == "c" and (j, k) not in imaginary else b
-                         for j, (b, t) in enumerate(zip(row, types, strict=True))]  # fmt: skip
+        if outputs[k].dtype.kind == "c":  # what is pulled back is the conjugate of a holomorphic derivative
+            row = [conjugate(b) if t.dtype.kind == "c" and (j, k) not in imaginary else b
+                   for j, (b, t) in enumerate(zip(row, inputs, strict=True))]  # fmt: skip
+        blocks[k] = [_as_output(b, outputs[k].dtype) for b in row]
     return blocks
+
+
+def _pulled(program: Program, cotangents: Sequence[Any]) -> list:
+    """Cotangents of all inputs of a linear Program."""
+    found = pull_back(program, cotangents, consume=False)
+    return [zeros_like_type(t) if ct is None else ct for ct, t in zip(found, program.input_types, strict=True)]
+
+
+def _as_output(block: Any, dtype: np.dtype) -> Any:
+    """What is pulled back has the argument's precision; a Jacobian has that of the result, in both modes."""
+    found = type_of(block).dtype
+    return convert(block, dtype=dtype) if found.kind == dtype.kind and found != dtype else block
 
 
 def _second_pass(seeded: list[ArrayType], found: list[ArrayType]) -> list[tuple[int, int]]:
@@ -124,24 +216,12 @@ def _second_pass(seeded: list[ArrayType], found: list[ArrayType]) -> list[tuple[
     ]
 
 
-def _unit_vectors(types: list[ArrayType]) -> list:
-    """The unit vectors of a tree: for each leaf an array (total, *leaf.shape)."""
-    total = sum(t.size for t in types)
-    out, start = [], 0
-    for t in types:
-        block = np.zeros((total, t.size), t.dtype)
-        block[np.arange(start, start + t.size), np.arange(t.size)] = 1
-        out.append(block.reshape((total, *t.shape)))
-        start += t.size
-    return out
-
-
-def _split(value: Any, types: list[ArrayType], axis: int) -> list:
+def split(value: Any, types: Sequence[ArrayType], axis: int) -> list:
     """An axis over the elements of all leaves becomes, for each leaf, that leaf's own axes."""
     out, start, shape = [], 0, shape_of(value)
     axis %= len(shape)
     for t in types:
-        part = Tracer(value)[(*(slice(None),) * axis, slice(start, start + t.size))]._get()
-        out.append(reshape(part, shape=(*shape[:axis], *t.shape, *shape[axis + 1 :])))
+        leaf = value if len(types) == 1 else part(value, start, start + t.size, axis)
+        out.append(reshape(leaf, shape=(*shape[:axis], *t.shape, *shape[axis + 1 :])))
         start += t.size
     return out

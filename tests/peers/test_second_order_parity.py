@@ -1,0 +1,71 @@
+"""Jacobians, Hessians and products of the problem set, as JAX and PyTorch have them: to 1e-10, eager and compiled."""
+
+import numpy as np
+import pytest
+
+import wonderland as wl
+from wonderland.core import tree
+from wonderland.testing.problems import PROBLEMS
+
+pytestmark = pytest.mark.peers
+
+
+@pytest.fixture(params=["eager", "jit"])
+def run(request):
+    return {"eager": lambda f: f, "jit": wl.jit}[request.param]
+
+
+def close(found, expected):
+    for one, other in zip(tree.leaves(found), tree.leaves(expected), strict=True):
+        other = np.asarray(other)
+        assert np.shape(one) == other.shape
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-10 * max(np.max(np.abs(other), initial=0), 1e-3))
+
+
+def in_jax(name):
+    """The same lines on JAX's arrays."""
+    jax = pytest.importorskip("jax")
+    options = {"erf": jax.scipy.special.erf} if name == "black_scholes" else {}
+    return lambda *args: PROBLEMS[name].f(*args, xp=jax.numpy, **options)
+
+
+def weighted(f, xp):
+    """One number of a function with many."""
+    return lambda *args: xp.sum(f(*args) * xp.cos(xp.arange(np.size(f(*args)) * 1.0).reshape(np.shape(f(*args)))))
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_jacobians(run, name):
+    jax = pytest.importorskip("jax")
+    f, args, argnums = PROBLEMS[name]
+    close(run(wl.jacfwd(f, argnums))(*args), jax.jit(jax.jacfwd(in_jax(name), argnums))(*args))
+    close(run(wl.jacrev(f, argnums))(*args), jax.jit(jax.jacrev(in_jax(name), argnums))(*args))
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_hessians(run, name):
+    jax = pytest.importorskip("jax")
+    f, args, argnums = PROBLEMS[name]
+    expected = jax.jit(jax.hessian(weighted(in_jax(name), jax.numpy), argnums))(*args)
+    close(run(wl.hessian(weighted(f, np), argnums))(*args), expected)
+
+
+@pytest.mark.parametrize("name", ["rosenbrock", "helmholtz_energy", "tanh_network"])
+def test_products(run, name):
+    jax = pytest.importorskip("jax")
+    f, args, _ = PROBLEMS[name]
+    rng = np.random.default_rng(0)
+    v = tree.tree_map(lambda a: rng.standard_normal(np.shape(a)), args[0])
+    expected = jax.jvp(lambda x: jax.grad(in_jax(name))(x, *args[1:]), (args[0],), (v,))[1]
+    for strategy in ("forward_over_reverse", "reverse_over_forward", "reverse_over_reverse"):
+        product = run(lambda x, v, strategy=strategy: wl.hvp(lambda x: f(x, *args[1:]), (x,), (v,), strategy))
+        close(product(args[0], v), expected)
+
+
+def test_rosenbrock_in_torch(run):
+    torch = pytest.importorskip("torch")
+    f, (x,), _ = PROBLEMS["rosenbrock"]
+    there = lambda x: f(x, xp=torch)
+    point, v = torch.from_numpy(x), torch.from_numpy(np.cos(x))
+    close(run(wl.hessian(f))(x), torch.func.hessian(there)(point))
+    close(run(lambda x, v: wl.vhp(f, (x,), (v,)))(x, np.cos(x)), torch.autograd.functional.vhp(there, point, v)[1])
