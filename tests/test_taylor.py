@@ -652,3 +652,10 @@ def test_taylor_series_solve_an_equation():
     with mpmath.workdps(30):
         exact = mpmath.odefun(lambda t, y: y * y - t * y, 0, mpf(0.5))(mpf(0.25))
     np.testing.assert_allclose(np.polynomial.polynomial.polyval(0.25, y), float(exact), rtol=1e-9)
+
+
+def test_checkpointed_functions_are_those_functions():
+    plain = lambda x: np.sin(x) * np.exp(x * x)
+    checkpointed = wl.checkpoint(lambda x: np.sin(x) * np.exp(wl.checkpoint_name(x * x, "square")))
+    np.testing.assert_allclose(wl.nth_derivative(checkpointed, 6)(0.3), wl.nth_derivative(plain, 6)(0.3), rtol=1e-13)
+    np.testing.assert_allclose(wl.jit(wl.nth_derivative(checkpointed, 6))(0.3), wl.nth_derivative(plain, 6)(0.3))

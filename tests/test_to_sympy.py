@@ -245,3 +245,9 @@ def test_without_sympy(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", refusing)
     with pytest.raises(ImportError, match="pip install sympy"):
         wl.to_sympy(np.sin, 1.0)
+
+
+def test_checkpoints_leave_no_trace():
+    checkpointed = wl.checkpoint(lambda x: np.sin(x) * wl.checkpoint_name(x * x, "square"))
+    x = sp.Symbol("x")
+    assert sp.simplify(wl.to_sympy(checkpointed, x) - sp.sin(x) * x**2) == 0

@@ -393,6 +393,7 @@ def _rules() -> dict[str, Callable]:
         return [*carry, *count, *stacks]
 
     return {
+        "checkpoint_name": lambda x, name: x,
         "broadcast": lambda x, shape: np.broadcast_to(x, shape),
         "reshape": lambda x, shape: np.reshape(x, shape),
         "transpose": lambda x, permutation: np.transpose(x, permutation),

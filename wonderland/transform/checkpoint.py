@@ -39,6 +39,7 @@ from wonderland.transform.programs import (
     scatter_flags,
     transpose_program,
 )
+from wonderland.transform.taylor import program_rule
 
 Policy = Callable[[Equation], bool]  # is what this equation makes kept?
 
@@ -217,6 +218,7 @@ def _call(name: str, **compiled: Any) -> Primitive:
         transpose=lambda cts, *operands, **params: _transpose(primitive, cts, operands, **params),
         batch=lambda size, args, batched, **params: _batch(primitive, size, args, batched, **params),
         pattern=_pattern,
+        taylor=program_rule(lambda *args, **params: primitive(*args, **params)),
         multiple=True,
         **compiled,
     )
