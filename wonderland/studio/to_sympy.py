@@ -230,6 +230,7 @@ def _functions() -> dict[str, Callable]:
         "left_shift": lambda x, n: x * two**n, "right_shift": lambda x, n: sp.floor(x / two**n),
         # the error function
         "erf": sp.erf, "erfc": sp.erfc, "erfi": sp.erfi, "erfinv": sp.erfinv, "erfcinv": lambda x: sp.erfinv(1 - x),
+        "normal_quantile": lambda p: sp.sqrt(2) * sp.erfinv(1 - 2 * p),
         "erfcx": lambda x: sp.exp(x**2) * sp.erfc(x), "log_ndtr": lambda x: sp.log(half * sp.erfc(-x / sp.sqrt(2))),
         "ndtri_exp": lambda x: sp.sqrt(2) * sp.erfinv(2 * sp.exp(x) - 1),
         # gamma, beta and zeta functions
