@@ -67,7 +67,8 @@ def test_compiled(row):
 
 def test_every_function_has_a_row():
     known = {row.original for row in ROWS} | NO_ROW
-    missing = {*FUNCTIONS, *(u for u in UFUNCS if not isinstance(u, tuple))} - known
+    public = {f for f in (*FUNCTIONS, *UFUNCS) if not isinstance(f, tuple) and not f.__name__.startswith("_")}
+    missing = public - known
     assert not missing, sorted(op_table.name_of(f) for f in missing)
 
 

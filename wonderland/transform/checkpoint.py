@@ -26,6 +26,7 @@ from wonderland.core.program import Equation, Program, Record, Var, eliminate_de
 from wonderland.core.tracer import Tracer
 from wonderland.core.types import PYTHON_SCALARS, ArrayType
 from wonderland.ops.pattern import program_pattern
+from wonderland.ops.work import view
 from wonderland.transform.closures import unwritten
 from wonderland.transform.derivatives import named, quiet
 from wonderland.transform.dual import DualValue
@@ -111,6 +112,7 @@ name_p = Primitive(
     batch=lambda size, args, batched, name: name_p(args[0], name=name),
     pattern=_name_pattern,
     lower=lambda builder, x, name: x,
+    cost=view,
 )
 
 

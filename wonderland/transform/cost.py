@@ -90,6 +90,10 @@ def _equation_cost(equation: Equation) -> Cost:
         length = params["length"]
         return trip + Cost(per_trip=True) if length is None else trip._times(length)
     types, outs = tuple(a.type for a in equation.inputs), tuple(v.type for v in equation.outputs)
+    if primitive.name == "recompute":
+        return cost(params["program"])
+    if primitive.name == "reversal":
+        return cost(params["call"].program(types))
     rule = primitive.cost or (each(calls=1) if primitive.elementwise else None)
     found = Work() if rule is None else rule(types, outs, params)
     read, written = found.read, found.written

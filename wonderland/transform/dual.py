@@ -154,5 +154,9 @@ def _linear_tangent(primitive: Primitive, operands: Sequence[Any], moved: Any, o
     """A linear operation on tangents, `moved` among them; on a tape its type is that of `out`."""
     if type(moved) is Var and type(moved.level) is Tape and not primitive.multiple:
         tape = moved.level
-        return tape.equation(primitive, tuple(map(tape.atom, operands)), type_of(out), params)
+        for a in operands:
+            if isinstance(a, Traced) and a.level is not tape:
+                break  # of a level further in, perhaps, which has its own rule
+        else:
+            return tape.equation(primitive, tuple(map(tape.atom, operands)), type_of(out), params)
     return bind(primitive, *operands, **params)

@@ -137,7 +137,21 @@ def test_what_is_refused():
 
 def test_every_primitive_is_counted():
     """By a rule; as a call for each element; by the Program that it holds; or it only moves numbers."""
-    held = {"scan", "cond"}
+    held = {"scan", "cond", "recompute", "reversal"}
     moves = {"convert", "custom_linear"}
     uncounted = {n for n, p in registry.items() if not (p.cost or p.elementwise or p.inline)}
     assert uncounted == held | moves
+
+
+def test_what_is_computed_again_is_counted_again():
+    step = lambda x, _: (np.sin(x) * x, None)
+    loop = lambda x, how: np.sum(wl.scan(step, x, None, length=16, checkpoint=how)[0])
+    x = np.ones(10)
+    slope = lambda how: wl.grad(lambda x: loop(x, how))
+    plain, by_root, in_slots = (wl.cost(slope(how), x).calls for how in (None, "sqrt", wl.binomial(4)))
+    assert plain == 16 * 2 * 10  # a sine and a cosine of ten numbers
+    assert by_root == 2 * plain
+    assert plain + 16 * 10 < in_slots < plain + 3 * 16 * 10  # sines alone, each step at most three times
+    once = lambda x: np.sum(np.sin(x) * x)
+    assert wl.cost(wl.value_and_grad(once), x).calls == 20
+    assert wl.cost(wl.value_and_grad(wl.checkpoint(once)), x).calls == 30
