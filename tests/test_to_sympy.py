@@ -69,8 +69,12 @@ def test_a_primitive_is_its_expression(row):
             np.testing.assert_allclose(numbers(expressions, values), array, rtol=rtol, atol=1e-12)
 
 
+def _is_a_tests(primitive):
+    return getattr(primitive.evaluate, "__module__", "wonderland").startswith(("test", "page", "__main__"))
+
+
 def test_every_elementwise_primitive_has_an_expression_or_is_known_to_have_none():
-    elementwise = {name for name, primitive in registry.items() if primitive.elementwise}
+    elementwise = {n for n, p in registry.items() if p.elementwise and not _is_a_tests(p)}
     assert elementwise == {*_functions()} | WITHOUT_EQUIVALENT
     assert not {*_functions()} & WITHOUT_EQUIVALENT
 
