@@ -142,6 +142,12 @@ def _linear_jvp(primitive: Primitive, primals: tuple, tangents: tuple, params: d
 
 def _bilinear_jvp(primitive: Primitive, primals: tuple, tangents: tuple, params: dict) -> tuple[Any, Any]:
     (x, y), (s, t) = primals, tangents
+    if type(s) is not Var and type(t) is not Var:  # the value last, when the parts of its tangent are gone
+        tangent = None if s is None else bind(primitive, s, y, **params)
+        if t is not None:
+            of_y = bind(primitive, x, t, **params)
+            tangent, of_y = of_y if tangent is None else add(tangent, of_y), None
+        return bind(primitive, x, y, **params), tangent
     out = bind(primitive, x, y, **params)
     of_x = None if s is None else _linear_tangent(primitive, (s, y), s, out, params)
     of_y = None if t is None else _linear_tangent(primitive, (x, t), t, out, params)

@@ -84,9 +84,9 @@ def _transpose_equation(equation: Equation, cts: dict[Var, Any]) -> None:
         x = a.value if type(a) is Literal else a.type
         y = b.value if type(b) is Literal else b.type
         for_a, for_b = rule(given.pop(), x, y, **params) if params else rule(given.pop(), x, y)
-        if for_a is not None:
+        if for_a is not None and type(a) is not Literal:
             _accumulate(cts, a, for_a)
-        if for_b is not None:
+        if for_b is not None and type(b) is not Literal:
             _accumulate(cts, b, for_b)
     elif len(inputs) == 1 and not primitive.whole:
         _accumulate(cts, inputs[0], rule(given.pop(), inputs[0].type, **params)[0])
