@@ -1,7 +1,7 @@
-"""The order in which a greedy colouring takes the vertices: an order's name and a graph come in, a permutation goes out.
+"""In which order a greedy colouring takes the vertices: an order's name and a graph come in, a permutation goes out.
 
-A graph is `indptr, indices` of its symmetric pattern, and its vertices are ordered by their neighbours; for columns of a
-matrix (`indptr, indices` of rows, then of columns) two are neighbours if a row has entries in both. Rows: swap the two.
+A graph is `indptr, indices` of its symmetric pattern. Columns of a matrix (`indptr, indices` of its rows, then of its
+columns) are neighbours if some row has entries in both; for rows swap the two.
 
 | order | each next vertex has |
 |---|---|
