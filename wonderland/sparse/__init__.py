@@ -1,5 +1,6 @@
-"""Sparse derivatives: detection of the pattern of a Jacobian; results are `scipy.sparse` matrices."""
+"""Sparse derivatives: detection of patterns, colouring, decompression; results are `scipy.sparse` matrices."""
 
+from wonderland.sparse.coloring import Coloring, color, color_graph
 from wonderland.sparse.detect import jacobian_pattern
 
-__all__ = ["jacobian_pattern"]
+__all__ = ["Coloring", "color", "color_graph", "jacobian_pattern"]
