@@ -1,5 +1,5 @@
-"""Sparse derivatives: detection of the pattern of a Jacobian; results are `scipy.sparse` matrices."""
+"""Sparse derivatives: detection of the patterns of Jacobians and Hessians; results are `scipy.sparse` arrays."""
 
-from wonderland.sparse.detect import jacobian_pattern
+from wonderland.sparse.detect import hessian_pattern, jacobian_pattern
 
-__all__ = ["jacobian_pattern"]
+__all__ = ["hessian_pattern", "jacobian_pattern"]
