@@ -32,7 +32,7 @@ from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program, hoist
 from wonderland.core.tracer import Tracer
 from wonderland.core.types import ArrayType
-from wonderland.ops.pattern import program_pattern
+from wonderland.ops.pattern import inside
 from wonderland.transform.programs import (
     batch_program,
     jvp_program,
@@ -92,8 +92,8 @@ def _batch(size: int, args: tuple, batched: tuple, program: Program, name: str) 
     return jit_p(*args, program=form, name=name), flags
 
 
-def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
-    return [[None if m is None else m.nonzero() for m in row] for row in program_pattern(params["program"])]
+def _pattern(types: tuple[ArrayType, ...], params: dict) -> Callable:
+    return inside(params["program"], types)
 
 
 def _evaluate(*args: Any, program: Program, name: str) -> tuple:

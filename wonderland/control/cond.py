@@ -13,7 +13,7 @@ from wonderland.core.program import Program, run
 from wonderland.core.tracer import unwrap
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import invert, le, ne, where
-from wonderland.ops.pattern import program_pattern
+from wonderland.ops.pattern import inside, known, unions
 from wonderland.ops.shape import convert, reshape, zeros_like_type
 from wonderland.transform.programs import (
     batch_program,
@@ -188,15 +188,15 @@ def _matches(index: Any, number: int, shape: tuple) -> Any:
     return reshape(chosen, shape=(shape[0], *(1,) * (len(shape) - 1)))
 
 
-def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
-    """Any branch may be taken: the union of their patterns."""
-    rows: list[list] = [[None] * len(types) for _ in params["branches"][0].outputs]
-    for branch in params["branches"]:
-        for row, found in zip(rows, program_pattern(branch), strict=True):
-            for i, matrix in enumerate(found, start=1):
-                if matrix is not None:
-                    row[i] = matrix if row[i] is None else row[i] + matrix
-    return [[None if m is None else m.nonzero() for m in row] for row in rows]
+def _pattern(types: tuple[ArrayType, ...], params: dict) -> Callable:
+    """The branch that is known to be taken; any of them, if none is."""
+    branches, index = params["branches"], known(types[0])
+    if index is not None:
+        branches = (branches[_clamped(index, len(branches))],)
+    read = [inside(branch, types[1:]) for branch in branches]
+    if index is not None:
+        return lambda reads: read[0](reads[1:])
+    return lambda reads: (unions([f(reads[1:])[0] for f in read]), [])
 
 
 cond_p = Primitive(

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import handles
@@ -17,10 +19,10 @@ from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
-from wonderland.ops.pattern import program_pattern
+from wonderland.ops.pattern import as_type, known, propagate
 from wonderland.ops.shape import convert, zeros_like_type
 from wonderland.transform.batch import Batch, BatchedValue, materialize
-from wonderland.transform.programs import record
+from wonderland.transform.programs import record, scatter_flags
 
 Flat = Callable[..., Any]  # of values; returns a list, or a pair of lists
 
@@ -90,9 +92,57 @@ def _batch(size: int, args: tuple, batched: tuple, call: CustomCall) -> tuple[li
     return outs, [True] * len(outs)
 
 
-def _pattern(types: tuple, params: dict) -> list:
-    rows = program_pattern(params["call"].program(types))
-    return [[None if m is None else m.nonzero() for m in row] for row in rows]
+def _pattern(types: tuple, params: dict) -> Any:
+    """The rule's, whatever the function itself reads."""
+    call: CustomCall = params["call"]
+    kinds, n = [as_type(t) for t in types], len(types)
+    if call.jvp is None:
+        outs = call.program(kinds).output_types
+
+        def pulled(*args: Any) -> list:
+            return call.backward(*call.forward(*args[:n])[1], *args[n:])  # type: ignore[misc]
+
+        return lambda reads: _transposed_reads(pulled, types, outs, reads)
+    flags: list[bool] = []
+
+    def pushed(*args: Any) -> list:
+        tangents = call.jvp(*args)[1]  # type: ignore[misc]
+        flags.extend(t is not None for t in tangents)
+        return [t for t in tangents if t is not None]
+
+    program = record(pushed, [*kinds, *kinds])
+
+    def answer(reads: Sequence[Any]) -> tuple[list, list]:
+        zeros = [np.zeros(t.shape, t.dtype) if s is None else None for t, s in zip(types, reads, strict=True)]
+        found, _ = propagate(program, [*(None for _ in types), *reads], [*map(known, types), *zeros])
+        return scatter_flags(found, flags), []
+
+    return answer
+
+
+def _transposed_reads(pulled: Flat, types: Sequence[Any], outs: Sequence[ArrayType], reads: Sequence[Any]) -> tuple:
+    """What results of these types read if `pulled(*values, *their cotangents)` gives the operands' cotangents."""
+    from wonderland.ops.sets import identity, union
+
+    flags: list[bool] = []
+
+    def f(*args: Any) -> list:
+        cts = pulled(*args)
+        flags.extend(ct is not None for ct in cts)
+        return [ct for ct in cts if ct is not None]
+
+    program = record(f, [*map(as_type, types), *outs])
+    sizes = [t.size if is_differentiable(t.dtype) else 0 for t in outs]
+    seeds = [s if n else None for s, n in zip(identity(sizes), sizes, strict=True)]
+    zeros = [None if is_differentiable(t.dtype) else np.zeros(t.shape, t.dtype) for t in outs]
+    found, _ = propagate(program, [*(None for _ in types), *seeds], [*map(known, types), *zeros])
+    terms = []
+    for back, own in zip(scatter_flags(found, flags), reads[len(reads) - len(flags) :], strict=True):
+        if back is not None and own is not None:
+            elements, rows = back.matrix().nonzero()
+            terms.append((rows, own.index[elements], own.table))
+    whole, ends = union(sum(sizes), terms), np.cumsum([0, *sizes])
+    return [None if whole is None or a == b else whole[a:b] for a, b in zip(ends, ends[1:], strict=False)], []
 
 
 custom_p = Primitive(
@@ -140,6 +190,16 @@ def _linear_jvp(primals: tuple, tangents: tuple, **params: Any) -> tuple:
     return _only_reverse(**params)
 
 
+def _linear_pattern(types: tuple, params: dict) -> Any:
+    call, n, used = params["call"], params["n_residuals"], params["used"]
+
+    def pulled(*args: Any) -> list:
+        found = call.backward(*args)
+        return [ct for ct, u in zip(found, used, strict=True) if u]
+
+    return lambda reads: _transposed_reads(pulled, types[:n], params["types"], reads)
+
+
 custom_linear_p = Primitive(
     "custom_linear",
     _only_reverse,
@@ -148,7 +208,8 @@ custom_linear_p = Primitive(
     transpose=_transpose,
     batch=_linear_batch,
     multiple=True,
-    impossible={"pattern": "it only occurs inside reverse mode", "lower": "it only occurs inside reverse mode"},
+    pattern=_linear_pattern,
+    impossible={"lower": "it only occurs inside reverse mode"},
 )
 
 

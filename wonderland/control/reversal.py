@@ -7,7 +7,7 @@ loop is driven by the schedule as tables of numbers (`control.reversal_tables`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +30,7 @@ from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program, eliminate_dead, run
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.index import gather, scatter
-from wonderland.ops.pattern import program_pattern
+from wonderland.ops.pattern import as_type, inside
 from wonderland.ops.shape import zeros_like_type
 from wonderland.transform.checkpoint import POLICIES, checkpoint_p, has_value
 from wonderland.transform.programs import cached, pick, record, scatter_flags
@@ -217,9 +217,8 @@ def _batch(size: int, args: tuple, batched: tuple, call: Reversal) -> Any:
     return checkpoint_p.batch(size, args, batched, **_as_call(types, call))  # type: ignore[misc]
 
 
-def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
-    rows = program_pattern(params["call"].program(types))
-    return [[None if m is None else m.nonzero() for m in row] for row in rows]
+def _pattern(types: tuple[ArrayType, ...], params: dict) -> Callable:
+    return inside(params["call"].program([as_type(t) for t in types]), types)
 
 
 reversal_p = Primitive(

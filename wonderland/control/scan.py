@@ -21,9 +21,8 @@ import numpy as np
 from wonderland.control.bodies import linearize_body
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Literal, Program, Var, eliminate_dead, run
-from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
+from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import add, lt, sub, where
-from wonderland.ops.pattern import reachable_pattern
 from wonderland.ops.reduce import max as reduce_max
 from wonderland.ops.shape import convert, reshape, transpose, zeros_like_type
 from wonderland.transform.batch import materialize
@@ -443,34 +442,10 @@ class _Batched:
         return carry[:-1], [], ys
 
 
-def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
-    """Whole operands: an output may read every element of each operand that reaches it through some steps."""
-    parts = Parts(range(len(types)), params)
-    reach = reachable_pattern(params["body"])  # output -> inputs of the body that reach it
-    n_consts, n_carry = params["n_consts"], params["n_carry"]
-    for _ in range(n_carry):
-        for out in range(len(reach)):
-            for source in list(reach[out]):
-                if n_consts <= source < n_consts + n_carry:
-                    reach[out] = reach[out] | reach[source - n_consts]
-    places = [*parts.consts, *parts.carry, *parts.xs]
-    rows: list = []
-    for out in range(len(reach)):
-        operands = {places[i] for i in reach[out]}
-        if out < n_carry:
-            operands.add(parts.carry[out])
-        rows.append([i in operands and is_differentiable(t.dtype) for i, t in enumerate(types)])
-    if params["condition"] is not None:
-        rows.insert(n_carry, [False] * len(types))
-    sizes = [t.size if None not in t.shape else 0 for t in _infer(*types, **params)]
-    return [
-        [_all_pairs(size, t.size) if f else None for f, t in zip(flags, types, strict=True)]
-        for size, flags in zip(sizes, rows, strict=True)
-    ]
+def _pattern(types: tuple[ArrayType, ...], params: dict) -> Callable:
+    from wonderland.control.loop_reads import loop_reads
 
-
-def _all_pairs(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.repeat(np.arange(rows), columns), np.tile(np.arange(columns), rows)
+    return lambda reads: loop_reads(types, params, reads)
 
 
 scan_p = Primitive(

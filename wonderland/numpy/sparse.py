@@ -146,8 +146,12 @@ def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     data, x = types
     rows, columns = params["structure"].places(params["transposed"])
     k = x.shape[1] if x.ndim == 2 else 1
-    out, read = ((index[:, None] * k + np.arange(k)).ravel() for index in (rows, columns))
-    return [(out, np.repeat(np.arange(data.size), k)), (out, read)]
+    place = np.arange(data.size)
+    if isinstance(data, np.ndarray) and not data.all():
+        place = np.flatnonzero(data)
+        rows, columns = rows[place], columns[place]
+    out, read = ((index.astype(np.intp)[:, None] * k + np.arange(k)).ravel() for index in (rows, columns))
+    return [(out, np.repeat(place, k)), (out, read)]
 
 
 def _cost(types: tuple, outs: tuple, params: dict) -> Work:

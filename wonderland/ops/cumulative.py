@@ -173,6 +173,17 @@ def _recurrence_batch(size: int, args: tuple, batched: tuple, axis: int, reverse
     return recurrence(a, b, axis=axis + 1, reverse=reverse)
 
 
+def _recurrence_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+    of_a, of_b = _pattern(types, params)
+    if of_a is None:
+        return [of_a, of_b]
+    extent = types[0].shape[params["axis"]]  # the first factor has nothing to multiply
+    places = np.arange(extent).reshape([-1 if i == params["axis"] else 1 for i in range(types[0].ndim)])
+    first = np.broadcast_to(places == (extent - 1 if params["reverse"] else 0), types[0].shape).ravel()
+    kept = ~first[of_a[1]]
+    return [(of_a[0][kept], of_a[1][kept]), of_b]
+
+
 def _recurrence_step(e: Any, y: Any, a: Any, b: Any) -> Any:
     return e.select(e.compare("eq", y, e.constant(0, y)), b, e.add(e.mul(a, y), b))
 
@@ -187,7 +198,7 @@ recurrence = Primitive(
     transpose=_recurrence_transpose,
     taylor=_recurrence_taylor,
     batch=_recurrence_batch,
-    pattern=_pattern,
+    pattern=_recurrence_pattern,
     lower=_lower(_recurrence_step, 0),
     zero_preserving=True,
     cost=each(multiplications=1, additions=1),

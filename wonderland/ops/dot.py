@@ -15,6 +15,7 @@ import numpy as np
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.types import ArrayType, promote, shape_of
 from wonderland.ops.elementwise import conjugate
+from wonderland.ops.pattern import blocks
 from wonderland.ops.shape import convert, inverse_permutation, transpose
 from wonderland.ops.work import Work, count, work
 
@@ -124,10 +125,25 @@ def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     x_free, y_free = free_axes(x.ndim, contract[0], batch[0]), free_axes(y.ndim, contract[1], batch[1])
     extents = [[t.shape[i] for i in axes] for t, axes in ((x, batch[0]), (x, x_free), (y, y_free), (x, contract[0]))]
     b, m, n, k = map(math.prod, extents)
-    rows = np.broadcast_to(np.arange(b * m * n).reshape(b, m, n, 1), (b, m, n, k)).ravel()
-    of_x = np.arange(x.size).reshape(x.shape).transpose(batch[0] + x_free + contract[0]).reshape(b, m, 1, k)
-    of_y = np.arange(y.size).reshape(y.shape).transpose(batch[1] + y_free + contract[1]).reshape(b, 1, n, k)
-    return [(rows, np.broadcast_to(numbers, (b, m, n, k)).ravel()) for numbers in (of_x, of_y)]
+    of_x, of_y = (
+        lambda a: a.transpose(batch[0] + x_free + contract[0]).reshape(b, m, k),
+        lambda a: a.transpose(batch[1] + y_free + contract[1]).reshape(b, n, k),
+    )
+    outs = np.arange(b * m * n).reshape(b, m, n)
+    return [
+        _factor_pattern(outs, of_x(np.arange(x.size).reshape(x.shape)), y, of_y),
+        _factor_pattern(outs.transpose(0, 2, 1), of_y(np.arange(y.size).reshape(y.shape)), x, of_x),
+    ]
+
+
+def _factor_pattern(outs: np.ndarray, own: np.ndarray, other: Any, arranged: Any) -> tuple:
+    """What outputs (b, m, n) read of a factor whose elements are numbered (b, m, k), the other one being (b, n, k)."""
+    factor = arranged(np.not_equal(other, 0)) if isinstance(other, np.ndarray) else None
+    if factor is None or factor.all():
+        b, m, n = outs.shape
+        return blocks(outs.reshape(b * m, n), own.reshape(b * m, own.shape[-1]))
+    part, column, term = np.nonzero(factor)
+    return outs[part, :, column].ravel(), own[part, :, term].ravel()
 
 
 def _cost(types: tuple, outs: tuple, params: dict) -> Work:

@@ -7,8 +7,9 @@ the compiler emits (`e` is the compiler's emitter: `e.add(x, y)`, `e.call("exp",
 
 from __future__ import annotations
 
+import math
 from cmath import isfinite
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -40,6 +41,7 @@ def elementwise(
     jvp: Callable | None = None,
     transpose: Callable | None = None,
     compute: Callable | None = None,
+    pattern: Callable | None = None,
     **facts: Any,
 ) -> Primitive:
     """An elementwise primitive.
@@ -103,7 +105,7 @@ def elementwise(
         jvp=jvp,
         transpose=transpose,
         batch=lambda size, args, batched: primitive(*align(args, batched)),
-        pattern=elementwise_pattern,
+        pattern=pattern or elementwise_pattern,
         lower=lower if emit else None,
         elementwise=True,
         linear=linear,
@@ -164,15 +166,67 @@ def align(args: tuple, batched: tuple[bool, ...]) -> list:
 
 def elementwise_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     """Output element i reads element i of each operand, as broadcast."""
+    return reads_where(types, [True] * len(types))
+
+
+def reads_where(types: tuple[ArrayType, ...], masks: Sequence[Any]) -> list:
+    """The pattern of an elementwise operation that reads each operand where its mask says so."""
     shape = broadcast_shapes(*(t.shape for t in types))
-    size = int(np.prod(shape))
-    rows = np.arange(size)
+    rows = np.arange(math.prod(shape))
     return [
-        (rows, np.broadcast_to(np.arange(t.size).reshape(t.shape), shape).ravel())
-        if is_differentiable(t.dtype)
-        else None
-        for t in types
+        _reading(t, shape, rows, mask) if is_differentiable(t.dtype) and mask is not False else None
+        for t, mask in zip(types, masks, strict=True)
     ]
+
+
+def _reading(t: ArrayType, shape: tuple, rows: np.ndarray, mask: Any) -> tuple[np.ndarray, np.ndarray]:
+    numbers = rows if t.shape == shape else np.broadcast_to(np.arange(t.size).reshape(t.shape), shape).ravel()
+    if mask is True or np.all(mask):
+        return rows, numbers
+    chosen = np.broadcast_to(mask, shape).ravel()
+    return rows[chosen], numbers[chosen]
+
+
+def reads_nothing(types: tuple[ArrayType, ...], params: dict) -> list:
+    """The pattern of what is constant wherever it has a derivative."""
+    return [None] * len(types)
+
+
+def reads_first(types: tuple[ArrayType, ...], params: dict) -> list:
+    """The pattern of what is constant in all operands but the first."""
+    return reads_where(types, [True, *[False] * (len(types) - 1)])
+
+
+def _nonzero(factor: Any) -> Any:
+    """Where a factor isn't known to be 0."""
+    return np.not_equal(factor, 0) if isinstance(factor, np.ndarray) else True
+
+
+def _product_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+    return reads_where(types, [_nonzero(types[1]), _nonzero(types[0])])
+
+
+def _quotient_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+    return reads_where(types, [True, _nonzero(types[0])])
+
+
+def _power_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+    x, _ = types  # 0 and 1 stay themselves, whatever the exponent
+    constant = np.equal(x, 0) | np.equal(x, 1) if isinstance(x, np.ndarray) else np.False_
+    return reads_where(types, [_nonzero(types[1]), np.logical_not(constant)])
+
+
+def _where_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+    condition = types[0]
+    if not isinstance(condition, np.ndarray):
+        return reads_where(types, [False, True, True])
+    chosen = np.not_equal(condition, 0)
+    return reads_where(types, [False, chosen, np.logical_not(chosen)])
+
+
+def _complex_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+    """Of what is constant on the real line."""
+    return reads_where(types, [types[0].dtype.kind == "c"])
 
 
 def like(value: Any, model: Any) -> Any:
@@ -291,6 +345,7 @@ sub = elementwise(
 mul = elementwise(
     "mul", np.multiply, (lambda out, x, y: y, lambda out, x, y: x), emit=lambda e, x, y: e.mul(x, y),
     transpose=_product_transpose, bilinear=True, zero_preserving=True, cost=each(multiplications=1),
+    pattern=_product_pattern,
 )  # fmt: skip
 
 
@@ -317,6 +372,7 @@ masked_mul = elementwise(
         if isinstance(t, Linear)
         else (None, unbroadcast(masked_mul(conjugate(t), ct), d))
     ),
+    pattern=_product_pattern,
     bilinear=True,
     zero_preserving=True,
     cost=each(multiplications=1),
@@ -356,7 +412,7 @@ div = elementwise(
     "div", np.true_divide,
     (lambda out, x, y: _reciprocal(y), lambda out, x, y: neg(div(out, y))),
     emit=lambda e, x, y: e.div(x, y), transpose=_div_transpose, linear=(0,), taylor=_div_taylor,
-    cost=each(multiplications=1),
+    cost=each(multiplications=1), pattern=_quotient_pattern,
 )  # fmt: skip
 
 
@@ -446,6 +502,7 @@ def _nowhere_zero(x: Any) -> bool:
 pow = elementwise(
     "pow", _power, (_pow_base_derivative, _pow_exponent_derivative),
     emit=lambda e, x, y: e.power(x, y), compute=lambda types, out: (out, out), taylor=_pow_taylor,
+    pattern=_power_pattern,
 )  # fmt: skip
 
 
@@ -482,7 +539,9 @@ def _sign_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return out, mul(sub(t, along), where(eq(size, 0), 0.0, div(1.0, size)))
 
 
-sign = elementwise("sign", np.sign, emit=lambda e, x: e.sign(x), jvp=_sign_jvp, monotone=True)
+sign = elementwise(
+    "sign", np.sign, emit=lambda e, x: e.sign(x), jvp=_sign_jvp, monotone=True, pattern=_complex_pattern
+)
 
 
 def _abs_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
@@ -509,7 +568,7 @@ imag = elementwise(
     transpose=lambda ct, z: (
         mul(_shape.convert(ct, dtype=z.dtype), 1j) if z.dtype.kind == "c" else None,
     ),
-    emit=lambda e, x: e.imag(x),
+    emit=lambda e, x: e.imag(x), pattern=_complex_pattern,
 )  # fmt: skip
 
 
@@ -521,7 +580,9 @@ def _no_tangent(name: str) -> Callable:
 
 
 def _comparison(name: str, ufunc: Callable) -> Primitive:
-    return elementwise(name, ufunc, emit=lambda e, x, y: e.compare(name, x, y), jvp=_no_tangent(name))
+    return elementwise(
+        name, ufunc, emit=lambda e, x, y: e.compare(name, x, y), jvp=_no_tangent(name), pattern=reads_nothing
+    )
 
 
 comparisons: dict[str, Primitive] = {}
@@ -537,7 +598,7 @@ for _name, _ufunc, _emit in (
     ("bitwise_xor", np.bitwise_xor, lambda e, x, y: e.bit_xor(x, y)),
     ("invert", np.invert, lambda e, x: e.invert(x)),
 ):
-    comparisons[_name] = elementwise(_name, _ufunc, emit=_emit, jvp=_no_tangent(_name))
+    comparisons[_name] = elementwise(_name, _ufunc, emit=_emit, jvp=_no_tangent(_name), pattern=reads_nothing)
 bitwise_and, bitwise_or, bitwise_xor, invert = (
     comparisons[n] for n in ("bitwise_and", "bitwise_or", "bitwise_xor", "invert")
 )
@@ -550,11 +611,12 @@ where = elementwise(
     transpose=_where_transpose,
     linear=(1, 2),
     compute=lambda types, out: (np.dtype(bool), out, out),
+    pattern=_where_pattern,
 )
 
 stop_gradient = elementwise(
     "stop_gradient", np.positive, emit=lambda e, x: x, jvp=lambda p, t: (stop_gradient(*p), None), zero_preserving=True,
-    monotone=True, cost=view,
+    monotone=True, cost=view, pattern=reads_nothing,
 )  # fmt: skip
 
 from wonderland.ops import reduce as _reduce  # noqa: E402  (mutual: rules of one family use the other)

@@ -13,6 +13,7 @@ import numpy as np
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import mul
+from wonderland.ops.pattern import as_type, blocks
 from wonderland.ops.shape import convert
 from wonderland.ops.work import transform
 
@@ -29,16 +30,16 @@ def _axes_pattern(primitive: Primitive) -> Any:
 
     def pattern(types: tuple[ArrayType, ...], params: dict) -> list:
         (x,) = types
-        out = primitive.infer(x, **params)
+        out = primitive.infer(as_type(x), **params)
         axes = set(params["axes"]) if "axes" in params else {params["axis"]}
         rank = x.ndim
         rest = tuple(i for i in range(rank) if i not in axes)
         order = (*rest, *sorted(axes))
         count = int(np.prod([x.shape[i] for i in rest]))
         m, n = out.size // max(count, 1), x.size // max(count, 1)
-        rows = np.arange(out.size).reshape(out.shape).transpose(order).reshape(count, m, 1)
-        columns = np.arange(x.size).reshape(x.shape).transpose(order).reshape(count, 1, n)
-        return [tuple(np.broadcast_to(i, (count, m, n)).ravel() for i in (rows, columns))]
+        rows = np.arange(out.size).reshape(out.shape).transpose(order).reshape(count, m)
+        columns = np.arange(x.size).reshape(x.shape).transpose(order).reshape(count, n)
+        return [blocks(rows, columns)]
 
     return pattern
 

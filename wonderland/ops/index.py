@@ -8,6 +8,7 @@ takes the larger of the old element and all new ones.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from wonderland.core.level import Traced, bind_update
 from wonderland.core.primitive import Accumulation, Linear, Primitive
 from wonderland.core.types import ArrayType, broadcast_shapes, shape_of, type_of
 from wonderland.ops.elementwise import align, div, eq, maximum, where
+from wonderland.ops.pattern import blocks
 from wonderland.ops.shape import broadcast, convert, moved_pattern, reshape, zeros_like_type
 from wonderland.ops.shape import transpose as _transpose
 from wonderland.ops.work import picked, placed, view
@@ -153,17 +155,31 @@ def _gather_batch(size: int, args: tuple, batched: tuple, axes: tuple) -> Any:
 
 
 def _gather_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
-    # Without the indices' values, an output element may read any element along the indexed axes.
     x, *indices = types
-    axes = params["axes"]
+    picked = _picked(x, indices, params["axes"])
+    none = [None] * len(indices)
+    if picked is not None:
+        return [(np.arange(picked.size), picked), *none]
+    return [blocks(*_lines(x, indices, params["axes"])), *none]
+
+
+def _picked(x: ArrayType, indices: list, axes: tuple) -> np.ndarray | None:
+    """The numbers of the elements that known indices pick."""
+    if not all(isinstance(i, np.ndarray) for i in indices):
+        return None
+    try:
+        return np.ravel(_gather(np.arange(x.size).reshape(x.shape), *indices, axes=axes))
+    except IndexError:  # of a branch that isn't taken
+        return None
+
+
+def _lines(x: ArrayType, indices: list, axes: tuple) -> tuple[np.ndarray, np.ndarray]:
+    """What is picked and what it is picked from, by places along the axes that aren't indexed."""
     rest = tuple(i for i in range(x.ndim) if i not in axes)
-    rank = len(broadcast_shapes(*(i.shape for i in indices)))
     out = _gather_infer(x, *indices, axes=axes)
-    numbers = np.arange(x.size).reshape(x.shape).transpose(rest + axes)
-    numbers = numbers.reshape((1,) * rank + tuple(x.shape[i] for i in rest) + (-1,))
-    count = numbers.shape[-1]
-    columns = np.broadcast_to(numbers, (*out.shape, count)).ravel()
-    return [(np.repeat(np.arange(out.size), count), columns), *(None for _ in indices)]
+    lines = math.prod(x.shape[i] for i in rest)
+    numbers = np.arange(x.size).reshape(x.shape).transpose(rest + axes).reshape(lines, math.prod(x.shape[a] for a in axes))
+    return np.arange(out.size).reshape(out.size // max(lines, 1), lines).T, numbers
 
 
 gather = Primitive(
@@ -261,10 +277,18 @@ def _scatter_infer(x: ArrayType, *args: ArrayType, axes: tuple, mode: str = "max
 
 
 def _scatter_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
-    x, *indices, _ = types
-    reads = _gather_pattern((x, *indices), params)[0]
-    numbers = np.arange(x.size)
-    return [(numbers, numbers), *(None for _ in indices), (reads[1], reads[0])]
+    x, *indices, u = types
+    picked = _picked(x, indices, params["axes"])
+    numbers, none = np.arange(x.size), [None] * len(indices)
+    if picked is None:
+        written, lines = _lines(x, indices, params["axes"])
+        return [(numbers, numbers), *none, blocks(lines, written)]
+    if params.get("mode") != "set":
+        return [(numbers, numbers), *none, (picked, np.arange(u.size))]
+    writer = np.full(x.size, -1)
+    np.maximum.at(writer, picked, np.arange(u.size))  # the last one stays
+    kept, target = np.flatnonzero(writer < 0), np.flatnonzero(writer >= 0)
+    return [(kept, kept), *none, (target, writer[target])]
 
 
 scatter = Primitive(

@@ -13,12 +13,24 @@ import numpy as np
 
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.ops import scalar_code as code
-from wonderland.ops.elementwise import div, elementwise, mul, neg, scale, sign, sub, unbroadcast
+from wonderland.ops.elementwise import (
+    div,
+    elementwise,
+    mul,
+    neg,
+    reads_first,
+    reads_nothing,
+    scale,
+    sign,
+    sub,
+    unbroadcast,
+)
 
 
 def steps(name: str, evaluate: Callable, **rest: Any) -> Primitive:
     """An elementwise primitive whose derivative is zero wherever there is one."""
-    primitive = elementwise(name, evaluate, jvp=lambda primals, tangents: (primitive(*primals), None), **rest)
+    jvp = lambda primals, tangents: (primitive(*primals), None)
+    primitive = elementwise(name, evaluate, jvp=jvp, pattern=reads_nothing, **rest)
     return primitive
 
 
@@ -74,12 +86,12 @@ signbit = steps("signbit", np.signbit, emit=_emit_signbit)
 copysign = elementwise(
     "copysign", np.copysign, emit=lambda e, x, y: e.intrinsic("copysign", x, y),
     jvp=_first_operand(lambda: copysign, lambda x, y: mul(sign(x), copysign(1.0, y))),
-    zero_preserving=True, piecewise_linear=True,
+    zero_preserving=True, piecewise_linear=True, pattern=reads_first,
 )  # fmt: skip
 # The neighbour of x is x, up to rounding.
 nextafter = elementwise(
     "nextafter", np.nextafter, emit=code.nextafter, jvp=_first_operand(lambda: nextafter, lambda x, y: 1.0),
-    piecewise_linear=True,
+    piecewise_linear=True, pattern=reads_first,
 )  # fmt: skip
 spacing = steps("spacing", np.spacing, emit=code.spacing)
 exponent = steps(

@@ -5,6 +5,7 @@ Values come in (arrays or traced values) and go out; what is done to them is wri
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from wonderland.ops.dot import dot
 from wonderland.ops.elementwise import add, conjugate, mul, where
 from wonderland.ops.index import scatter_slice
 from wonderland.ops.index import slice as part
+from wonderland.ops.pattern import as_type, blocks
 from wonderland.ops.reduce import sum as reduce_sum
 from wonderland.ops.shape import broadcast, reshape, transpose
 
@@ -145,18 +147,11 @@ def block_pattern(primitive: Primitive) -> Callable:
     """Each element of a result depends on all elements of the matrices at its place in the stack."""
 
     def pattern(types: tuple[ArrayType, ...], params: dict) -> list:
-        inferred = primitive.infer(*types, **params)
+        inferred = primitive.infer(*map(as_type, types), **params)
         outs = inferred if primitive.multiple else (inferred,)
-        count = int(np.prod(types[0].shape[:-2]))
-        rows = []
-        for out in outs:
-            pairs = []
-            for t in types:
-                m, n = out.size // max(count, 1), t.size // max(count, 1)
-                i = np.arange(count * m).reshape(count, m, 1)
-                j = np.arange(count * n).reshape(count, 1, n)
-                pairs.append(tuple(np.broadcast_to(x, (count, m, n)).ravel() for x in (i, j)))
-            rows.append(pairs)
+        count = math.prod(types[0].shape[:-2])
+        numbers = lambda t: np.arange(t.size).reshape(count, t.size // max(count, 1))
+        rows = [[blocks(numbers(out), numbers(t)) for t in types] for out in outs]
         return rows if primitive.multiple else rows[0]
 
     return pattern

@@ -1,69 +1,208 @@
 """Sparsity patterns of Programs: which elements of the inputs each element of an output can depend on.
 
-Each primitive's `pattern` rule tells what one equation reads; patterns of equations are multiplied as boolean sparse
-matrices along the Program.
+Each primitive's `pattern` rule tells what one equation reads; `propagate` carries index sets (`ops.sets`) along a
+Program with it. Values that don't depend on the inputs are computed on the way, so a rule knows the indices of a gather,
+the zeros of a constant matrix, the mask of a `where`, the counter of a loop. Axes whose extent only the run knows
+(residuals of a while loop) are left out: one element stands for all along them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wonderland.core.program import Program, Var
-from wonderland.core.types import ArrayType, is_differentiable
+from wonderland.core.level import Traced, evaluate
+from wonderland.core.primitive import Primitive
+from wonderland.core.program import Equation, Literal, Program, Var
+from wonderland.core.types import ArrayType, is_differentiable, type_of
+
+if TYPE_CHECKING:
+    from wonderland.ops.sets import Sets
+
+_warned: set[str] = set()
 
 
-def equation_pattern(primitive: Any, types: tuple[ArrayType, ...], params: dict) -> list[list]:
+def count(kind: Any) -> int:
+    """How many elements a type (or array) has; unknown extents left out."""
+    return math.prod(n for n in kind.shape if n is not None)
+
+
+def program_reads(program: Program) -> Any:
+    """A boolean CSR array (elements of all outputs) x (elements of all inputs), canonical; kept with the Program."""
+    if "reads" not in program.cache:
+        from wonderland.ops import sets
+
+        inputs = sets.identity([count(t) for t in program.input_types])
+        active = [s if is_differentiable(v.dtype) else None for v, s in zip(program.inputs, inputs, strict=True)]
+        found, _ = propagate(program, active, [None] * len(active))
+        sizes = [count(t) for t in program.output_types]
+        together = sets.concatenate(list(zip(found, sizes, strict=True)))
+        shape = sum(sizes), sum(count(t) for t in program.input_types)
+        program.cache["reads"] = sets.sparse.csr_array(shape, dtype=bool) if together is None else together.matrix()
+    return program.cache["reads"]
+
+
+def propagate(
+    program: Program, reads: Sequence[Sets | None], known: Sequence[Any]
+) -> tuple[list[Sets | None], list[Any]]:
+    """Index sets and known values of the outputs, from those of the inputs (None: reads nothing, isn't known)."""
+    sets: dict[Any, Sets] = {v: s for v, s in zip(program.inputs, reads, strict=True) if s is not None}
+    values: dict[Any, Any] = {v: x for v, x in program.constants if not isinstance(x, Traced)}
+    values.update((v, x) for v, x in zip(program.inputs, known, strict=True) if x is not None)
+
+    def value(a: Any) -> Any:
+        if isinstance(a, Literal):
+            return None if isinstance(a.value, Traced) else a.value
+        return values.get(a)
+
+    for equation, dead in program.steps():
+        operands = [value(a) for a in equation.inputs]
+        own = [sets.get(a) for a in equation.inputs]
+        if all(x is not None for x in operands):
+            found, computed = [], _evaluated(equation, operands)
+        elif any(s is not None for s in own):
+            found, computed = _equation_reads(equation, own, operands)
+        else:
+            found = computed = []
+        sets.update((v, s) for v, s in zip(equation.outputs, found) if s is not None and is_differentiable(v.dtype))
+        values.update((v, x) for v, x in zip(equation.outputs, computed) if x is not None)
+        for v in dead:
+            sets.pop(v, None)
+            values.pop(v, None)
+    return [sets.get(a) for a in program.outputs], [value(a) for a in program.outputs]
+
+
+def _evaluated(equation: Equation, operands: list) -> Sequence[Any]:
+    try:
+        with np.errstate(all="ignore"):
+            out = evaluate(equation.primitive, tuple(operands), equation.params)
+    except Exception:  # what raises does so when it runs
+        return []
+    return out if equation.primitive.multiple else [out]
+
+
+def _equation_reads(equation: Equation, reads: list, values: list) -> tuple[Sequence[Any], Sequence[Any]]:
+    primitive = equation.primitive
+    types = tuple(a.type if x is None else np.asarray(x) for a, x in zip(equation.inputs, values, strict=True))
+    unknown = any(None in t.shape for t in (*types, *(v.type for v in equation.outputs)))
+    if unknown and primitive.linearize is None:  # it holds no Program
+        rows = [[everything(count(v.type), count(t)) for t in types] for v in equation.outputs]
+    else:
+        answer = (primitive.pattern or _unknown(primitive))(types, equation.params)
+        if callable(answer):
+            return answer(reads)
+        rows = answer if primitive.multiple else [answer]
+    return [_gathered(count(v.type), row, reads) for v, row in zip(equation.outputs, rows, strict=True)], []
+
+
+def _gathered(size: int, row: Sequence[Any], reads: Sequence[Any]) -> Sets | None:
+    """What the elements of an output read, from what its operands do."""
+    from wonderland.ops.sets import union
+
+    terms = []
+    for pair, own in zip(row, reads, strict=True):
+        if pair is None or own is None:
+            continue
+        *outs, elements = pair
+        if len(outs) == 2:
+            lines = int(max(o.max(initial=-1) for o in outs)) + 1
+            own = union(lines, [(outs[1], own.index[elements], own.table)])
+            if own is not None:
+                terms.append((None, own.index[outs[0]], own.table))
+        else:
+            terms.append((outs[0], own.index[elements], own.table))
+    return union(size, terms)
+
+
+def _unknown(primitive: Primitive) -> Any:
+    """The pattern of a primitive without a rule: everything, and a warning."""
+    if primitive.name not in _warned:
+        _warned.add(primitive.name)
+        warnings.warn(
+            f"the primitive {primitive.name} has no pattern rule: each of its results is taken to depend on all of its "
+            "operands, so the detected pattern may be much denser than the derivative. Give it one (pattern=...).",
+            stacklevel=2,
+        )
+
+    def pattern(types: tuple, params: dict) -> Any:
+        inferred = primitive.infer(*map(as_type, types), **params)
+        outs = inferred if primitive.multiple else [inferred]
+        rows = [[everything(count(out), count(t)) for t in types] for out in outs]
+        return rows if primitive.multiple else rows[0]
+
+    return pattern
+
+
+def everything(size: int, extent: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each of so many output elements reads all elements of an operand."""
+    return np.zeros(size, np.intp), np.zeros(extent, np.intp), np.arange(extent)
+
+
+def as_type(kind: Any) -> ArrayType:
+    """The type of an operand that a rule got as its type or, known, as an array."""
+    return kind if isinstance(kind, ArrayType) else type_of(kind)
+
+
+def known(kind: Any) -> Any:
+    """The value of an operand of a `pattern` rule, or None."""
+    return kind if isinstance(kind, np.ndarray) else None
+
+
+def inside(program: Program, types: Sequence[Any]) -> Any:
+    """The answer of a `pattern` rule: what a Program of the operands reads."""
+    return lambda reads: propagate(program, reads, [known(t) for t in types])
+
+
+def unions(alternatives: Sequence[Sequence[Any]]) -> list[Sets | None]:
+    """What each value reads in one alternative or another."""
+    from wonderland.ops.sets import union
+
+    out = []
+    for column in zip(*alternatives, strict=True):
+        given = [s for s in column if s is not None]
+        out.append(union(given[0].index.size, [(None, s.index, s.table) for s in given]) if given else None)
+    return out
+
+
+def blocks(outs: np.ndarray, operands: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each output element in line k of `outs` reads all elements in line k of `operands`."""
+    lines = np.empty(outs.size, np.intp)
+    lines[outs.ravel()] = np.repeat(np.arange(len(outs)), outs.shape[1])
+    return lines, np.repeat(np.arange(len(operands)), operands.shape[1]), operands.ravel()
+
+
+def equation_pattern(primitive: Primitive, types: tuple[ArrayType, ...], params: dict) -> list[list]:
     """For each output and operand a pair (output elements, operand elements), or None."""
-    if primitive.pattern is None:
-        why = primitive.impossible.get("pattern", "it has no pattern rule")
-        raise TypeError(f"{primitive.name} has no sparsity pattern: {why}")
-    rows = primitive.pattern(types, params)
-    return rows if primitive.multiple else [rows]
+    rule = primitive.pattern or _unknown(primitive)
+    answer = rule(types, params)
+    if callable(answer):
+        return _by_identity(answer, types)
+    rows = answer if primitive.multiple else [answer]
+    return [[p if p is None or len(p) == 2 else _expanded(*p) for p in row] for row in rows]
 
 
-def program_pattern(program: Program) -> list[list]:
-    """For each output and input of a Program a boolean CSR matrix (elements of output x of input), or None."""
-    from scipy import sparse
-
-    count = len(program.inputs)
-    env: dict[Var, list] = {}
-    for i, v in enumerate(program.inputs):
-        reads: list = [None] * count
-        if is_differentiable(v.dtype):
-            reads[i] = sparse.eye_array(v.type.size, dtype=bool, format="csr")
-        env[v] = reads
-    for equation in program.equations:
-        types = tuple(a.type for a in equation.inputs)
-        for out, row in zip(
-            equation.outputs, equation_pattern(equation.primitive, types, equation.params), strict=True
-        ):
-            total: list = [None] * count
-            for atom, pair in zip(equation.inputs, row, strict=True):
-                if pair is None or not isinstance(atom, Var) or atom not in env:
-                    continue
-                local = _matrix(pair, out.type.size, atom.type.size)
-                for i, reads in enumerate(env[atom]):
-                    if reads is not None:
-                        product = (local @ reads).astype(bool)
-                        total[i] = product if total[i] is None else (total[i] + product).astype(bool)
-            env[out] = total if is_differentiable(out.dtype) else [None] * count
-    return [env[a] if isinstance(a, Var) and a in env else [None] * count for a in program.outputs]
+def _expanded(lines: np.ndarray, line: np.ndarray, elements: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A factored answer as pairs, by output elements, the operand's in the order that its line has."""
+    order = np.argsort(line, kind="stable")
+    extents = np.bincount(line, minlength=int(lines.max(initial=-1)) + 1)
+    starts, lengths = (np.cumsum(extents) - extents)[lines], extents[lines]
+    offsets = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return np.repeat(np.arange(len(lines)), lengths), elements[order][np.repeat(starts, lengths) + offsets]
 
 
-def _matrix(pair: tuple[np.ndarray, np.ndarray], rows: int, columns: int) -> Any:
-    from scipy import sparse
+def _by_identity(answer: Any, types: Sequence[ArrayType]) -> list[list]:
+    from wonderland.ops import sets
 
-    return sparse.csr_array((np.ones(len(pair[0]), bool), pair), shape=(rows, columns))
-
-
-def reachable_pattern(program: Program) -> list[set[int]]:
-    """For each output the set of inputs that reach it at all."""
-    env: dict[Any, set[int]] = {v: {i} for i, v in enumerate(program.inputs)}
-    for equation in program.equations:
-        reads: set[int] = set()
-        for a in equation.inputs:
-            reads |= env.get(a, set())
-        env.update((v, reads) for v in equation.outputs)
-    return [set(env.get(a, set())) for a in program.outputs]
+    sizes = [count(t) for t in types]
+    inputs = [s if is_differentiable(t.dtype) else None for s, t in zip(sets.identity(sizes), types, strict=True)]
+    ends = np.cumsum([0, *sizes])
+    rows = []
+    for found in answer(inputs)[0]:
+        matrix = None if found is None else found.matrix()
+        pairs: list = [None if matrix is None else matrix[:, a:b].nonzero() for a, b in zip(ends, ends[1:])]
+        rows.append([None if p is None or not len(p[0]) else p for p in pairs])
+    return rows

@@ -267,7 +267,7 @@ def _sample_batch(size: int, args: tuple, batched: tuple, law: str, shape: tuple
 
 def _sample_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     out = _sample_infer(*types, **params)
-    if not is_differentiable(out.dtype):
+    if params["law"] != "loggamma" or not is_differentiable(out.dtype):
         return [None] * len(types)
     numbers = [np.broadcast_to(np.arange(t.size).reshape(t.shape), out.shape).ravel() for t in types[1:]]
     return [None, *((np.arange(out.size), n) for n in numbers)]

@@ -13,6 +13,7 @@ import numpy as np
 from wonderland.core.primitive import Primitive
 from wonderland.core.types import ArrayType, shape_of
 from wonderland.ops.cumulative import take_along
+from wonderland.ops.pattern import blocks
 from wonderland.ops.shape import broadcast
 from wonderland.ops.work import Work, count, sorting
 
@@ -20,10 +21,9 @@ from wonderland.ops.work import Work, count, sorting
 def _along_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     """Each element may come from any place of its row."""
     (x,), axis = types, params["axis"]
-    extent = x.shape[axis]
-    numbers = np.moveaxis(np.arange(x.size).reshape(x.shape), axis, 0)
-    outs, ins = np.indices((extent, extent)).reshape(2, -1)
-    return [(numbers[outs].ravel(), numbers[ins].ravel())]
+    numbers = np.moveaxis(np.arange(x.size).reshape(x.shape), axis, -1)
+    rows = numbers.reshape(x.size // max(x.shape[axis], 1), x.shape[axis])
+    return [blocks(rows, rows)]
 
 
 argsort = Primitive(

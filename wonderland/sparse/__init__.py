@@ -1,6 +1,6 @@
-"""Sparse derivatives: detection of patterns, colouring, decompression; results are `scipy.sparse` matrices."""
+"""Sparse derivatives: patterns found, coloured, and read off a few products; results are `scipy.sparse` arrays."""
 
 from wonderland.sparse.coloring import Coloring, color, color_graph
-from wonderland.sparse.detect import jacobian_pattern
+from wonderland.sparse.detect import hessian_pattern, jacobian_pattern
 
-__all__ = ["Coloring", "color", "color_graph", "jacobian_pattern"]
+__all__ = ["Coloring", "color", "color_graph", "hessian_pattern", "jacobian_pattern"]

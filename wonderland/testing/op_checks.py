@@ -19,7 +19,7 @@ from wonderland.core import tree
 from wonderland.core.primitive import registry
 from wonderland.core.program import run, verify
 from wonderland.core.types import is_python_scalar, type_of
-from wonderland.ops.pattern import program_pattern
+from wonderland.ops.pattern import program_reads
 from wonderland.testing.check_grads import inner, is_inexact, numeric_jvp, random_like
 from wonderland.testing.op_table import Row
 from wonderland.testing.samples import LAYOUTS, Case, make
@@ -328,16 +328,17 @@ def check_pattern(s: Sample) -> None:
     if _excluded(s, "derivatives", "recording") or not chosen:
         return
     f, point = _fix(s.function, args, chosen)
-    matrices = program_pattern(wl.trace(f)(*point))
+    reads = program_reads(wl.trace(f)(*point)).toarray()
     outs = tree.leaves(f(*point))
     mode = "reverse" if _excluded(s, "forward mode") else "auto"
     jacobians = wl.jacobian(lambda *x: tuple(tree.leaves(f(*x))), tuple(range(len(point))), mode)(*point)
-    for out, row, blocks in zip(outs, matrices, jacobians, strict=True):
-        for x, matrix, block in zip(point, row, blocks, strict=True):
-            shape = (np.size(out), np.size(x))
-            possible = np.zeros(shape, bool) if matrix is None else matrix.toarray()
-            nonzero = np.reshape(block, shape) != 0
-            assert possible.shape == shape, f"{s}: a pattern of shape {possible.shape} instead of {shape}"
+    shape = sum(map(np.size, outs)), sum(map(np.size, point))
+    assert reads.shape == shape, f"{s}: a pattern of shape {reads.shape} instead of {shape}"
+    bands = np.split(reads, np.cumsum([np.size(out) for out in outs])[:-1])
+    for out, band, blocks in zip(outs, bands, jacobians, strict=True):
+        parts = np.split(band, np.cumsum([np.size(x) for x in point])[:-1], axis=1)
+        for x, possible, block in zip(point, parts, blocks, strict=True):
+            nonzero = np.reshape(block, (np.size(out), np.size(x))) != 0
             assert not np.any(nonzero & ~possible), f"{s}: the pattern misses entries of the Jacobian"
             if "pattern exact" not in s.row.excluded:
                 assert np.array_equal(nonzero, possible), f"{s}: the pattern has entries that are always zero"

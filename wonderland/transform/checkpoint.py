@@ -25,7 +25,7 @@ from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Equation, Program, Record, Var, eliminate_dead, hoist, run, subprograms
 from wonderland.core.tracer import Tracer
 from wonderland.core.types import PYTHON_SCALARS, ArrayType
-from wonderland.ops.pattern import program_pattern
+from wonderland.ops.pattern import inside
 from wonderland.ops.work import view
 from wonderland.transform.closures import unwritten
 from wonderland.transform.derivatives import named, quiet
@@ -205,8 +205,8 @@ def _batch(primitive: Primitive, size: int, args: tuple, batched: tuple, program
     return primitive(*args, program=form, policy=policy), flags
 
 
-def _pattern(types: tuple[ArrayType, ...], params: dict) -> list:
-    return [[None if m is None else m.nonzero() for m in row] for row in program_pattern(params["program"])]
+def _pattern(types: tuple[ArrayType, ...], params: dict) -> Callable:
+    return inside(params["program"], types)
 
 
 def _call(name: str, **compiled: Any) -> Primitive:

@@ -23,7 +23,7 @@ from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, shape_of
 from wonderland.numpy.join import stack
 from wonderland.ops.dot import dot
-from wonderland.ops.elementwise import add, div, masked_mul, mul, neg, sub, where
+from wonderland.ops.elementwise import add, div, elementwise_pattern, masked_mul, mul, neg, sub, where
 from wonderland.ops.pattern import equation_pattern
 from wonderland.ops.shape import reshape, zeros_like_type
 from wonderland.transform.derivatives import Linearized, argument_numbers, quiet, trace
@@ -229,7 +229,10 @@ def _products(equation: Equation, i: int, j: int, factor: Any, gated: bool = Fal
     if equation.primitive.elementwise and not equation.outputs[0].type.shape:
         return (0,), (0,), [Edge(1, factor, gated)]
     types = tuple(ArrayType(a.type.shape, np.float64) for a in equation.inputs)
-    (patterns,) = equation_pattern(equation.primitive, types, equation.params)
+    if equation.primitive.elementwise:
+        patterns = elementwise_pattern(types, {})
+    else:
+        (patterns,) = equation_pattern(equation.primitive, types, equation.params)
     used, shape = patterns[j][1].tolist(), shape_of(factor)
     elements = {k: _element(factor, np.unravel_index(k, shape)) if shape else factor for k in {*used}}
     return *patterns[i], [Edge(1, elements[k], gated) for k in used]

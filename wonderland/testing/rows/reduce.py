@@ -59,7 +59,6 @@ add("cumprod", reals, reference=_along(np.multiply), dtypes="ifc", cases=_ALONG)
 add("cummax", reals, reference=_along(np.maximum), dtypes="bif", cases=_ALONG, excluded=_chooses)
 add(
     "recurrence", reals, reals, reference=_recurrence, dtypes="fc",
-    excluded={"pattern exact": "the first factor has nothing to multiply"},
     cases=[case(c.shapes[0], c.shapes[0], **c.params) for c in _ALONG],
 )  # fmt: skip
 

@@ -67,7 +67,7 @@ for _name, _operand in {
     "k1": positive, "k1e": positive,
 }.items():  # fmt: skip
     function(getattr(sp, _name), _operand, dtypes="if", excluded=_DOUBLE)
-function(sp.round, between(0.6, 1.4), dtypes="if", excluded={**_DOUBLE, "pattern exact": "its derivative is zero"})
+function(sp.round, between(0.6, 1.4), dtypes="if", excluded=_DOUBLE)
 function(sp.kl_div, positive, positive, dtypes="if", excluded=_DOUBLE)
 function(sp.huber, positive, reals, dtypes="if", excluded={**_DOUBLE, **_chooses})
 function(sp.pseudo_huber, positive, reals, dtypes="if", excluded=_DOUBLE)

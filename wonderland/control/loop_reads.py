@@ -1,0 +1,218 @@
+"""What a loop reads: the `pattern` rule of `scan`.
+
+A loop whose length is known is followed step by step: with the values that it carries and that are known (a counter),
+or, where those decide nothing, by one pattern of the body for all steps. Any other loop goes to a fixed point: what each
+carried element can depend on after any number of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from wonderland.control.scan import Parts
+from wonderland.core.program import Program
+from wonderland.core.types import is_differentiable
+from wonderland.ops.pattern import count, known, propagate
+from wonderland.ops.sets import Sets, concatenate, identity, product, union
+
+Value = tuple[Sets | None, Any]  # what a value reads, and the value itself where it is known
+
+
+class Loop:
+    """The operands of a scan by their roles, each with what it reads and its value."""
+
+    def __init__(self, types: Sequence[Any], params: dict, reads: Sequence[Sets | None]):
+        parts, sets = Parts(types, params), Parts(reads, params)
+        self.body: Program = params["body"]
+        self.n_carry, self.backwards, self.params = params["n_carry"], params["reverse"], params
+        self.consts: list[Value] = [(s, known(t)) for s, t in zip(sets.consts, parts.consts, strict=True)]
+        self.carry: list[Value] = [(s, known(t)) for s, t in zip(sets.carry, parts.carry, strict=True)]
+        self.xs = [(s, t) for s, t in zip(sets.xs, parts.xs, strict=True)]
+        self.length = params["length"]
+        if parts.head and known(parts.head[0]) is not None:
+            self.length = int(parts.head[0])
+        self.sizes = [count(t) for t in self.body.output_types]
+
+    def reads(self) -> list[Sets | None]:
+        """What the outputs of the scan read."""
+        if self.params["condition"] is not None or self.length is None:
+            carry, ys = self._fixed_point()
+        else:
+            carry, ys = self._steps()
+        return [*carry, *(None for _ in [0] if self.params["condition"] is not None), *ys]
+
+    # -- a known number of steps ---------------------------------------------------------------------------------------
+
+    def _steps(self) -> tuple[list, list]:
+        carry, rows = list(self.carry), []
+        matrices: dict[tuple, _Step | None] = {}
+        for t in range(self.length - 1, -1, -1) if self.backwards else range(self.length):
+            inputs = [*self.consts, *carry, *(self._slice(x, t) for x in self.xs)]
+            flags = tuple((s is not None, x is not None) for s, x in inputs)
+            if flags not in matrices:
+                matrices[flags] = _Step(self, inputs) if self._is_static(flags) else None
+            step = matrices[flags]
+            if step is None:
+                outs = list(zip(*propagate(self.body, [s for s, _ in inputs], [x for _, x in inputs]), strict=True))
+            else:
+                outs = step(inputs)
+            new = outs[: self.n_carry]
+            rows.append([s for s, _ in outs[self.n_carry :]])
+            same = step is not None and not any(s is not None for s, _ in self.xs) and _equal(new, carry)
+            carry = new
+            if same:  # and so are all steps from here on
+                rows += [rows[-1]] * (self.length - len(rows))
+                break
+        return [s for s, _ in carry], self._stacked(rows[::-1] if self.backwards else rows)
+
+    def _slice(self, x: tuple[Sets | None, Any], t: int) -> Value:
+        sets, kind = x
+        size = count(kind) if kind.shape[0] is None else count(kind) // max(kind.shape[0], 1)
+        start = 0 if kind.shape[0] is None else t * size
+        return None if sets is None else sets[start : start + size], None if known(kind) is None else kind[t]
+
+    def _is_static(self, flags: tuple) -> bool:
+        """Is what the body reads the same in every step? Values that change from step to step decide nothing."""
+        n = len(self.consts)
+        active = {v for v, (reads, _) in zip(self.body.inputs, flags, strict=True) if reads}
+        varying = {v for v, (_, value) in zip(self.body.inputs[n:], flags[n:], strict=True) if value}
+        for equation in self.body.equations:
+            reads, varies = (any(a in group for a in equation.inputs) for group in (active, varying))
+            if reads and varies:
+                return False
+            active.update(equation.outputs if reads else ())
+            varying.update(equation.outputs if varies else ())
+        outs = self.body.outputs[: self.n_carry]
+        # A value that is known now and isn't after this step, or comes to read something, makes the next one another.
+        return all(
+            (not value or a in varying) and (reads or a not in active)
+            for a, (reads, value) in zip(outs, flags[n : n + self.n_carry], strict=True)
+        )
+
+    def _stacked(self, rows: list[list]) -> list[Sets | None]:
+        out = []
+        for k, size in enumerate(self.sizes[self.n_carry :]):
+            column = [row[k] for row in rows]
+            if self.params["length"] is not None:
+                out.append(concatenate([(s, size) for s in column]))
+            else:  # the type knows no length: one row stands for all
+                out.append(union(size, [(None, s.index, s.table) for s in column if s is not None]))
+        return out
+
+    # -- any number of steps -------------------------------------------------------------------------------------------
+
+    def _fixed_point(self) -> tuple[list, list]:
+        rows = [(self._any_row(s, t), None) for s, t in self.xs]
+        carry: list[Value] = [(s, None) for s, _ in self.carry]
+        step = _Step(self, [*self.consts, *carry, *rows], all_carries=True)
+        of_consts, of_carry = step.parts(self.consts, 0), step.parts(carry, len(self.consts))
+        of_rows = step.parts(rows, len(self.consts) + self.n_carry)
+        first, sizes = sum(size for _, size in of_consts), [size for _, size in of_carry]  # 0 for an integer
+        total = sum(sizes)
+        moving = np.repeat([size > 0 for size in sizes], self.sizes[: self.n_carry])
+        own = step.matrix[: len(moving)][moving]
+        rest = concatenate([*of_consts, (None, total), *of_rows])
+        base = _joined(total, [(None, concatenate(of_carry)), (own, rest)])
+        if base is not None:
+            base = _closure(own[:, first : first + total], base)
+        ends = np.cumsum([0, *sizes])
+        final = [base[a:b] if base is not None and a < b else None for a, b in zip(ends, ends[1:], strict=False)]
+        outs = step([*self.consts, *((s, None) for s in final), *rows])
+        return final, [s for s, _ in outs[self.n_carry :]]
+
+    def _any_row(self, sets: Sets | None, kind: Any) -> Sets | None:
+        if sets is None or kind.shape[0] is None:
+            return sets
+        size = count(kind) // max(kind.shape[0], 1)
+        return union(size, [(np.arange(sets.index.size) % max(size, 1), sets.index, sets.table)])
+
+
+class _Step:
+    """One step of a loop as a boolean matrix: elements of the body's outputs x of its inputs that read something."""
+
+    def __init__(self, loop: Loop, inputs: Sequence[Value], all_carries: bool = False):
+        self.loop, n = loop, len(loop.consts)
+        self.active = [
+            is_differentiable(v.dtype) and (s is not None or (all_carries and n <= i < n + loop.n_carry))
+            for i, (v, (s, _)) in enumerate(zip(loop.body.inputs, inputs, strict=True))
+        ]
+        self.known = [None if i >= n and not all_carries else x for i, (_, x) in enumerate(inputs)]
+
+    @cached_property
+    def matrix(self) -> Any:
+        body, loop = self.loop.body, self.loop
+        sizes = [count(t) if flag else 0 for t, flag in zip(body.input_types, self.active, strict=True)]
+        columns = [s if flag else None for s, flag in zip(identity(sizes), self.active, strict=True)]
+        found = concatenate(list(zip(propagate(body, columns, self.known)[0], loop.sizes, strict=True)))
+        return sparse.csr_array((sum(loop.sizes), sum(sizes)), dtype=bool) if found is None else found.matrix()
+
+    def parts(self, values: Sequence[Value], first: int) -> list[tuple[Sets | None, int]]:
+        """What values in the place of inputs from a number on read, each with its number of columns."""
+        kinds = self.loop.body.input_types[first : first + len(values)]
+        flags = self.active[first : first + len(values)]
+        return [
+            (s if flag else None, count(t) if flag else 0) for (s, _), t, flag in zip(values, kinds, flags, strict=True)
+        ]
+
+    def __call__(self, inputs: Sequence[Value]) -> list[Value]:
+        """What the outputs of the body read."""
+        found = _joined(sum(self.loop.sizes), [(self.matrix, concatenate(self.parts(inputs, 0)))])
+        ends = np.cumsum([0, *self.loop.sizes])
+        return [
+            (None if found is None or not np.any(found.index[a:b] >= 0) else found[a:b], self._value(i, inputs))
+            for i, (a, b) in enumerate(zip(ends, ends[1:], strict=False))
+        ]
+
+    def _value(self, output: int, inputs: Sequence[Value]) -> Any:
+        """Something in the place of a value that is known and decides nothing."""
+        return inputs[len(self.loop.consts) + output][1] if output < self.loop.n_carry else None
+
+
+def _joined(size: int, terms: Sequence[tuple[Any, Sets | None]]) -> Sets | None:
+    """A value that reads, by matrices (None: element by element), what values read."""
+    out = []
+    for matrix, sets in terms:
+        if sets is None:
+            continue
+        if matrix is None:
+            out.append((None, sets.index, sets.table))
+        else:
+            rows = np.repeat(np.arange(size), np.diff(matrix.indptr))
+            out.append((rows, sets.index[matrix.indices], sets.table))
+    return union(size, out)
+
+
+def _closure(links: Any, base: Sets) -> Sets:
+    """What elements read after any number of steps. Those that can reach each other read the same."""
+    number, group = connected_components(links, connection="strong")
+    members = sparse.csr_array((np.ones(len(group), bool), (group, np.arange(len(group)))), shape=(number, len(group)))
+    reach = ((members @ links @ members.T).astype(bool) + sparse.eye_array(number, dtype=bool)).tocsr().astype(bool)
+    entries = -1
+    while reach.nnz != entries:
+        entries, reach = reach.nnz, product(reach, reach)
+    own = _joined(number, [(members, base)])
+    found = _joined(number, [(reach, own)])
+    assert found is not None
+    return Sets(found.index[group], found.table)
+
+
+def _equal(new: Sequence[Value], old: Sequence[Value]) -> bool:
+    for (a, _), (b, _) in zip(new, old, strict=True):
+        if (a is None) != (b is None):
+            return False
+        if a is not None and b is not None:
+            x, y = a.matrix(), b.matrix()
+            if x.nnz != y.nnz or not (np.array_equal(x.indptr, y.indptr) and np.array_equal(x.indices, y.indices)):
+                return False
+    return True
+
+
+def loop_reads(types: Sequence[Any], params: dict, reads: Sequence[Any]) -> tuple[list[Sets | None], list]:
+    """What the outputs of a scan read, from what its operands do."""
+    return Loop(types, params, reads).reads(), []

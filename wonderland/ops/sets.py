@@ -1,0 +1,214 @@
+"""Index sets, shared: what each element of a value reads, as the number of its set in a table of distinct sets.
+
+Moving elements about moves numbers and leaves the table alone; all elements of a broadcast sum refer to one set. A table
+is a boolean CSR array (sets x columns). `union` makes the sets of a result from those of its operands: equal unions are
+made once, a set that contains the others is taken as it is, and dense ones are made of bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+Term = tuple[np.ndarray | None, np.ndarray, Any]  # elements of the result (None: each, in order), numbers of sets, table
+_FEW = 1 << 17  # rows that are always compared with each other
+_BITS = 1 << 27  # at most that many bits at once
+
+
+class Sets:
+    """Element i reads the columns in row `index[i]` of the table, or nothing where that is -1."""
+
+    __slots__ = ("index", "table")
+
+    def __init__(self, index: np.ndarray, table: Any):
+        self.index, self.table = index, table
+
+    def __getitem__(self, part: slice) -> Sets:
+        return Sets(self.index[part], self.table)
+
+    def matrix(self) -> Any:
+        """A boolean CSR array (elements x columns), canonical."""
+        count, columns = self.table.shape
+        indptr = np.append(self.table.indptr, self.table.indptr[-1])  # one more row, empty
+        table = sparse.csr_array((self.table.data, self.table.indices, indptr), shape=(count + 1, columns))
+        out = table[np.where(self.index < 0, count, self.index)]
+        out.sort_indices()
+        return out
+
+
+def identity(sizes: Sequence[int]) -> list[Sets]:
+    """Values whose elements are the columns: each reads itself."""
+    table = sparse.eye_array(sum(sizes), dtype=bool, format="csr")
+    ends = np.cumsum([0, *sizes])
+    return [Sets(np.arange(a, b), table) for a, b in zip(ends, ends[1:], strict=False)]
+
+
+def union(size: int, terms: Sequence[Term]) -> Sets | None:
+    """A value of so many elements that reads what the terms say: element `rows[k]` reads set `ids[k]` of the table."""
+    terms = [t for t in terms if t[1].size and t[1].max() >= 0]
+    if not terms or not size:
+        return None
+    numbers, table = together([(ids, table) for _, ids, table in terms])
+    ordered = [_in_order(size, rows, ids) for (rows, _, _), ids in zip(terms, numbers, strict=True)]
+    if any(ids is None for ids in ordered):
+        rows = np.concatenate([np.arange(size) if rows is None else rows for rows, _, _ in terms])
+        ids = np.concatenate(numbers)
+        rows, ids = rows[ids >= 0], ids[ids >= 0]
+        reads = sparse.csr_array((np.ones(len(ids), bool), (rows, ids)), shape=(size, table.shape[0]))
+    else:
+        index = ordered[0]
+        for ids in ordered[1:]:
+            if np.any((index != ids) & (index >= 0) & (ids >= 0)):
+                break
+            index = np.where(index < 0, ids, index)
+        else:
+            return Sets(index, table)
+        many = np.stack(ordered, 1)
+        there = many >= 0
+        indptr = np.concatenate([[0], np.cumsum(there.sum(1))])
+        reads = sparse.csr_array((np.ones(indptr[-1], bool), many[there], indptr), shape=(size, table.shape[0]))
+    reads.sum_duplicates()
+    return _united(reads, table)
+
+
+def concatenate(values: Sequence[tuple[Sets | None, int]]) -> Sets | None:
+    """Values with their sizes, one after the other."""
+    given = [s for s, _ in values if s is not None]
+    if not given:
+        return None
+    numbers, table = together([(s.index, s.table) for s in given])
+    rest = iter(numbers)
+    return Sets(np.concatenate([np.full(n, -1) if s is None else next(rest) for s, n in values]), table)
+
+
+def together(parts: Sequence[tuple[np.ndarray, Any]]) -> tuple[list[np.ndarray], Any]:
+    """Numbers of sets in several tables as numbers in one, without sets that few refer to."""
+    groups: dict[int, list[int]] = {}
+    for i, (_, table) in enumerate(parts):
+        groups.setdefault(id(table), []).append(i)
+    numbers: list[Any] = [ids for ids, _ in parts]
+    tables, start = [], 0
+    for members in groups.values():
+        table = parts[members[0]][1]
+        if table.shape[0] > 2 * sum(numbers[i].size for i in members):
+            used = np.unique(np.concatenate([numbers[i] for i in members]))
+            used = used[used >= 0]
+            for i in members:
+                numbers[i] = np.where(numbers[i] < 0, -1, np.searchsorted(used, numbers[i]))
+            table = table[used]
+        if start:
+            for i in members:
+                numbers[i] = np.where(numbers[i] < 0, -1, numbers[i] + start)
+        start += table.shape[0]
+        tables.append(table)
+    return numbers, tables[0] if len(tables) == 1 else sparse.vstack(tables, format="csr", dtype=bool)
+
+
+def _in_order(size: int, rows: np.ndarray | None, ids: np.ndarray) -> np.ndarray | None:
+    """One set (or none) for each element, if no element has several."""
+    if rows is None:
+        return ids
+    if len(rows) > size:
+        return None
+    if len(rows) == size and rows[0] == 0 and np.all(np.diff(rows) == 1):
+        return ids
+    if np.bincount(rows, minlength=1).max() > 1:
+        return None
+    out = np.full(size, -1)
+    out[rows] = ids
+    return out
+
+
+def _united(reads: Any, table: Any) -> Sets:
+    """The unions of sets of a table that the rows of a canonical matrix (elements x sets) name."""
+    counts = np.diff(reads.indptr)
+    index = np.full(len(counts), -1)
+    if counts.max() <= 1:
+        index[counts == 1] = reads.indices
+        return Sets(index, table)
+    full = np.flatnonzero(counts)
+    reads = reads if len(full) == len(counts) else reads[full]
+    first, inverse = _distinct(reads, table.shape[0])
+    reads = reads if first is None else reads[first]
+    alone = _containing(reads, table)
+    if alone is None:
+        numbers, out = np.arange(reads.shape[0]), product(reads, table)
+    else:  # those that a set contains come first
+        kept, places = np.unique(alone[alone >= 0], return_inverse=True)
+        numbers, rest = np.empty(reads.shape[0], np.intp), np.flatnonzero(alone < 0)
+        numbers[alone >= 0] = places
+        numbers[rest] = len(kept) + np.arange(len(rest))
+        out = table[kept]
+        if len(rest):
+            out = sparse.vstack([out, product(reads[rest], table)], format="csr", dtype=bool)
+    index[full] = numbers if inverse is None else numbers[inverse]
+    return Sets(index, out)
+
+
+def _distinct(reads: Any, count: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Which rows (none of them empty) there are, and which of those each is; None where nearly all differ."""
+    weights = np.random.default_rng(0).integers(1 << 63, size=count, dtype=np.uint64)
+    starts = reads.indptr[:-1]
+    hashes = np.add.reduceat(weights[reads.indices], starts)
+    if len(hashes) > _FEW and len(np.unique(hashes[:: len(hashes) // 4096])) > 3072:
+        return None, None
+    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    if len(first) == len(hashes):
+        return None, None
+    lengths, like = np.diff(reads.indptr), first[inverse]
+    same = np.array_equal(lengths, lengths[like])
+    if same:  # equal hashes are all but never an accident; never is better
+        places = np.repeat(starts[like] - starts, lengths) + np.arange(len(reads.indices))
+        same = np.array_equal(reads.indices, reads.indices[places])
+    return (first, inverse) if same else (None, None)
+
+
+def _containing(reads: Any, table: Any) -> np.ndarray | None:
+    """For each row the set among its own that contains the others, or -1; looked for where unions would be large."""
+    lengths = np.diff(table.indptr).astype(np.int64)
+    own = lengths[reads.indices]
+    if own.sum() < (1 << 20) + 4 * (table.nnz + reads.nnz):
+        return None
+    starts, count = reads.indptr[:-1], table.shape[0]
+    largest = np.maximum.reduceat(own * count + reads.indices, starts) % count
+    order = np.argsort(largest, kind="stable")
+    groups = np.flatnonzero(np.diff(largest[order], prepend=-1))
+    if len(groups) > 1 << 12:
+        return None
+    out = np.full(len(largest), -1)
+    mask, inside = np.zeros(table.shape[1], bool), np.zeros(count, bool)
+    for rows in np.split(order, groups[1:]):
+        part = reads[rows]
+        sets = np.unique(part.indices)
+        members, large = table[sets], table.indices[slice(*table.indptr[largest[rows[0]] + np.arange(2)])]
+        mask[large] = True
+        inside[sets] = np.logical_and.reduceat(mask[members.indices], members.indptr[:-1])
+        out[rows] = np.where(np.logical_and.reduceat(inside[part.indices], part.indptr[:-1]), largest[rows], -1)
+        mask[large] = False
+    return out if np.any(out >= 0) else None
+
+
+def product(reads: Any, table: Any) -> Any:
+    """The boolean product of two CSR arrays, the first without empty rows; by bits where that is less work."""
+    columns = table.shape[1]
+    terms = int(np.diff(table.indptr).astype(np.int64)[reads.indices].sum())
+    if terms * 64 < reads.nnz * columns or table.shape[0] * columns > _BITS or terms < 4096:
+        return (reads @ table).astype(bool)
+    width = -(-columns // 64)
+    bits = np.zeros((table.shape[0], 8 * width), np.uint8)
+    packed = np.packbits(table.toarray(), axis=1)
+    bits[:, : packed.shape[1]] = packed
+    words = bits.view(np.uint64)
+    step = max(1, _BITS // max(64 * width, 1))  # entries of `reads` at once
+    parts, row = [], 0
+    while row < reads.shape[0]:
+        stop = max(row + 1, int(np.searchsorted(reads.indptr, reads.indptr[row] + step, "right")) - 1)
+        part = reads.indices[reads.indptr[row] : reads.indptr[stop]]
+        found = np.bitwise_or.reduceat(words[part], reads.indptr[row:stop] - reads.indptr[row], axis=0)
+        full = np.unpackbits(found.view(np.uint8), axis=1, count=columns).astype(bool)
+        parts.append(sparse.csr_array(full))
+        row = stop
+    return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr", dtype=bool)
