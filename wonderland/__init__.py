@@ -17,6 +17,7 @@ from wonderland.core.program import Program, verify
 from wonderland.core.tree import register_mutable, register_node, tree_map
 from wonderland.numpy.dispatch import as_function
 from wonderland.transform import chunks as _chunks
+from wonderland.transform import jacobian as _jacobian
 from wonderland.transform.derivatives import grad, jvp, linearize, stop_gradient, trace, value_and_grad, vjp
 from wonderland.transform.jacobian import jacfwd, jacobian, jacrev
 from wonderland.transform.vmap import vmap
@@ -113,8 +114,16 @@ def _loop() -> Primitive:
     return scan_p
 
 
+def _compressed(*args: Any) -> Any:
+    """The blocks of a Jacobian by compressed products."""
+    from wonderland.sparse.compression import dense_blocks
+
+    return dense_blocks(*args)
+
+
 Program.to_dot = _to_dot  # type: ignore[attr-defined]  (what people look at is loaded when they look)
-_chunks.loop = _loop  # loops come after the transformations, and are loaded when one is needed
+_chunks.loop = _loop  # what comes after the transformations is loaded when it is needed
+_jacobian.compressed = _compressed  # type: ignore[attr-defined]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ ORDER = [
     "second_order",
     "elimination",
     "derivatives",
+    "sparse",
     "adam",
     "loops",
     "first_call",

@@ -31,19 +31,23 @@ def count(kind: Any) -> int:
     return math.prod(n for n in kind.shape if n is not None)
 
 
-def program_reads(program: Program) -> Any:
-    """A boolean CSR array (elements of all outputs) x (elements of all inputs), canonical; kept with the Program."""
-    if "reads" not in program.cache:
+def program_reads(program: Program, chosen: Sequence[int] | None = None) -> Any:
+    """A boolean CSR array (elements of all outputs) x (elements of the inputs, or the chosen ones), canonical."""
+    chosen = range(len(program.inputs)) if chosen is None else chosen
+    key = "reads", tuple(chosen)
+    if key not in program.cache:
         from wonderland.ops import sets
 
-        inputs = sets.identity([count(t) for t in program.input_types])
-        active = [s if is_differentiable(v.dtype) else None for v, s in zip(program.inputs, inputs, strict=True)]
-        found, _ = propagate(program, active, [None] * len(active))
+        widths = [count(program.inputs[i].type) for i in chosen]
+        reads: list = [None] * len(program.inputs)
+        for i, own in zip(chosen, sets.identity(widths), strict=True):
+            reads[i] = own if is_differentiable(program.inputs[i].dtype) else None
+        found, _ = propagate(program, reads, [None] * len(reads))
         sizes = [count(t) for t in program.output_types]
         together = sets.concatenate(list(zip(found, sizes, strict=True)))
-        shape = sum(sizes), sum(count(t) for t in program.input_types)
-        program.cache["reads"] = sets.sparse.csr_array(shape, dtype=bool) if together is None else together.matrix()
-    return program.cache["reads"]
+        empty = sets.sparse.csr_array((sum(sizes), sum(widths)), dtype=bool)
+        program.cache[key] = empty if together is None else together.matrix()
+    return program.cache[key]
 
 
 def propagate(

@@ -41,13 +41,18 @@ def batched(f: Callable[[list], Sequence[Any]], seeds: Sequence[Any]) -> list:
         return [materialize(size, *level.split(out)) for out in outs]
 
 
-def unit_vectors(numbers: Any, types: Sequence[ArrayType]) -> list:
-    """The unit vectors of a tree that have these numbers: for each leaf an array (count, *leaf.shape)."""
+def unit_vectors(numbers: Any, types: Sequence[ArrayType], colors: np.ndarray | None = None) -> list:
+    """The unit vectors of a tree that have these numbers: for each leaf an array (count, *leaf.shape).
+
+    Elements are numbered one after another; or they have `colors`, and those of one colour are 1 together.
+    """
     out, start = [], 0
     for t in types:
-        ones = eq(reshape(numbers, shape=(*shape_of(numbers), 1)), np.arange(start, start + t.size))
+        stop = start + t.size
+        own = np.arange(start, stop) if colors is None else colors[start:stop]
+        ones = eq(reshape(numbers, shape=(*shape_of(numbers), 1)), own)
         out.append(reshape(convert(ones, dtype=t.dtype), shape=(*shape_of(numbers), *t.shape)))
-        start += t.size
+        start = stop
     return out
 
 

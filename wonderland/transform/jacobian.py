@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -37,6 +38,11 @@ BALANCED = {
     "add", "broadcast", "convert", "div", "dot", "gather", "masked_mul", "mul", "neg", "reshape", "scatter_slice",
     "slice", "sub", "sum", "transpose", "where",
 }  # fmt: skip
+
+
+def compressed(program: Program, inputs: list[ArrayType], outputs: list[ArrayType], size: int | None) -> list | None:
+    """The blocks of a sparse Jacobian, of a later layer: `wonderland` itself puts the function here that loads it."""
+    raise NotImplementedError
 
 
 def jacobian(
@@ -78,6 +84,9 @@ def jacobian(
 
             return eliminate(program, order, search_seconds)
         size = chunk_of(program, chunk_size, memory_budget)
+        found = compressed(program, inputs, outputs, size) if mode == "auto" else None
+        if found is not None:
+            return found
         forward = mode == "forward" or (mode == "auto" and prefer_forward(program, inputs, outputs))
         return (by_columns if forward else by_rows)(program, inputs, outputs, size)
 
@@ -139,18 +148,25 @@ def _blocks(lin: Linearized, chosen: list[bool], out_types: list[ArrayType], blo
 
 def prefer_forward(program: Program, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> bool:
     """Do n runs of a linear Program cost less than m of its transpose? Or is there only one way?"""
+    n, m = (sum(t.size for t in group) for group in (inputs, outputs))
+    # No transpose is so much dearer that it need be written down and counted.
+    forward, reverse = pass_costs(program, outputs, count=m < 4 * n < 16 * m)
+    return n * forward <= m * reverse
+
+
+def pass_costs(program: Program, outputs: Sequence[ArrayType], count: bool = True) -> tuple[float, float]:
+    """Operations of a run of a linear Program and of its transpose, or only their ratio; inf if there is none."""
     equations = list(_equations(program))
     if any(e.primitive.name == "custom_linear" for e in equations):  # a rule for reverse mode, from the user
-        return False
+        return math.inf, 1
     if any(e.primitive.transpose is None for e in equations):
-        return True
-    n, m = (sum(t.size for t in group) for group in (inputs, outputs))
-    if not m < 4 * n < 16 * m or BALANCED.issuperset([e.primitive.name for e in equations]):
-        return n <= m  # no transpose is that much dearer: it needn't be written down and counted
+        return 1, math.inf
+    if not count or BALANCED.issuperset([e.primitive.name for e in equations]):
+        return 1, 1
     from wonderland.transform.cost import cost  # not before: it loads what an import shouldn't
 
-    backward = record(lambda *cts: _pulled(program, cts), outputs)
-    return n * cost(program).operations <= m * cost(backward).operations
+    backward = record(lambda *cts: pulled(program, cts), outputs)
+    return cost(program).operations, cost(backward).operations
 
 
 def _equations(program: Program) -> Iterator[Equation]:
@@ -180,7 +196,7 @@ def by_rows(program: Program, inputs: list[ArrayType], outputs: list[ArrayType],
     """Blocks by output and input of a linear Program, by pulling unit vectors."""
 
     def rows(factor: complex) -> list[list]:
-        found = sweep(lambda seeds: _pulled(program, seeds), outputs, size, factor)
+        found = sweep(lambda seeds: pulled(program, seeds), outputs, size, factor)
         return [list(row) for row in zip(*(split(out, outputs, 0) for out in found), strict=True)]
 
     blocks = rows(1)
@@ -197,7 +213,7 @@ def by_rows(program: Program, inputs: list[ArrayType], outputs: list[ArrayType],
     return blocks
 
 
-def _pulled(program: Program, cotangents: Sequence[Any]) -> list:
+def pulled(program: Program, cotangents: Sequence[Any]) -> list:
     """Cotangents of all inputs of a linear Program."""
     found = pull_back(program, cotangents, consume=False)
     return [zeros_like_type(t) if ct is None else ct for ct, t in zip(found, program.input_types, strict=True)]

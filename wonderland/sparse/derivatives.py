@@ -1,0 +1,206 @@
+"""`jacobian` and `hessian`: sparse derivatives by a few products, as SciPy matrices.
+
+For arguments of new types the pattern is found and coloured, and a function compiled that pushes or pulls one seed per
+colour through the derivative and reads the entries off the products. Later calls with such arguments run that function.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wonderland.core.errors import ArgumentError, TracingError
+from wonderland.core.functions import Call
+from wonderland.core.level import Traced
+from wonderland.sparse.coloring import Coloring, canonical
+from wonderland.sparse.plan import Flat, Options, Plan, leaf_numbers
+from wonderland.transform.chunks import check_chunks
+from wonderland.transform.derivatives import argument_numbers, check_differentiable, grad, named
+
+MOST_PLANS = 64  # of one derivative; the one that was made longest ago goes
+
+
+def jacobian(
+    f: Callable,
+    argnums: int | Sequence[int] = 0,
+    partition: str = "auto",
+    decompression: str = "direct",
+    order: Any = "natural",
+    *,
+    pattern: Any = None,
+    coloring: Coloring | None = None,
+    format: str = "csr",
+    jit: bool = True,
+    chunk_size: int | str | None = "auto",
+    memory_budget: float | None = None,
+) -> SparseDerivative:
+    """The Jacobian of `f` as a sparse matrix, (elements of the results) x (elements of the chosen arguments).
+
+    `wl.sparse.jacobian(f)(x)` is a `scipy.sparse` array of this `format`. The first call with arguments of some shapes
+    and dtypes finds the pattern, colours it and compiles; later calls reuse that. Trees of arguments and results are
+    flattened, their leaves following each other; integers have columns too, which are empty.
+
+    `partition` says what is compressed: "column" (forward mode), "row" (reverse mode), "bidirectional" (some of each;
+    good for dense rows *and* columns), "symmetric", or "auto", the least cost counted. `decompression` and `order` are
+    those of `color`. A `pattern` of one's own (anything that SciPy's sparse arrays are made from), or a `coloring`, is
+    taken as it is, tried with one random vector, and warned about if it turns out wrong. With jit=False nothing is
+    compiled; f may then decide by values, if its pattern is given. `chunk_size` is how many seeds go through at once: a
+    number, None for all, or "auto" for as many as keep a pass within `memory_budget` bytes (1 GiB).
+    """
+    return SparseDerivative(
+        "jacobian", f, argnums, partition, decompression, order, pattern, coloring, format, jit, chunk_size,
+        memory_budget,
+    )  # fmt: skip
+
+
+def hessian(
+    f: Callable,
+    argnums: int | Sequence[int] = 0,
+    partition: str = "symmetric",
+    decompression: str = "direct",
+    order: Any = "natural",
+    *,
+    pattern: Any = None,
+    coloring: Coloring | None = None,
+    format: str = "csr",
+    jit: bool = True,
+    chunk_size: int | str | None = "auto",
+    memory_budget: float | None = None,
+) -> SparseDerivative:
+    """The Hessian of a function with a scalar result as a sparse matrix, by products of it with vectors.
+
+    Columns are coloured with regard to symmetry: with decompression "direct" by a star colouring, with "substitution"
+    by an acyclic one, which needs fewer products. All else is as in `jacobian`.
+    """
+    return SparseDerivative(
+        "hessian", f, argnums, partition, decompression, order, pattern, coloring, format, jit, chunk_size,
+        memory_budget,
+    )  # fmt: skip
+
+
+class SparseDerivative:
+    """What `jacobian` and `hessian` return: call it like the function.
+
+    `values(*args)` are the stored entries alone, in the order of the format: an array, which can be traced.
+    `prepare(*args)` does all that a first call does before it computes. `pattern`, `coloring`, `report()` and `plot()`
+    tell of the last preparation.
+    """
+
+    def __init__(
+        self, name: str, f: Callable, argnums: int | Sequence[int], partition: str, decompression: str, order: Any,
+        pattern: Any, coloring: Coloring | None, format: str, jit: bool, chunk_size: Any, memory_budget: Any,
+    ):  # fmt: skip
+        what = f"wl.sparse.{name}"
+        if not callable(f):
+            raise ArgumentError(f"{what} takes a function, got {type(f).__name__}: {what}(f)(x)")
+        if format not in ("csr", "csc", "coo"):
+            raise ArgumentError(f'{what}: format is "csr", "csc" or "coo", not {format!r}')
+        if partition not in ("auto", "column", "row", "symmetric", "bidirectional"):
+            raise ArgumentError(
+                f'{what}: partition is "auto", "column", "row", "symmetric" or "bidirectional", not {partition!r}'
+            )
+        if coloring is not None and not isinstance(coloring, Coloring):
+            raise ArgumentError(f"{what}: coloring is what wl.sparse.color returns, not {type(coloring).__name__}")
+        if coloring is not None and pattern is not None:
+            raise ArgumentError(f"{what}: a coloring brings its pattern with it; give one of the two")
+        check_chunks(chunk_size, memory_budget, what)
+        given = coloring if pattern is None else canonical(pattern)
+        self.name, self.f, self.argnums = name, f, argnums
+        self._options = Options(partition, decompression, order, given, format, jit, chunk_size, memory_budget)
+        self._plans: dict[Any, Plan] = {}
+        self._last: Plan | None = None
+        named(self, f, f"sparse.{name}")  # type: ignore[arg-type]
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        plan, call = self._prepared(args, kwargs)
+        if any(isinstance(v, Traced) for v in call.values):
+            raise TracingError(
+                f"{self.__name__} makes a SciPy matrix, which can't hold traced values. Its entries alone are an array "
+                "that can: .values(...), with .pattern for their places."
+            )
+        return plan.matrix(plan.entries(call.owners))
+
+    def values(self, /, *args: Any, **kwargs: Any) -> Any:
+        """The stored entries of the matrix, (nnz,), in the order of the format."""
+        plan, call = self._prepared(args, kwargs)
+        return plan.entries(call.owners)
+
+    def prepare(self, /, *args: Any, **kwargs: Any) -> SparseDerivative:
+        """Find the pattern for arguments like these, and colour it."""
+        self._prepared(args, kwargs)
+        return self
+
+    def _prepared(self, args: tuple, kwargs: dict) -> tuple[Plan, Call]:
+        numbers = argument_numbers(self.argnums, len(args))
+        call = Call(self.f, args, kwargs, numbers)
+        key = call.structure, tuple(call.types)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._new_plan(call, numbers)
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.pop(next(iter(self._plans)), None)
+            self._plans[key] = plan
+        self._last = plan
+        return plan, call
+
+    def _new_plan(self, call: Call, numbers: tuple[int, ...]) -> Plan:
+        function = grad(self.f, numbers) if self.name == "hessian" else self.f
+        chosen = leaf_numbers(call, numbers)
+        check_differentiable(call, [k in chosen for k in range(len(call.types))], numbers)
+        plan = Plan(self.name, Flat(function, call, chosen), self._options, call.values)
+        if self._options.given is not None and not any(isinstance(v, Traced) for v in call.values):
+            _probe(plan, call)
+        return plan
+
+    @property
+    def pattern(self) -> Any:
+        """The pattern, a boolean CSR array."""
+        return self._known().pattern
+
+    @property
+    def coloring(self) -> Coloring:
+        """The colouring by which products are shared."""
+        return self._known().coloring
+
+    def _known(self) -> Plan:
+        if self._last is None:
+            raise ArgumentError(f"{self.__name__} knows no arguments yet: call it, or .prepare(...), first")
+        return self._last
+
+    def report(self) -> str:
+        """Sizes, density, colours and cost of the last preparation, in words."""
+        from wonderland.sparse.report import report
+
+        return report(self._known(), self.__name__)
+
+    def plot(self, ax: Any = None) -> Any:
+        """The pattern, each entry in the colour of the product that it is read from; returns Matplotlib's axes."""
+        from wonderland.sparse.report import plot
+
+        return plot(self._known(), ax)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}, prepared for {len(self._plans)} kinds of arguments>"
+
+
+def _probe(plan: Plan, call: Call) -> None:
+    """Does the matrix with the user's pattern do to a random vector what the derivative does?"""
+    lin = plan.flat.linearized(call.values)
+    vector = np.random.default_rng(0).standard_normal(plan.shape[1]).astype(plan.flat.dtype)
+    expected = lin.push([vector])[0]
+    matrix = plan.matrix(plan.entries(call.owners))
+    found, scale = matrix @ vector, abs(matrix) @ abs(vector) + np.abs(expected)
+    tolerance = np.sqrt(np.finfo(scale.dtype).eps)
+    wrong = np.flatnonzero(np.abs(found - expected) > tolerance * scale)
+    if len(wrong):
+        i = wrong[0]
+        warnings.warn(
+            f"the pattern given to wl.sparse.{plan.name} doesn't hold: times a random vector, the matrix gives "
+            f"{found[i]:.6g} in row {i}, the derivative {expected[i]:.6g} ({len(wrong)} of {len(found)} rows differ). "
+            f"Entries are missing in it, or the matrix isn't symmetric where symmetry was taken for granted. Without "
+            f"pattern= and coloring= the pattern is found.",
+            stacklevel=5,
+        )

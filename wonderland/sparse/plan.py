@@ -1,0 +1,203 @@
+"""How a sparse derivative is computed for arguments of given types: its pattern, its colouring, its products."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from wonderland.compile.jit import jit
+from wonderland.core import tree
+from wonderland.core.errors import ArgumentError
+from wonderland.core.functions import Call
+from wonderland.core.level import Traced
+from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.types import ArrayType, is_differentiable
+from wonderland.ops.index import gather
+from wonderland.ops.pattern import program_reads
+from wonderland.ops.shape import zeros_like_type
+from wonderland.sparse.choice import choose
+from wonderland.sparse.coloring import Coloring, canonical, color
+from wonderland.sparse.compression import products
+from wonderland.transform.chunks import chunk_of
+from wonderland.transform.derivatives import Linearized, quiet
+from wonderland.transform.jacobian import pass_costs
+from wonderland.transform.programs import record
+
+BUDGET = 2**30  # bytes of a batched pass: all products are kept anyway, and fewer, larger passes are faster
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user said of how a derivative is to be computed."""
+
+    partition: str
+    decompression: str
+    order: Any
+    given: sparse.csr_array | Coloring | None  # a pattern or a colouring of the user's
+    format: str
+    jit: bool
+    chunk_size: int | str | None
+    memory_budget: float | None
+
+
+def leaf_numbers(call: Call, numbers: Sequence[int]) -> list[int]:
+    """The numbers of the leaves of these arguments, among all leaves."""
+    starts = np.cumsum([0, *(child.leaf_count for child in call.structure.children[0].children)])
+    return [k for i in numbers for k in range(starts[i], starts[i + 1])]
+
+
+class Flat:
+    """A function of trees as a function from vector to vector, for arguments of given types.
+
+    The vector holds the leaves of the chosen arguments one after another; integers among them have their places, too.
+    """
+
+    def __init__(self, f: Callable, call: Call, chosen: Sequence[int]):
+        self.f, self.structure, self.types, self.chosen = f, call.structure, call.types, chosen
+        kinds = [self.types[k] for k in chosen]
+        self.size = sum(t.size for t in kinds)
+        self.dtype = np.result_type(*(t.dtype for t in kinds if is_differentiable(t.dtype)))
+
+    def vector(self, leaves: Sequence[Any]) -> Any:
+        """The chosen leaves' elements."""
+        parts = [np.ravel(leaves[k]).astype(self.dtype) for k in self.chosen]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def at(self, leaves: Sequence[Any]) -> Callable:
+        """The function of the vector, the other leaves being given."""
+
+        def function(vector: Any) -> Any:
+            filled, start = list(leaves), 0
+            for k in self.chosen:
+                kind = self.types[k]
+                if is_differentiable(kind.dtype):
+                    filled[k] = vector[start : start + kind.size].reshape(kind.shape).astype(kind.dtype)
+                start += kind.size
+            args, kwargs = self.structure.unflatten(filled)
+            parts = [np.ravel(leaf) for leaf in tree.leaves(self.f(*args, **kwargs))]
+            if len(parts) == 1:
+                return parts[0]
+            return np.concatenate(parts) if parts else np.zeros(0)
+
+        return function
+
+    def linearized(self, leaves: Sequence[Any]) -> Linearized:
+        """The derivative at these leaves, a linear Program of the vector."""
+        leaves = [_handle(v) for v in leaves]
+        with quiet():
+            return Linearized(Call(self.at(leaves), (self.vector(leaves),), {}), [True])
+
+
+class Plan:
+    """The entries of a derivative by compressed products: found, coloured and compiled once."""
+
+    def __init__(self, name: str, flat: Flat, options: Options, values: Sequence[Any]):
+        self.name, self.flat, self.options, self._values = name, flat, options, values
+        self.seconds: dict[str, float] = {}
+        self.costs: tuple[float, float] = (1, 1)  # of a product with a column and with a row, relative to each other
+        pattern = coloring = options.given
+        if not isinstance(coloring, Coloring):
+            start = time.perf_counter()
+            if pattern is None:
+                pattern = self._found()
+                self.seconds["pattern"] = time.perf_counter() - start
+            self._check(pattern.shape)
+            start = time.perf_counter()
+            coloring = self._colored(pattern)
+            self.seconds["colouring"] = time.perf_counter() - start
+        self._check(coloring.shape)
+        self.coloring, self.shape, self.pattern = coloring, coloring.shape, coloring.pattern
+        self._lay_out()
+        del self._values
+        self.products = jit(self._products) if options.jit else self._products
+
+    def _check(self, shape: tuple[int, int]) -> None:
+        if shape[1] != self.flat.size:
+            raise ArgumentError(
+                f"wl.sparse.{self.name}: the given pattern is {shape[0]} x {shape[1]}, but the chosen arguments have "
+                f"{self.flat.size} elements: it needs so many columns, one row for each element of the result"
+            )
+
+    def _found(self) -> sparse.csr_array:
+        """The pattern, from the types alone."""
+        flat = self.flat
+
+        def results(*leaves: Any) -> list:
+            args, kwargs = flat.structure.unflatten([Tracer(v) for v in leaves])
+            return [unwrap(v) for v in tree.leaves(flat.f(*args, **kwargs))]
+
+        found = program_reads(record(results, flat.types), flat.chosen)
+        return canonical(found + found.T) if self.name == "hessian" else found
+
+    def _colored(self, pattern: sparse.csr_array) -> Coloring:
+        partition, decompression, order = self.options.partition, self.options.decompression, self.options.order
+        if partition != "auto":
+            return color(pattern, partition, decompression, order, postprocess=partition == "bidirectional")
+        self._count_costs()
+        return choose(pattern, decompression, order, *self.costs)
+
+    def _count_costs(self) -> None:
+        def count(*leaves: Any) -> list:
+            lin = self.flat.linearized(leaves)
+            self.costs = pass_costs(lin.program, lin.types) if lin.has_tangent[0] else (1, 1)
+            return []
+
+        record(count, self.flat.types) if self.options.jit else count(*self._values)
+
+    def _lay_out(self) -> None:
+        """Where the entries lie in the format that was asked for."""
+        pattern = self.pattern
+        numbers = np.arange(pattern.nnz, dtype=np.int64)
+        numbered = sparse.csr_array((numbers, pattern.indices, pattern.indptr), shape=pattern.shape)
+        laid = numbered.asformat(self.options.format)
+        self.places = laid.coords if self.options.format == "coo" else (laid.indices, laid.indptr)
+        self.order = None if self.options.format != "csc" else laid.data  # of the entries, which come by rows
+
+    def matrix(self, entries: np.ndarray) -> Any:
+        """The matrix with these entries; its index arrays are its own."""
+        places = tuple(part.copy() for part in self.places)
+        if self.options.format == "coo":
+            return sparse.coo_array((entries, places), shape=self.shape)
+        made = sparse.csr_array if self.options.format == "csr" else sparse.csc_array
+        out = made((entries, *places), shape=self.shape)
+        out.has_canonical_format = True
+        return out
+
+    def entries(self, leaves: Sequence[Any]) -> Any:
+        """The stored entries, in the order of the format."""
+        found = self.products(*leaves)
+        if self.coloring.sources is None:
+            found = self.coloring.values(found)
+            found = found if self.order is None else found[self.order]
+        return found
+
+    def _products(self, *leaves: Any) -> Any:
+        """What the seeds give, one product after another; the entries themselves if they can be read off."""
+        lin = self.flat.linearized([unwrap(v) for v in leaves])
+        m = self.shape[0]
+        kind = lin.types[0]
+        if kind.size != m:
+            raise ArgumentError(
+                f"wl.sparse.{self.name}: the given pattern has {m} rows, but the result has {kind.size} elements"
+            )
+        coloring, size = self.coloring, self.options.chunk_size
+        if lin.has_tangent[0] and coloring.nnz:
+            with quiet():
+                size = chunk_of(lin.program, size, self.options.memory_budget or BUDGET)
+                found = products(lin.program, coloring, size)
+        else:
+            count = coloring.num_column_colors * m + coloring.num_row_colors * self.shape[1]
+            found = zeros_like_type(ArrayType((count,), kind.dtype), real=True)
+        if coloring.sources is None:
+            return _handle(found)
+        sources = coloring.sources if self.order is None else coloring.sources[self.order]
+        return _handle(gather(found, sources, axes=(0,)))
+
+
+def _handle(value: Any) -> Any:
+    return Tracer(value) if isinstance(value, Traced) else value

@@ -1,0 +1,83 @@
+"""What was prepared, to read and to look at: sizes, colours, cost; the pattern in the colours of its products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wonderland.sparse.plan import Plan
+
+MOST_CELLS = 60  # rows or columns up to which lines are drawn between the entries
+MOST_PIXELS = 700  # of a side: several entries of a larger matrix share one
+
+
+def report(plan: Plan, name: str) -> str:
+    """Sizes, density, colours, cost against the dense derivative, and where the time of preparation went."""
+    (m, n), nnz, coloring = plan.shape, plan.pattern.nnz, plan.coloring
+    rows, columns = np.diff(plan.pattern.indptr), np.bincount(plan.pattern.indices, minlength=n)
+    lines = [
+        f"{name}: {m:,} x {n:,}, {nnz:,} entries ({nnz / max(1, m * n):.3g} of all)",
+        f"  per row     {_spread(rows)}",
+        f"  per column  {_spread(columns)}",
+        f"  products    {_products(plan)}",
+    ]
+    dense = min(m, n) if plan.name == "jacobian" else n
+    if coloring.num_colors:
+        lines.append(f"  dense takes {dense:,}, {dense / coloring.num_colors:,.3g} times as many")
+    if plan.seconds:
+        lines.append("  prepared    " + ", ".join(f"{what} {seconds:.3g} s" for what, seconds in plan.seconds.items()))
+    return "\n".join(lines)
+
+
+def _spread(counts: np.ndarray) -> str:
+    if not len(counts):
+        return "none"
+    return f"{counts.min():,} to {counts.max():,}, {counts.mean():.3g} on average"
+
+
+def _products(plan: Plan) -> str:
+    coloring = plan.coloring
+    count = {"forward": coloring.num_column_colors, "reverse": coloring.num_row_colors}
+    if plan.name == "hessian":
+        count = {"Hessian times vector": coloring.num_colors}
+    said = " and ".join(f"{number:,} ({way})" for way, number in count.items() if number) or "none"
+    return f"{said}; partition {coloring.partition}, {coloring.decompression} decompression"
+
+
+def entry_colors(plan: Plan) -> np.ndarray:
+    """For each entry, by rows, the number of the product it is read from."""
+    coloring, (m, n) = plan.coloring, plan.shape
+    rows = np.repeat(np.arange(m), np.diff(plan.pattern.indptr))
+    if coloring.sources is None:
+        own = coloring.column_colors if coloring.column_colors is not None else coloring.row_colors
+        return own[plan.pattern.indices if coloring.column_colors is not None else rows]
+    columns = coloring.num_column_colors
+    rest = coloring.sources - columns * m
+    return np.where(rest < 0, coloring.sources // max(1, m), columns + rest // max(1, n))
+
+
+def plot(plan: Plan, ax: Any = None) -> Any:
+    """The pattern as a picture, each entry in the colour of its product."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("plot() needs Matplotlib, which isn't installed: pip install matplotlib") from None
+    m, n = plan.shape
+    if ax is None:
+        _, ax = plt.subplots(figsize=(5, 5.4))
+    height, width = min(m, MOST_PIXELS), min(n, MOST_PIXELS)
+    picture = np.ones((max(1, height), max(1, width), 3))
+    rows = np.repeat(np.arange(m), np.diff(plan.pattern.indptr))
+    where = rows * height // max(1, m), plan.pattern.indices.astype(np.int64) * width // max(1, n)
+    count = plan.coloring.num_colors
+    palette = plt.get_cmap("tab10" if count <= 10 else "tab20" if count <= 20 else "turbo")
+    shades = palette(np.arange(count) % palette.N if count <= 20 else np.linspace(0, 1, count))[:, :3]
+    picture[where] = shades[entry_colors(plan)]
+    ax.imshow(picture, extent=(0, max(1, n), max(1, m), 0), interpolation="nearest", aspect="auto" if m * n == 0 else 1)
+    if max(m, n) <= MOST_CELLS:
+        ax.set_xticks(np.arange(n + 1), [""] * (n + 1), length=0)
+        ax.set_yticks(np.arange(m + 1), [""] * (m + 1), length=0)
+        ax.grid(color="0.85", linewidth=0.6)
+    ax.set_title(f"{m:,} x {n:,}, {plan.pattern.nnz:,} entries, {count} products", fontsize=10)
+    return ax
