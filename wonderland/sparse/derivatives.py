@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, TracingError
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
+from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.types import type_of
 from wonderland.sparse.coloring import Coloring, canonical
 from wonderland.sparse.plan import Flat, Options, Plan, leaf_numbers
 from wonderland.transform.chunks import check_chunks
@@ -115,36 +118,43 @@ class SparseDerivative:
         named(self, f, f"sparse.{name}")  # type: ignore[arg-type]
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        plan, call = self._prepared(args, kwargs)
-        if any(isinstance(v, Traced) for v in call.values):
+        plan, leaves = self._prepared(args, kwargs)
+        entries = plan.entries(leaves)
+        if isinstance(entries, Tracer):
             raise TracingError(
                 f"{self.__name__} makes a SciPy matrix, which can't hold traced values. Its entries alone are an array "
                 "that can: .values(...), with .pattern for their places."
             )
-        return plan.matrix(plan.entries(call.owners))
+        return plan.matrix(entries)
 
     def values(self, /, *args: Any, **kwargs: Any) -> Any:
         """The stored entries of the matrix, (nnz,), in the order of the format."""
-        plan, call = self._prepared(args, kwargs)
-        return plan.entries(call.owners)
+        plan, leaves = self._prepared(args, kwargs)
+        return plan.entries(leaves)
 
     def prepare(self, /, *args: Any, **kwargs: Any) -> SparseDerivative:
         """Find the pattern for arguments like these, and colour it."""
         self._prepared(args, kwargs)
         return self
 
-    def _prepared(self, args: tuple, kwargs: dict) -> tuple[Plan, Call]:
-        numbers = argument_numbers(self.argnums, len(args))
-        call = Call(self.f, args, kwargs, numbers)
-        key = call.structure, tuple(call.types)
+    def _prepared(self, args: tuple, kwargs: dict) -> tuple[Plan, list]:
+        """The plan for such arguments, and their leaves."""
+        leaves, structure = tree.flatten_call(args, kwargs)
+        try:
+            key = structure, tuple([type_of(unwrap(leaf)) for leaf in leaves])
+            call = None
+        except TypeError:  # there is something that is no array, and belongs to the structure
+            call = Call(self.f, args, kwargs, argument_numbers(self.argnums, len(args)))
+            key, leaves = (call.structure, tuple(call.types)), call.owners
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._new_plan(call, numbers)
+            numbers = argument_numbers(self.argnums, len(args))
+            plan = self._new_plan(call or Call(self.f, args, kwargs, numbers), numbers)
             if len(self._plans) >= MOST_PLANS:
                 self._plans.pop(next(iter(self._plans)), None)
             self._plans[key] = plan
         self._last = plan
-        return plan, call
+        return plan, leaves
 
     def _new_plan(self, call: Call, numbers: tuple[int, ...]) -> Plan:
         function = grad(self.f, numbers) if self.name == "hessian" else self.f
