@@ -645,7 +645,7 @@ def test_no_source():
     exec("def f(n):\n    return n", names)
     with pytest.raises(ArgumentError, match="no source of f; define it in a file"):
         typed(names["f"])(1)
-    with pytest.raises(ArgumentError, match="takes a function written with def, not typed.lambda"):
+    with pytest.raises(ArgumentError, match=r"takes a function written with def, not typed\(lambda"):
         typed(lambda n: n)(1)
     with pytest.raises(ArgumentError, match="takes a function written with def, not int"):
         typed(3)  # pyright: ignore
