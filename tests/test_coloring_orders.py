@@ -217,6 +217,16 @@ def test_a_million_vertices():
     assert partial_distance2(*raw, *raw, perm).max() == 2
 
 
+def test_a_dense_row_is_no_square():
+    """An arrow of 300,000 columns: pairs of columns in one row would be 10^11."""
+    n = 300_000
+    i, zero = np.arange(n), np.zeros(n, int)
+    arrow = sparse.coo_array((np.ones(3 * n), (np.r_[i, i, zero], np.r_[i, zero, i])), shape=(n, n)).tocsr()
+    for order in (i, i[::-1], np.random.default_rng(0).permutation(n)):
+        colors = partial_distance2(*arrays(arrow), *arrays(arrow.T), order)
+        assert np.array_equal(colors[order], i)
+
+
 # Published: Gebremedhin and others, ColPack (2013), tables VI and VII. Of the orders with ties left open (the last
 # three), ours may need fewer.
 
