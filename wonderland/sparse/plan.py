@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from wonderland.compile.jit import jit
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call
@@ -114,7 +113,11 @@ class Plan:
         self.coloring, self.shape, self.pattern = coloring, coloring.shape, coloring.pattern
         self._lay_out()
         del self._values
-        self.products = jit(self._products) if options.jit else self._products
+        self.products: Callable = self._products
+        if options.jit:
+            from wonderland.compile.jit import jit  # not before: patterns and colours need no LLVM
+
+            self.products = jit(self._products)
 
     def _check(self, shape: tuple[int, int]) -> None:
         if shape[1] != self.flat.size:
