@@ -15,6 +15,7 @@ from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import invert, le, ne, where
 from wonderland.ops.pattern import program_pattern
 from wonderland.ops.shape import convert, reshape, zeros_like_type
+from wonderland.ops.work import Runs
 from wonderland.transform.programs import (
     batch_program,
     jvp_program,
@@ -210,5 +211,6 @@ cond_p = Primitive(
     batch=_batch,
     pattern=_pattern,
     lower=lambda builder, index, *operands, branches: builder.branch(index, branches, operands),
+    cost=lambda types, outs, params: Runs(params["branches"], either=True),
     multiple=True,
 )

@@ -32,6 +32,7 @@ from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.index import gather, scatter
 from wonderland.ops.pattern import program_pattern
 from wonderland.ops.shape import zeros_like_type
+from wonderland.ops.work import Runs
 from wonderland.transform.checkpoint import POLICIES, checkpoint_p, has_value
 from wonderland.transform.programs import cached, pick, record, scatter_flags
 
@@ -232,5 +233,6 @@ reversal_p = Primitive(
     batch=_batch,
     pattern=_pattern,
     lower=lambda builder, *nodes, call: builder.program(call.program([n.type for n in nodes]), nodes),
+    cost=lambda types, outs, params: Runs([params["call"].program(types)]),
     multiple=True,
 )

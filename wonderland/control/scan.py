@@ -26,6 +26,7 @@ from wonderland.ops.elementwise import add, lt, sub, where
 from wonderland.ops.pattern import reachable_pattern
 from wonderland.ops.reduce import max as reduce_max
 from wonderland.ops.shape import convert, reshape, transpose, zeros_like_type
+from wonderland.ops.work import Runs
 from wonderland.transform.batch import materialize
 from wonderland.transform.programs import (
     batch_program,
@@ -473,6 +474,10 @@ def _all_pairs(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(np.arange(rows), columns), np.tile(np.arange(columns), rows)
 
 
+def _cost(types: tuple[ArrayType, ...], outs: tuple[ArrayType, ...], params: dict) -> Runs:
+    return Runs([p for p in (params["condition"], params["body"]) if p is not None], params["length"])
+
+
 scan_p = Primitive(
     "scan",
     _evaluate,
@@ -484,5 +489,6 @@ scan_p = Primitive(
     batch=_batch,
     pattern=_pattern,
     lower=lambda builder, *operands, **params: builder.loop(operands, **params),
+    cost=_cost,
     multiple=True,
 )

@@ -2,6 +2,7 @@
 
 Types come in, `Work` goes out: operations as the textbooks count them, on real numbers (a complex product is 4
 multiplications and 2 additions), and bytes. Of matrix decompositions it is the leading term of the usual algorithm.
+A primitive that holds Programs answers with `Runs` of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
+from wonderland.core.program import Program
 from wonderland.core.types import ArrayType
 
 
@@ -21,6 +23,14 @@ class Work(NamedTuple):
     calls: int = 0
     read: int | None = None
     written: int | None = None
+
+
+class Runs(NamedTuple):
+    """Programs, all of which run `times` times (None: as often as only the run knows), or `either` of which does."""
+
+    programs: Sequence[Program]
+    times: int | None = 1
+    either: bool = False
 
 
 def count(t: ArrayType) -> int:
