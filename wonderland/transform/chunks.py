@@ -16,6 +16,7 @@ from wonderland.core.errors import ArgumentError
 from wonderland.core.level import bind_update, running
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, Record, Var, hoist, subprograms
+from wonderland.core.tracer import Tracer
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import eq, mul
 from wonderland.ops.index import np_slice, scatter_slice, slice
@@ -140,6 +141,14 @@ def sweep(
         return batched(f, seeds)
 
     return in_chunks(chunk, sum(t.size for t in types), size)
+
+
+def element(value: Any, k: int) -> Any:
+    """Element k of a value, counted in C's order."""
+    if type(value) is np.ndarray:
+        return value.flat[k]
+    shape = shape_of(value)
+    return Tracer(value)[tuple(map(int, np.unravel_index(k, shape)))]._get() if shape else value
 
 
 def part(value: Any, start: int, stop: int, axis: int) -> Any:
