@@ -228,11 +228,7 @@ def value_and_grad(
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         numbers = argument_numbers(argnums, len(args))
         call = Call(f, args, kwargs, numbers)
-        select: list[bool] = []
-        for i, structure in enumerate(call.structure.children[0].children):
-            select += [i in numbers] * structure.leaf_count
-        select += [False] * (len(call.types) - len(select))
-        check_differentiable(call, select, numbers)
+        select = selected(call, numbers)
         with quiet():
             lin = Linearized(call, select, prune=False)  # it is transposed once: what isn't needed is passed over
             seed = _seed(lin, has_aux)
@@ -270,14 +266,18 @@ def argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
     return tuple(out)
 
 
-def check_differentiable(call: Call, select: Sequence[bool], numbers: tuple[int, ...]) -> None:
-    """Refuse arguments that are integers only."""
+def selected(call: Call, numbers: Sequence[int]) -> list[bool]:
+    """Which leaves belong to the arguments at these positions; refused, if they are integers only."""
+    counts = [structure.leaf_count for structure in call.structure.children[0].children]
+    select = [i in numbers for i, count in enumerate(counts) for _ in range(count)]
+    select += [False] * (len(call.types) - len(select))
     chosen = pick(call.types, select)
     if chosen and chosen[0].dtype.kind != "f" and not any(is_differentiable(t.dtype) for t in chosen):
         raise ArgumentError(
             f"can't differentiate with respect to argument {', '.join(map(str, numbers))}: it has dtype "
             f"{chosen[0].dtype}. Derivatives need floating point: pass 2.0 instead of 2, or use .astype(float)."
         )
+    return select
 
 
 def _seed(lin: Linearized, has_aux: bool) -> list:
