@@ -38,8 +38,8 @@ def count(t: ArrayType) -> int:
     return prod(1 if extent is None else extent for extent in t.shape)
 
 
-def size(t: ArrayType) -> int:
-    """How many bytes that is."""
+def bytes_of(t: ArrayType) -> int:
+    """How many bytes they take."""
     return count(t) * t.dtype.itemsize
 
 
@@ -72,14 +72,14 @@ def view(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) ->
 
 def picked(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
     """Only what is picked is read."""
-    return Work(read=size(outs[0]) + sum(map(size, types[1:])), written=size(outs[0]))
+    return Work(read=bytes_of(outs[0]) + sum(map(bytes_of, types[1:])), written=bytes_of(outs[0]))
 
 
 def placed(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
     """Only the places that change are written, and read if something is added to what is there."""
     changed, adds = types[-1], params.get("mode") != "set"
-    read = sum(map(size, types[1:])) + adds * size(changed)
-    return work(changed, additions=adds * count(changed))._replace(read=read, written=size(changed))
+    read = sum(map(bytes_of, types[1:])) + adds * bytes_of(changed)
+    return work(changed, additions=adds * count(changed))._replace(read=read, written=bytes_of(changed))
 
 
 def sorting(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:

@@ -6,7 +6,6 @@ passes over chunk after chunk. In recorded code the chunks are a loop, so that c
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import eq, mul
 from wonderland.ops.index import np_slice, scatter_slice, slice
 from wonderland.ops.shape import convert, reshape, zeros_like_type
+from wonderland.ops.work import bytes_of
 from wonderland.transform.batch import Batch, BatchedValue, materialize
 from wonderland.transform.programs import record
 
@@ -54,17 +54,13 @@ def unit_vectors(numbers: Any, types: Sequence[ArrayType]) -> list:
 
 def live_bytes(program: Program) -> int:
     """Bytes of the values that are alive at once, at most: tangents forwards, cotangents backwards."""
-
-    def size(v: Any) -> int:
-        return math.prod(n for n in v.type.shape if n is not None) * v.type.dtype.itemsize
-
-    alive = peak = sum(map(size, program.inputs))
+    alive = peak = sum(bytes_of(v.type) for v in program.inputs)
     for equation, dead in program.steps():
-        alive += sum(map(size, equation.outputs))
+        alive += sum(bytes_of(v.type) for v in equation.outputs)
         inside = max((live_bytes(p) for p in subprograms(equation)), default=0)
         peak = max(peak, alive + inside)
-        alive -= sum(map(size, dead))
-    return max(peak, sum(size(v) for v in (*program.inputs, *program.outputs) if isinstance(v, Var)))
+        alive -= sum(bytes_of(v.type) for v in dead)
+    return max(peak, sum(bytes_of(v.type) for v in (*program.inputs, *program.outputs) if isinstance(v, Var)))
 
 
 def check_chunks(chunk_size: Any, memory_budget: Any, name: str) -> None:

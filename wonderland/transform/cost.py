@@ -14,7 +14,7 @@ from typing import Any
 
 from wonderland.core.errors import ArgumentError
 from wonderland.core.program import Equation, Program, Var
-from wonderland.ops.work import Runs, Work, each, size
+from wonderland.ops.work import Runs, Work, bytes_of, each
 from wonderland.transform.derivatives import trace
 
 
@@ -91,7 +91,7 @@ def _equation_cost(equation: Equation) -> Cost:
     read, written = found.read, found.written
     if read is None:  # each operand once; numbers written into the equation are no memory
         arrays = {a for a in equation.inputs if isinstance(a, Var) or a.type.shape}
-        read = sum(size(a.type) for a in arrays)
+        read = sum(bytes_of(a.type) for a in arrays)
     if written is None:
-        written = sum(map(size, outs))
+        written = sum(map(bytes_of, outs))
     return Cost(found.multiplications, found.additions, found.calls, read, written)

@@ -42,9 +42,9 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     if len(primals) != len(tangents):
         raise ArgumentError(f"jvp got {len(primals)} primals and {len(tangents)} tangents")
     call = Call(f, tuple(primals), {}, [i for i, t in enumerate(tangents) if t is not None])
-    flat_tangents = _flat_tangents(tangents, call)
+    flat = flat_tangents(tangents, call)
     with quiet(), Dual() as level:
-        outs = call.run([v if t is None else level.lift(v, t) for v, t in zip(call.values, flat_tangents, strict=True)])
+        outs = call.run([v if t is None else level.lift(v, t) for v, t in zip(call.values, flat, strict=True)])
         pairs = [level.split(o) for o in outs]
         results, written = call.split([p for p, _ in pairs])
         tangents_out = [dense(t, p) for p, t in pairs[: len(results)]]
@@ -56,7 +56,8 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     return out, tangent
 
 
-def _flat_tangents(tangents: Sequence[Any], call: Call) -> list:
+def flat_tangents(tangents: Sequence[Any], call: Call) -> list:
+    """A tangent, or None, for each leaf of a call's arguments, from one tree per argument."""
     flat: list = []
     for number, (tangent, structure) in enumerate(zip(tangents, call.structure.children[0].children, strict=True)):
         if tangent is None:
@@ -152,7 +153,7 @@ def linearize(f: Callable, *primals: Any) -> tuple[Any, Callable]:
     def push(*tangents: Any) -> Any:
         if len(tangents) != len(primals):
             raise ArgumentError(f"expected {len(primals)} tangents, got {len(tangents)}")
-        flat = zip(_flat_tangents(tangents, call), call.types, strict=True)
+        flat = zip(flat_tangents(tangents, call), call.types, strict=True)
         given = [zeros_like_type(k) if t is None else t for t, k in flat]
         with quiet():
             return call.result(lin.push(pick(given, lin.select)))

@@ -30,7 +30,7 @@ from wonderland.ops.math import complex
 from wonderland.ops.reduce import max as largest_of
 from wonderland.ops.shape import convert, reshape, zeros_like_type
 from wonderland.transform.chunks import element
-from wonderland.transform.derivatives import _flat_tangents, argument_numbers, named, quiet
+from wonderland.transform.derivatives import argument_numbers, flat_tangents, named, quiet
 from wonderland.transform.programs import record
 
 EXPONENTS = {"forward": 1 / 2, "central": 1 / 3}  # eps to this power is the step where rounding and truncation balance
@@ -85,7 +85,7 @@ def finite_difference_jvp(
     if len(primals) != len(tangents):
         raise ArgumentError(f"finite_difference_jvp got {len(primals)} primals and {len(tangents)} tangents")
     call = Call(f, tuple(primals), {}, [i for i, t in enumerate(tangents) if t is not None])
-    directions = {i: t for i, t in enumerate(_flat_tangents(tangents, call)) if t is not None}
+    directions = {i: t for i, t in enumerate(flat_tangents(tangents, call)) if t is not None}
     return call.result(_Quotients(call, list(directions), scheme, step).along(directions))
 
 
