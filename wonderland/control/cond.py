@@ -78,12 +78,13 @@ def _converted(program: Program, goals: Sequence[ArrayType]) -> Program:
     return record(f, program.input_types)
 
 
-def _clamped(index: Any, count: int) -> int:
+def clamped(index: Any, count: int) -> int:
+    """Which of so many branches an index or a truth value chooses."""
     return min(max(int(index), 0), count - 1)
 
 
 def _evaluate(index: Any, *operands: Any, branches: tuple[Program, ...]) -> tuple:
-    return run(branches[_clamped(index, len(branches))], operands)
+    return run(branches[clamped(index, len(branches))], operands)
 
 
 def _jvp(primals: tuple, tangents: tuple, branches: tuple[Program, ...]) -> tuple:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.control.cond import _clamped as clamped
+from wonderland.control.cond import clamped
 from wonderland.control.scan import Parts
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, NoValueError
