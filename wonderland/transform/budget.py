@@ -159,10 +159,9 @@ def _bounds(program: Program, count: int) -> tuple[int, ...]:
     return (*bounds, len(sizes))
 
 
+@cached
 def _pieces(program: Program, bounds: tuple[int, ...]) -> list[Program]:
     """The segments as Programs: from what they need of before to what is needed of them later."""
-    if bounds in program.cache:
-        return program.cache[bounds]
     constants = dict(program.constants)
     later = [{a for a in program.outputs if isinstance(a, Var)}]  # needed after each segment, last one first
     spans = list(pairwise(bounds))
@@ -177,7 +176,6 @@ def _pieces(program: Program, bounds: tuple[int, ...]) -> list[Program]:
         inputs = [v for v in read if v not in constants]
         outputs = [v for e in equations for v in e.outputs if v in needed]
         pieces.append(Program(inputs, equations, outputs, [(v, constants[v]) for v in read if v in constants]))
-    program.cache[bounds] = pieces
     return pieces
 
 
@@ -195,13 +193,11 @@ def _assembled(program: Program, choice: Choice) -> Program:
     return Program(program.inputs, equations, program.outputs, program.constants)
 
 
+@cached
 def _peak(program: Program, nonzero: tuple, choice: Choice) -> int:
     """The memory of value and gradient, by a choice; with room for one more value, as operations take it on the way."""
-    key = ("peak", nonzero, choice)
-    if key not in program.cache:
-        largest = max((bytes_of(v.type) for e in program.equations for v in e.outputs), default=0)
-        program.cache[key] = peak_bytes(_gradient(_assembled(program, choice), nonzero)) + largest
-    return program.cache[key]
+    largest = max((bytes_of(v.type) for e in program.equations for v in e.outputs), default=0)
+    return peak_bytes(_gradient(_assembled(program, choice), nonzero)) + largest
 
 
 def _gradient(program: Program, nonzero: tuple) -> Program:
