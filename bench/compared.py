@@ -20,7 +20,7 @@ import numpy as np
 import sympy as sp
 
 import wonderland as wl
-from wonderland.core.program import Equation, Program, subprograms
+from wonderland.testing.problems import helmholtz_energy
 
 Curves = dict[str, list[tuple[float, float]]]  # by method: x and y
 
@@ -32,14 +32,8 @@ def squire_trapp(x: Any) -> Any:
     return np.exp(x) / np.sqrt(np.sin(x) ** 3 + np.cos(x) ** 3)
 
 
-def helmholtz(x: Any, a: Any, b: Any) -> Any:
-    """The Helmholtz energy of a mixed fluid in a unit volume: n inputs, one output, n^2 operations."""
-    bx = b @ x
-    ratio = (1 + (1 + math.sqrt(2)) * bx) / (1 + (1 - math.sqrt(2)) * bx)
-    return np.sum(x * np.log(x / (1 - bx))) - (x @ a @ x) / (math.sqrt(8) * bx) * np.log(ratio)
-
-
 def fluid(n: int) -> tuple[Any, Any, Any]:
+    """Arguments of the Helmholtz energy: n inputs, one output, n^2 operations."""
     rng = np.random.default_rng(n)
     a = rng.uniform(0.5, 1.5, (n, n))
     return rng.uniform(0.5, 1.5, n) / n, (a + a.T) / 2, rng.uniform(0.1, 0.5, n)
@@ -53,27 +47,6 @@ def logistic(x: Any, depth: int) -> Any:
 
 
 # Counting ------------------------------------------------------------------------------------------------------------
-
-MOVES = {"stop_gradient", "conj", "real"}
-
-
-def operations(program: Program) -> int:
-    """The scalar operations of a Program: one per element of an elementwise result, two per term of a product."""
-    return sum(map(_operations, program.equations))
-
-
-def _operations(equation: Equation) -> int:
-    inside = sum(map(operations, subprograms(equation)))
-    name, out = equation.primitive.name, equation.outputs[0].type
-    if equation.primitive.elementwise and name not in MOVES:
-        return out.size
-    if name in ("sum", "prod", "max"):
-        return equation.inputs[0].type.size - out.size
-    if name == "dot":
-        x, axes = equation.inputs[0].type, equation.params["contract"][0]
-        terms = math.prod(x.shape[i] for i in axes)
-        return out.size * (2 * terms - 1)
-    return inside
 
 
 def expression_size(expressions: list) -> int:
@@ -130,15 +103,15 @@ def costs(sizes: list[int]) -> tuple[Curves, Curves]:
     seconds: Curves = {}
     for n in sizes:
         x, a, b = fluid(n)
-        f = lambda x, a=a, b=b: helmholtz(x, a, b)
+        f = lambda x, a=a, b=b: helmholtz_energy(x, a, b)
         forward = wl.jacobian(f, mode="forward")
         methods = {
             "forward difference": (
-                (n + 1) * operations(wl.trace(f)(x)),
+                (n + 1) * wl.cost(f, x).operations,
                 wl.finite_difference(wl.jit(f), scheme="forward"),
             ),
-            "AD, forward mode": (operations(wl.trace(forward)(x)), wl.jit(forward)),
-            "AD, reverse mode": (operations(wl.trace(wl.grad(f))(x)), wl.jit(wl.grad(f))),
+            "AD, forward mode": (wl.cost(forward, x).operations, wl.jit(forward)),
+            "AD, reverse mode": (wl.cost(wl.grad(f), x).operations, wl.jit(wl.grad(f))),
         }
         if n <= SYMBOLIC_LIMIT:
             symbols = sp.symbols(f"x:{n}", positive=True)
@@ -174,8 +147,8 @@ def swell(depths: list[int]) -> Curves:
         f = lambda x, depth=depth: logistic(x, depth)
         x = sp.Symbol("x", real=True)
         counts = {
-            "AD, forward mode": operations(wl.trace(lambda x, f=f: wl.jvp(f, (x,), (1.0,))[1])(0.3)),
-            "AD, reverse mode": operations(wl.trace(wl.grad(f))(0.3)),
+            "AD, forward mode": wl.cost(lambda x, f=f: wl.jvp(f, (x,), (1.0,))[1], 0.3).operations,
+            "AD, reverse mode": wl.cost(wl.grad(f), 0.3).operations,
         }
         if depth <= 10:
             derivative = [sp.diff(wl.to_sympy(f, x), x)]

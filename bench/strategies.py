@@ -28,7 +28,6 @@ SIZES = [1, 2, 5, 10, 20, 50, 100, 200]
 ROUNDS = 5
 GIVES = ("w'Hv", "Hv", "Hv", "Hv")
 PASSES = ("1 ->", "1 -> 1 <-", "1 -> 1 <-", "1 -> 2 <-")
-RUNS = ("n (n + 1) / 2", "n", "n", "n")
 
 
 def function(x: Any) -> Any:
@@ -90,19 +89,12 @@ def hessians() -> list[dict[str, Any]]:
     rows = []
     for n in SIZES:
         x = np.linspace(0.1, 1.0, n)
-        for strategy, count in zip(STRATEGIES, RUNS):
+        for strategy in STRATEGIES:
             hessian = wl.hessian(function, strategy=strategy)
             jitted = wl.jit(hessian)
             seconds = best(lambda jitted=jitted, x=x: jitted(x))
-            rows.append(
-                {
-                    "n": n,
-                    "strategy": strategy,
-                    "runs": count,
-                    "operations": wl.cost(hessian, x).operations,
-                    "seconds": seconds,
-                }
-            )
+            operations = wl.cost(hessian, x).operations
+            rows.append({"n": n, "strategy": strategy, "operations": operations, "seconds": seconds})
             print(f"  n = {n:>4}  {strategy:<22} {seconds:.3g} s", flush=True)
     return rows
 
@@ -115,20 +107,14 @@ def tables(record: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for row in record["runs"]:
-        cells = [f"{row[key] / base[key]:.1f}" for key in ("operations", "seconds")]
-        vectors = row["bytes"] / (8 * SIZE)
-        lines.append(
-            f"| {name(row)} | {row['gives']} | {row['passes']} | {' | '.join(cells)} | {vectors:.0f} vectors |"
-        )
+        cells = [short(row["strategy"]), row["gives"], row["passes"]]
+        cells += [f"{row[key] / base[key]:.1f}" for key in ("operations", "seconds")]
+        lines.append(f"| {' | '.join(cells)} | {row['bytes'] / (8 * SIZE):.0f} vectors |")
     lines += ["", f"| n | {' | '.join(map(short, STRATEGIES))} |", "|---|" + "---|" * len(STRATEGIES)]
     for n in SIZES:
         cells = [f"{row['operations'] / n:,.0f}" for row in record["hessians"] if row["n"] == n]
         lines.append(f"| {n} | {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def name(row: dict[str, Any]) -> str:
-    return row["strategy"].replace("_", " ")
 
 
 def short(strategy: str) -> str:

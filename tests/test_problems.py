@@ -1,4 +1,4 @@
-"""The problem set: closed forms of its values and derivatives, and all modes against each other."""
+"""The problem set: closed forms of its values and derivatives, and differences."""
 
 import numpy as np
 import pytest
@@ -16,14 +16,9 @@ def flat(result):
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_modes_agree_and_the_slope_is_that_of_differences(name):
+def test_the_slope_is_that_of_differences(name):
     f, args, argnums = PROBLEMS[name]
-    forward, reverse = (flat(wl.jacobian(f, argnums, mode=mode)(*args)) for mode in ("forward", "reverse"))
-    scale = np.abs(reverse).max()
-    np.testing.assert_allclose(forward, reverse, rtol=0, atol=1e-12 * scale)
-    for mode in ("forward", "reverse"):
-        jitted = flat(wl.jit(wl.jacobian(f, argnums, mode=mode))(*args))
-        np.testing.assert_allclose(jitted, reverse, rtol=0, atol=1e-12 * scale)
+    jacobian = flat(wl.jacobian(f, argnums)(*args))
     rng = np.random.default_rng(0)
     numbers = (argnums,) if isinstance(argnums, int) else argnums
     direction = [tree.tree_map(lambda a: rng.normal(size=np.shape(a)), args[n]) for n in numbers]
@@ -35,8 +30,8 @@ def test_modes_agree_and_the_slope_is_that_of_differences(name):
         return flat(f(*moved))
 
     h = 1e-5
-    slope = reverse.reshape(along(0.0).size, -1) @ flat(direction)
-    np.testing.assert_allclose((along(h) - along(-h)) / (2 * h), slope, rtol=1e-6, atol=1e-8 * scale)
+    slope = jacobian.reshape(along(0.0).size, -1) @ flat(direction)
+    np.testing.assert_allclose((along(h) - along(-h)) / (2 * h), slope, rtol=1e-6, atol=1e-8 * np.abs(jacobian).max())
 
 
 def test_rosenbrock_at_its_minimum():

@@ -155,6 +155,10 @@ def test_names_of_symbols():
     assert str(first) == "[u*v_0_0]"
     assert str(second["sum"]) == "v_0_0 + v_1_0"
     assert wl.to_sympy(lambda n, z: n * z, 3, 1j).free_symbols == {sp.Symbol("n", integer=True), sp.Symbol("z")}
+    cube = wl.custom_jvp(lambda side: side**3)
+    cube.defjvp(lambda primals, tangents: (cube(*primals), 3 * primals[0] ** 2 * tangents[0]))
+    for g in (wl.grad(cube), wl.grad(wl.jit(cube)), wl.grad(wl.checkpoint(cube)), wl.nth_derivative(cube, 1)):
+        assert str(wl.to_sympy(g, 2.0)) == "3*side**2"
 
 
 def test_no_name_means_two_things():

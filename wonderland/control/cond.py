@@ -15,6 +15,7 @@ from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import invert, le, ne, where
 from wonderland.ops.pattern import inside, known, unions
 from wonderland.ops.shape import convert, reshape, zeros_like_type
+from wonderland.ops.work import Runs
 from wonderland.transform.programs import (
     batch_program,
     jvp_program,
@@ -77,12 +78,13 @@ def _converted(program: Program, goals: Sequence[ArrayType]) -> Program:
     return record(f, program.input_types)
 
 
-def _clamped(index: Any, count: int) -> int:
+def clamped(index: Any, count: int) -> int:
+    """Which of so many branches an index or a truth value chooses."""
     return min(max(int(index), 0), count - 1)
 
 
 def _evaluate(index: Any, *operands: Any, branches: tuple[Program, ...]) -> tuple:
-    return run(branches[_clamped(index, len(branches))], operands)
+    return run(branches[clamped(index, len(branches))], operands)
 
 
 def _jvp(primals: tuple, tangents: tuple, branches: tuple[Program, ...]) -> tuple:
@@ -210,5 +212,6 @@ cond_p = Primitive(
     batch=_batch,
     pattern=_pattern,
     lower=lambda builder, index, *operands, branches: builder.branch(index, branches, operands),
+    cost=lambda types, outs, params: Runs(params["branches"], either=True),
     multiple=True,
 )

@@ -217,7 +217,7 @@ class _Custom:
     """A function with rules; what `custom_jvp` and `custom_vjp` return."""
 
     def __init__(self, f: Callable):
-        self.f = f
+        self.f = self.__wrapped__ = f
         self.__name__ = getattr(f, "__name__", "function")
         self.__doc__ = getattr(f, "__doc__", None)
         self.jvp_rule: Callable | None = None

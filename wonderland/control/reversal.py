@@ -18,13 +18,13 @@ from wonderland.control.bodies import linearize_body
 from wonderland.control.revolve import schedule
 from wonderland.control.scan import (
     Parts,
-    _filled,
-    _tangent_flags,
-    _transposed_body,
-    _types,
+    filled,
     split,
+    strong_types,
+    tangent_flags,
+    transposed_body,
 )
-from wonderland.control.scan import _linearize as linearize_scan
+from wonderland.control.scan import linearize as linearize_scan
 from wonderland.core.level import bind_update
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program, eliminate_dead, run
@@ -32,6 +32,7 @@ from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.index import gather, scatter
 from wonderland.ops.pattern import as_type, inside
 from wonderland.ops.shape import zeros_like_type
+from wonderland.ops.work import Runs
 from wonderland.transform.checkpoint import POLICIES, checkpoint_p, has_value
 from wonderland.transform.programs import cached, pick, record, scatter_flags
 
@@ -50,9 +51,9 @@ def taken_back(body: Program, n_consts: int, flags: tuple, y_flags: tuple) -> Pr
         residuals = run(forward, (*c, *known))[n_out:]
         return run(linear, (*residuals, *dc, *dk, *dx))
 
-    ct, kt, xt = split(_types(body.input_types), n_consts, len(carry))
+    ct, kt, xt = split(strong_types(body.input_types), n_consts, len(carry))
     whole = record(step, [*ct, *pick(ct, consts), *pick(kt, carry), *kt, *xt, *pick(xt, xs)])
-    return _transposed_body(
+    return transposed_body(
         whole, n_consts + sum(consts), sum(carry), (False,) * n_consts + (True,) * sum(consts),
         (False,) * n_known + (True,) * sum(xs), y_flags,
     )  # fmt: skip
@@ -69,7 +70,7 @@ class Reversal:
         last = self.length - 1
         self.stored = stored if stored[-1] == last else (*stored, last)  # steps; the last one's state is kept too
         self.kept: list | None = None  # the states of `stored` but the first, where Python drives the loop
-        out = _types(self.body.output_types)
+        out = strong_types(self.body.output_types)
         self.y_types = [ArrayType((self.length, *t.shape), t.dtype) for t in out[self.n_carry :]]
         self.types = pick([*out[: self.n_carry], *self.y_types], out_flags)  # of the tangents that come out
 
@@ -161,7 +162,7 @@ def linearize(primals: tuple, tangents: tuple, params: dict) -> tuple[list, list
     if params["length"] == 0:
         return linearize_scan(primals, tangents, **{k: v for k, v in params.items() if k != "slots"})
     p, t = Parts(primals, params), Parts(tangents, params)
-    flags = _tangent_flags(t, params, lambda *a: linearize_body(*a)[2])
+    flags = tangent_flags(t, params, lambda *a: linearize_body(*a)[2])
     body, n_carry = params["body"], params["n_carry"]
     fill = (*flags[1], *(False,) * (len(body.outputs) - n_carry))
     out_flags = linearize_body(body, (*flags[0], *flags[1], *flags[2]), fill)[2]
@@ -172,7 +173,7 @@ def linearize(primals: tuple, tangents: tuple, params: dict) -> tuple[list, list
     else:
         outs, slots = tables.sweep(call, p)
     tangents_out = reversal_p(
-        *primals, *slots, *pick(t.consts, flags[0]), *_filled(p.carry, t.carry, flags[1]), *pick(t.xs, flags[2]),
+        *primals, *slots, *pick(t.consts, flags[0]), *filled(p.carry, t.carry, flags[1]), *pick(t.xs, flags[2]),
         call=call,
     )  # fmt: skip
     return outs, scatter_flags(tangents_out, out_flags)
@@ -231,5 +232,6 @@ reversal_p = Primitive(
     batch=_batch,
     pattern=_pattern,
     lower=lambda builder, *nodes, call: builder.program(call.program([n.type for n in nodes]), nodes),
+    cost=lambda types, outs, params: Runs([params["call"].program(types)]),
     multiple=True,
 )

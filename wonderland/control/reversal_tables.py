@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wonderland.control.scan import INT, Parts, _types, scan_p, split
+from wonderland.control.scan import INT, Parts, scan_p, split, strong_types
 from wonderland.core.program import Program, run
 from wonderland.core.types import ArrayType, type_of
 from wonderland.ops.elementwise import add, sub
@@ -49,7 +49,7 @@ class _Step:
     def __init__(self, call: Reversal, p: Parts):
         self.call = call
         self.known = [*p.consts, *p.xs]  # what all of them read
-        self.consts, self.state, self.xs = _types(p.consts), _types(p.carry), _types(p.xs)
+        self.consts, self.state, self.xs = strong_types(p.consts), strong_types(p.carry), strong_types(p.xs)
         self.types = [*self.consts, *self.xs]
         self.n_known, self.n = len(self.known), call.n_carry
 
@@ -129,8 +129,8 @@ def pull(call: Reversal, p: Parts, slots: list, ct_carry: list, ct_ys: list, bac
     sums = [zeros_like_type(type_of(c), real=True) for c in pick(p.consts, consts)]
     carried = [*slots, *sums, *ct_carry]
     rows = [*p.xs, *ct_ys]
-    row_types = [ArrayType(t.shape[1:], t.dtype) for t in _types(rows)]
-    body = record(turn, [*at.types, *tables, *_types(carried), *(INT for _ in turns), *row_types])
+    row_types = [ArrayType(t.shape[1:], t.dtype) for t in strong_types(rows)]
+    body = record(turn, [*at.types, *tables, *strong_types(carried), *(INT for _ in turns), *row_types])
     outs = scan_p(
         *at.known, *runs, *carried, *turns, *rows,
         **_loop(body, at.n_known + 2, len(carried), call.length, not call.params["reverse"]),

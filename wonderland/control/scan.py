@@ -25,6 +25,7 @@ from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import add, lt, sub, where
 from wonderland.ops.reduce import max as reduce_max
 from wonderland.ops.shape import convert, reshape, transpose, zeros_like_type
+from wonderland.ops.work import Runs
 from wonderland.transform.batch import materialize
 from wonderland.transform.programs import (
     batch_program,
@@ -128,7 +129,8 @@ def _closed(flags: list[bool], step: Callable[[tuple], Sequence[bool]]) -> list[
         flags = grown
 
 
-def _tangent_flags(tangents: Parts, params: dict, flags_of: Callable) -> tuple[tuple, tuple, tuple]:
+def tangent_flags(tangents: Parts, params: dict, flags_of: Callable) -> tuple[tuple, tuple, tuple]:
+    """Which consts, carries and xs have a tangent, in some step."""
     consts, xs = (tuple(t is not None for t in group) for group in (tangents.consts, tangents.xs))
     none = (False,) * len(params["body"].outputs)
 
@@ -138,7 +140,8 @@ def _tangent_flags(tangents: Parts, params: dict, flags_of: Callable) -> tuple[t
     return consts, tuple(_closed([t is not None for t in tangents.carry], step)), xs
 
 
-def _filled(values: Sequence[Any], tangents: Sequence[Any], flags: Sequence[bool]) -> list:
+def filled(values: Sequence[Any], tangents: Sequence[Any], flags: Sequence[bool]) -> list:
+    """The flagged tangents, with zeros where there is none."""
     return [
         zeros_like_type(type_of(v)) if t is None else t
         for v, t, flag in zip(values, tangents, flags, strict=True)
@@ -146,23 +149,23 @@ def _filled(values: Sequence[Any], tangents: Sequence[Any], flags: Sequence[bool
     ]
 
 
-def _types(values: Sequence[Any], flags: Sequence[bool] | None = None) -> list[ArrayType]:
+def strong_types(values: Sequence[Any], flags: Sequence[bool] | None = None) -> list[ArrayType]:
     """Strong types of values, or of the flagged ones."""
     chosen = values if flags is None else pick(values, flags)
     return [ArrayType(t.shape, t.dtype) for t in (type_of(v) if not isinstance(v, ArrayType) else v for v in chosen)]
 
 
 def _body_types(params: dict) -> list[list[ArrayType]]:
-    return split(_types(params["body"].input_types), params["n_consts"], params["n_carry"])
+    return split(strong_types(params["body"].input_types), params["n_consts"], params["n_carry"])
 
 
 def _jvp(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, list]:
     p, t = Parts(primals, params), Parts(tangents, params)
     body, n_carry = params["body"], params["n_carry"]
-    consts, carry, xs = _tangent_flags(t, params, lambda *a: jvp_program(*a)[1])
+    consts, carry, xs = tangent_flags(t, params, lambda *a: jvp_program(*a)[1])
     n_ys = len(body.outputs) - n_carry
     form, out_flags = jvp_program(body, (*consts, *carry, *xs), (*carry, *(False,) * n_ys))
-    terms = [pick(t.consts, consts), _filled(p.carry, t.carry, carry), pick(t.xs, xs)]
+    terms = [pick(t.consts, consts), filled(p.carry, t.carry, carry), pick(t.xs, xs)]
     outs, (of_carry, of_ys) = _extended(p, terms, form, params)
     count = [None for _ in outs[n_carry : len(outs) - n_ys]]
     return outs, [*scatter_flags(of_carry, carry), *count, *scatter_flags(of_ys, out_flags[n_carry:])]
@@ -184,7 +187,7 @@ def _extended(p: Parts, terms: list[list], form: Program, params: dict) -> tuple
         c, _, k, _ = split(args, *sizes[:3])
         return run(params["condition"], (*c, *k))
 
-    ct, kt, xt, more = split(_types(form.input_types), len(p.consts), n_carry, len(p.xs))
+    ct, kt, xt, more = split(strong_types(form.input_types), len(p.consts), n_carry, len(p.xs))
     dc, dk, dx = split(more, len(more_consts), len(more_carry))
     new = {
         **params,
@@ -229,14 +232,15 @@ def _taylor(outs: Sequence[Any], *operands: Any, **params: Any) -> Callable:
     return all_orders(outs, operands, compute)
 
 
-def _linearize(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, list]:
+def linearize(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, list]:
+    """A loop that stacks its residuals, and a linear one over them."""
     if "slots" in params:
-        from wonderland.control.reversal import linearize
+        from wonderland.control import reversal
 
-        return linearize(primals, tangents, params)
+        return reversal.linearize(primals, tangents, params)
     p, t = Parts(primals, params), Parts(tangents, params)
     body, n_consts, n_carry = params["body"], params["n_consts"], params["n_carry"]
-    consts, carry, xs = _tangent_flags(t, params, lambda *a: linearize_body(*a)[2])
+    consts, carry, xs = tangent_flags(t, params, lambda *a: linearize_body(*a)[2])
     n_out = len(body.outputs)
     forward, linear, out_flags, n_residuals = linearize_body(
         body, (*consts, *carry, *xs), (*carry, *(False,) * (n_out - n_carry))
@@ -265,10 +269,10 @@ def _linearize(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, li
         return run(linear, (*merged, *dc, *dk, *dx))
 
     ct, kt, xt = _body_types(params)
-    rt = _types(linear.input_types[:n_residuals])
+    rt = strong_types(linear.input_types[:n_residuals])
     types = [*pick(rt, fixed), *pick(ct, consts), *pick(kt, carry), *pick(rt, varying), *pick(xt, xs)]
     tangent_outs = scan_p(
-        *(count or p.head), *fixed_values, *pick(t.consts, consts), *_filled(p.carry, t.carry, carry),
+        *(count or p.head), *fixed_values, *pick(t.consts, consts), *filled(p.carry, t.carry, carry),
         *stacked, *pick(t.xs, xs),
         body=record(linear_body, types), condition=None, n_consts=sum(fixed) + sum(consts), n_carry=sum(carry),
         length=None if params["condition"] is not None else params["length"], reverse=params["reverse"],
@@ -295,7 +299,7 @@ def _invariant_outputs(program: Program, n_consts: int) -> list[bool]:
 
 
 @cached
-def _transposed_body(
+def transposed_body(
     body: Program, n_consts: int, n_carry: int, const_flags: tuple, x_flags: tuple, y_flags: tuple
 ) -> Program:
     """(known consts, cotangents of consts so far, cotangents of carry, known xs, cotangents of ys) ->
@@ -320,7 +324,7 @@ def _transposed_body(
 
     out_carry, out_ys = split(body.output_types, n_carry)
     groups = (known_consts, linear_consts, [Var(None, t) for t in out_carry], known_xs)
-    return record(f, [*(t for group in groups for t in _types(group)), *_types(out_ys, y_flags)])
+    return record(f, [*(t for group in groups for t in strong_types(group)), *strong_types(out_ys, y_flags)])
 
 
 def _transpose(cts: Sequence[Any], *operands: Any, **params: Any) -> list:
@@ -330,7 +334,7 @@ def _transpose(cts: Sequence[Any], *operands: Any, **params: Any) -> list:
     x_flags = tuple(isinstance(x, Linear) for x in p.xs)
     ct_carry, ct_ys = split(cts, n_carry)
     y_flags = tuple(ct is not None for ct in ct_ys)
-    body = _transposed_body(params["body"], n_consts, n_carry, const_flags, x_flags, y_flags)
+    body = transposed_body(params["body"], n_consts, n_carry, const_flags, x_flags, y_flags)
     sums = [zeros_like_type(c, real=True) for c in pick(p.consts, const_flags)]
     carry_types = params["body"].output_types[:n_carry]
     ct_carry = [zeros_like_type(t) if ct is None else ct for ct, t in zip(ct_carry, carry_types, strict=True)]
@@ -394,7 +398,7 @@ class _Batched:
     def __init__(self, size: int, params: dict, form: Program, consts: tuple, carry: tuple):
         self.size, self.params, self.form, self.consts, self.carry = size, params, form, consts, carry
         self.n_consts, self.n_carry = params["n_consts"], params["n_carry"]
-        self.types = split(_types(form.input_types), self.n_consts, self.n_carry)
+        self.types = split(strong_types(form.input_types), self.n_consts, self.n_carry)
 
     def hold(self, active: Any, new: Sequence[Any], old: Sequence[Any]) -> list:
         """The new carry where the entry is still running, else the old one."""
@@ -448,16 +452,21 @@ def _pattern(types: tuple[ArrayType, ...], params: dict) -> Callable:
     return lambda reads: loop_reads(types, params, reads)
 
 
+def _cost(types: tuple[ArrayType, ...], outs: tuple[ArrayType, ...], params: dict) -> Runs:
+    return Runs([p for p in (params["condition"], params["body"]) if p is not None], params["length"])
+
+
 scan_p = Primitive(
     "scan",
     _evaluate,
     _infer,
     jvp=_jvp,
     taylor=_taylor,
-    linearize=_linearize,
+    linearize=linearize,
     transpose=_transpose,
     batch=_batch,
     pattern=_pattern,
     lower=lambda builder, *operands, **params: builder.loop(operands, **params),
+    cost=_cost,
     multiple=True,
 )

@@ -21,7 +21,7 @@ primitive in one block. Signatures, where `x...` are values (arrays, scalars or 
   `evaluate` for that equation.
 - `update(array, *args, **params)`: for functional updates: do it in place on the first operand.
 - `inline(params)`: the Program that compiled code contains in the place of the equation.
-- `cost(types, out_types, params)`: what an evaluation takes, an `ops.work.Work`.
+- `cost(types, out_types, params)`: what an evaluation takes, an `ops.work.Work`, or `Runs` of Programs.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Equation:
         self.params = params
 
     def __repr__(self) -> str:
-        return _Printer().equation(self)
+        return Printer().equation(self)
 
 
 class Program:
@@ -110,7 +110,7 @@ class Program:
         return run(self, args)
 
     def __repr__(self) -> str:
-        return _Printer().program(self)
+        return Printer().program(self)
 
 
 def run(program: Program, args: Sequence[Any], consume: bool = False) -> tuple:
@@ -288,7 +288,7 @@ def verify(program: Program, linear_in: Sequence[Var] = ()) -> Program:
 
     def fail(index: int, why: str) -> None:
         low = max(0, index - 2)
-        printer = _Printer()
+        printer = Printer()
         lines = [
             f"{'-->' if i == index else '   '} {printer.equation(program.equations[i])}"
             for i in range(low, min(len(program.equations), index + 3))
@@ -336,7 +336,7 @@ def verify(program: Program, linear_in: Sequence[Var] = ()) -> Program:
     return program
 
 
-class _Printer:
+class Printer:
     """Names variables a, b, ..., z, ba, ... in order of appearance."""
 
     def __init__(self) -> None:
@@ -375,7 +375,7 @@ class _Printer:
         right = " ".join([f"{equation.primitive.name}{shown}", *(self.name(a) for a in equation.inputs)])
         text = f"{left:<{width}} = {right}"
         for program in programs:
-            text += "\n" + _indent(_Printer().program(program), 6)
+            text += "\n" + _indent(Printer().program(program), 6)
         return text
 
     def program(self, program: Program) -> str:

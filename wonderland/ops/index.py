@@ -119,15 +119,13 @@ scatter_slice = Primitive(
 )
 
 
-def _key(x: Any, indices: tuple, axes: tuple[int, ...]) -> tuple:
-    """The array with the indexed axes first, and the index."""
-    rest = tuple(i for i in range(x.ndim) if i not in axes)
-    return x.transpose(axes + rest), indices
+def indexed_first(x: Any, axes: tuple[int, ...]) -> Any:
+    """The array with the indexed axes first."""
+    return x.transpose(axes + tuple(i for i in range(x.ndim) if i not in axes))
 
 
 def _gather(x: Any, *indices: Any, axes: tuple) -> Any:
-    moved, key = _key(x, indices, axes)
-    return moved[key]
+    return indexed_first(x, axes)[indices]
 
 
 def _gather_infer(x: ArrayType, *indices: ArrayType, axes: tuple) -> ArrayType:
@@ -201,7 +199,7 @@ gather = Primitive(
 
 def _scatter_update(x: Any, *args: Any, axes: tuple, mode: str) -> None:
     *indices, u = args
-    moved, key = _key(x, tuple(indices), axes)
+    moved, key = indexed_first(x, axes), tuple(indices)
     if mode == "add":
         np.add.at(moved, key, u)
     else:
@@ -309,8 +307,7 @@ scatter = Primitive(
 def _scatter_max(x: Any, *args: Any, axes: tuple) -> Any:
     *indices, u = args
     out = np.array(x)
-    moved, key = _key(out, tuple(indices), axes)
-    np.maximum.at(moved, key, u)
+    np.maximum.at(indexed_first(out, axes), tuple(indices), u)
     return out
 
 

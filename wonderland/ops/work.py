@@ -2,6 +2,7 @@
 
 Types come in, `Work` goes out: operations as the textbooks count them, on real numbers (a complex product is 4
 multiplications and 2 additions), and bytes. Of matrix decompositions it is the leading term of the usual algorithm.
+A primitive that holds Programs answers with `Runs` of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
+from wonderland.core.program import Program
 from wonderland.core.types import ArrayType
 
 
@@ -23,13 +25,21 @@ class Work(NamedTuple):
     written: int | None = None
 
 
+class Runs(NamedTuple):
+    """Programs, all of which run `times` times (None: as often as only the run knows), or `either` of which does."""
+
+    programs: Sequence[Program]
+    times: int | None = 1
+    either: bool = False
+
+
 def count(t: ArrayType) -> int:
     """How many elements there are; an extent that only the run knows counts as 1."""
     return prod(1 if extent is None else extent for extent in t.shape)
 
 
-def size(t: ArrayType) -> int:
-    """How many bytes that is."""
+def bytes_of(t: ArrayType) -> int:
+    """How many bytes they take."""
     return count(t) * t.dtype.itemsize
 
 
@@ -62,14 +72,14 @@ def view(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) ->
 
 def picked(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
     """Only what is picked is read."""
-    return Work(read=size(outs[0]) + sum(map(size, types[1:])), written=size(outs[0]))
+    return Work(read=bytes_of(outs[0]) + sum(map(bytes_of, types[1:])), written=bytes_of(outs[0]))
 
 
 def placed(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
     """Only the places that change are written, and read if something is added to what is there."""
     changed, adds = types[-1], params.get("mode") != "set"
-    read = sum(map(size, types[1:])) + adds * size(changed)
-    return work(changed, additions=adds * count(changed))._replace(read=read, written=size(changed))
+    read = sum(map(bytes_of, types[1:])) + adds * bytes_of(changed)
+    return work(changed, additions=adds * count(changed))._replace(read=read, written=bytes_of(changed))
 
 
 def sorting(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from wonderland.core.program import Atom, Equation, Program, Var, _Printer, subprograms
+from wonderland.core.program import Atom, Equation, Printer, Program, Var, subprograms
 
 _STYLES = {
     "input": 'shape=ellipse, style=filled, fillcolor="#d6e9f8"',
@@ -29,7 +29,7 @@ def to_dot(program: Program, name: str = "program") -> str:
 
 def _graph(program: Program, prefix: str) -> Iterator[str]:
     """The statements of one Program; `prefix` keeps the nodes of nested ones apart."""
-    printer = _Printer()
+    printer = Printer()
     made: dict[Var, str] = {}  # the node that a variable comes from
     for kind, variables in (("input", program.inputs), ("constant", [v for v, _ in program.constants])):
         for var in variables:
@@ -55,7 +55,7 @@ def _graph(program: Program, prefix: str) -> Iterator[str]:
         yield from _edges(made, [atom], node)
 
 
-def _label(printer: _Printer, equation: Equation) -> str:
+def _label(printer: Printer, equation: Equation) -> str:
     """The primitive with its parameters, literal operands in their places, and what it makes."""
     shown, _ = printer.params(equation.params)
     operands = " ".join(map(printer.name, equation.inputs))

@@ -17,7 +17,7 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
-from wonderland.core.program import Equation, Var, _Printer
+from wonderland.core.program import Equation, Printer, Var
 from wonderland.core.types import is_differentiable, type_of
 from wonderland.studio.watch import Watched
 from wonderland.transform.derivatives import argument_numbers
@@ -73,7 +73,7 @@ def explain(
     result = call.out_structure.unflatten(watched.result)  # type: ignore[union-attr]
     tangents = watched.tangents([seed for seed in seeds if seed is not None])
     adjoints = watched.adjoints(_given(cotangent, result, "cotangent"))
-    return Explanation(_rows(watched, _input_names(f, args), tangents, adjoints), result, limit)
+    return Explanation(_rows(watched, input_names(f, args), tangents, adjoints), result, limit)
 
 
 def _given(given: Any, like: Any, what: str) -> list:
@@ -100,7 +100,7 @@ def _matching(value: Any, leaf: Any, what: str) -> Any:
     return value.item() if kind.weak else value[()]
 
 
-def _input_names(f: Callable, args: Sequence[Any]) -> list[str]:
+def input_names(f: Callable, args: Sequence[Any]) -> list[str]:
     """For each leaf of the arguments a name: that of the parameter, and where in the tree it is."""
     try:
         bound = inspect.signature(f).bind(*args).arguments
@@ -130,7 +130,7 @@ def _leaf_names(item: Any, name: str) -> list[str]:
     return [n for child, label in zip(children, labels, strict=True) for n in _leaf_names(child, name + label)]
 
 
-class _Namer(_Printer):
+class _Namer(Printer):
     """The printer of Programs, with arguments named as the function names them."""
 
     def __init__(self, names: dict[Var, str]):

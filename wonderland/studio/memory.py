@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.control.cond import _clamped as clamped
+from wonderland.control.cond import clamped
 from wonderland.control.scan import Parts
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, NoValueError
 from wonderland.core.functions import Call
 from wonderland.core.level import Level, Traced, bind, bind_update, is_alone
 from wonderland.core.primitive import Primitive
-from wonderland.core.program import Program, Record, run
+from wonderland.core.program import Program, run
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
+from wonderland.transform.budget import opened
 from wonderland.transform.derivatives import Linearized, argument_numbers, quiet
 from wonderland.transform.dual import Dual
 
@@ -62,13 +63,6 @@ def memory_profile(
     return MemoryProfile(mode, meter.samples)
 
 
-class _Opened(Record):
-    """Records what a jitted function does, not that it is jitted."""
-
-    def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
-        return run(params["program"], args) if primitive.name == "jit" else super().process(primitive, args, params)
-
-
 def _flat(call: Call) -> Callable[..., Sequence[Any]]:
     """The call as a function of values: its Program, or itself if it decides by values."""
 
@@ -76,9 +70,7 @@ def _flat(call: Call) -> Callable[..., Sequence[Any]]:
         return call.split(call.run(values))[0]
 
     try:
-        with _Opened() as level:
-            inputs = [level.variable(t) for t in call.types]
-            program = level.finish(inputs, function(*inputs))
+        program = opened(function, call.types)
     except NoValueError:
         return function
     return lambda *values: run(program, values)

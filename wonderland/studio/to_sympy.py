@@ -14,16 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.control.cond import clamped
 from wonderland.control.scan import Parts
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call, is_array
 from wonderland.core.level import bind
-from wonderland.core.program import Equation, Literal, Program, Var, _Printer
+from wonderland.core.program import Equation, Literal, Printer, Program, Var
 from wonderland.core.types import ArrayType
 from wonderland.ops import dot as products
 from wonderland.ops import index as indexing
-from wonderland.studio.explain import _input_names
+from wonderland.studio.explain import input_names
 from wonderland.studio.memory import called
 from wonderland.transform.programs import record
 
@@ -42,7 +43,7 @@ def to_sympy(f: Callable | Program, *args: Any) -> Any:
     if isinstance(f, Program):
         if args and len(args) != len(f.inputs):
             raise ArgumentError(f"to_sympy: the Program has {len(f.inputs)} inputs, {len(args)} were given")
-        printer = _Printer()
+        printer = Printer()
         names = [printer.name(v) for v in f.inputs]
         given = [a if _is_symbolic(sp, a) else None for a in args] or [None] * len(names)
         return tuple(_plain(o) for o in _evaluate(f, _inputs(names, f.input_types, given)))
@@ -53,7 +54,7 @@ def to_sympy(f: Callable | Program, *args: Any) -> Any:
     call = Call(f, structure.unflatten(models), {}, [])
     program = record(lambda *values: call.split(call.run(values))[0], call.types)
     flags = [is_array(m) for m in models]
-    names = [n for n, flag in zip(_input_names(f, structure.unflatten(models)), flags, strict=True) if flag]
+    names = [n for n, flag in zip(input_names(f, structure.unflatten(models)), flags, strict=True) if flag]
     values = _inputs(names, call.types, [g for g, flag in zip(given, flags, strict=True) if flag])
     assert call.out_structure is not None
     return call.out_structure.unflatten([_plain(o) for o in _evaluate(program, values)])
@@ -329,8 +330,7 @@ def _rules() -> dict[str, Callable]:
     def scatter_max(x: Any, *args: Any, axes: tuple) -> Any:
         *indices, u = args
         out = _expressions(x)
-        moved, key = indexing._key(out, tuple(known(*indices)), axes)
-        largest.at(moved, key, _expressions(u)[()])
+        largest.at(indexing.indexed_first(out, axes), tuple(known(*indices)), _expressions(u)[()])
         return out
 
     def per_matrix(f: Callable, shape: tuple, *stacks: Any) -> Any:
@@ -357,7 +357,7 @@ def _rules() -> dict[str, Callable]:
 
     def cond(index: Any, *operands: Any, branches: tuple, source: np.dtype) -> list:
         if not _is_object(index):
-            return _evaluate(branches[min(max(int(index), 0), len(branches) - 1)], operands)
+            return _evaluate(branches[clamped(index, len(branches))], operands)
         choice, results = index[()], [_evaluate(b, operands) for b in branches]
         tests = [sp.Not(choice)] if source.kind == "b" else [sp.Le(choice, i) for i in range(len(branches) - 1)]
         pick = np.frompyfunc(lambda *es: sp.Piecewise(*zip(es, [*tests, True], strict=True)), len(branches), 1)
@@ -400,9 +400,11 @@ def _rules() -> dict[str, Callable]:
         "transpose": lambda x, permutation: np.transpose(x, permutation),
         "convert": convert,
         "slice": lambda x, index: x[index],
-        "scatter_slice": lambda x, u, **params: indexing._scatter_slice(_expressions(x), _expressions(u)[()], **params),
-        "gather": lambda x, *indices, axes: indexing._gather(_expressions(x), *known(*indices), axes=axes),
-        "scatter": lambda x, *args, **params: indexing._scatter(
+        "scatter_slice": lambda x, u, **params: indexing.scatter_slice.evaluate(
+            _expressions(x), _expressions(u)[()], **params
+        ),
+        "gather": lambda x, *indices, axes: indexing.gather.evaluate(_expressions(x), *known(*indices), axes=axes),
+        "scatter": lambda x, *args, **params: indexing.scatter.evaluate(
             _expressions(x), *known(*args[:-1]), _expressions(args[-1])[()], **params
         ),
         "scatter_max": scatter_max,

@@ -10,33 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wonderland.core.errors import ArgumentError
-from wonderland.core.program import Equation, Program, Var, run, subprograms
+from wonderland.core.primitive import Primitive
+from wonderland.core.program import Equation, Program, Record, Var, run, subprograms
 from wonderland.core.types import ArrayType
+from wonderland.ops.work import bytes_of, view
 from wonderland.transform.checkpoint import POLICIES, checkpoint_p, checkpointed_call, known
+from wonderland.transform.cost import cost
 from wonderland.transform.derivatives import named
 from wonderland.transform.dual import DualValue
 from wonderland.transform.programs import cached, linearize_program, record, transpose_program
 
-VIEWS = frozenset({"broadcast", "checkpoint_name", "reshape", "slice", "stop_gradient", "transpose"})
 CALLS = frozenset({"checkpoint", "cond", "jit", "recompute"})  # their results are made by the Programs that they hold
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of segments
-
-
-def _bytes(type: ArrayType) -> int:
-    return prod(n or 0 for n in type.shape) * type.dtype.itemsize
 
 
 def peak_bytes(program: Program) -> int:
     """The most memory that a Program's values take at once when it is evaluated, its inputs and constants apart."""
     base: dict[Any, Any] = {}  # a view's memory is that of another variable
     for equation in program.equations:
-        if equation.primitive.name in VIEWS and isinstance(equation.inputs[0], Var):
+        if equation.primitive.cost is view and isinstance(equation.inputs[0], Var):
             base[equation.outputs[0]] = base.get(equation.inputs[0], equation.inputs[0])
     last: dict[Any, int] = {}
     for i, equation in enumerate(program.equations):
@@ -51,24 +48,10 @@ def peak_bytes(program: Program) -> int:
     alive = most = 0
     for i, equation in enumerate(program.equations):
         inner = max((peak_bytes(p) for p in subprograms(equation)), default=0)
-        made = sum(_bytes(v.type) for v in equation.outputs if v in own)
+        made = sum(bytes_of(v.type) for v in equation.outputs if v in own)
         most = max(most, alive + (max(inner, made) if equation.primitive.name in CALLS else inner + made))
-        alive += made - sum(_bytes(v.type) for v in ends.get(i, ()) if v in own)
+        alive += made - sum(bytes_of(v.type) for v in ends.get(i, ()) if v in own)
     return most
-
-
-def _work(program: Program) -> float:
-    """About how much there is to compute: multiplications of products, elements of everything else."""
-    total = 0.0
-    for equation in program.equations:
-        inner = sum(_work(p) for p in subprograms(equation))
-        if equation.primitive.bilinear and not equation.primitive.elementwise:
-            x, y = (a.type for a in equation.inputs)
-            total += float(np.sqrt(float(x.size) * y.size * equation.outputs[0].type.size))
-        elif equation.primitive.name not in VIEWS:
-            total += sum(v.type.size for v in equation.outputs if None not in v.type.shape)
-        total += inner * (equation.params.get("length") or 1)
-    return total
 
 
 class Choice(NamedTuple):
@@ -99,23 +82,24 @@ def within(f: Callable, budget: Any) -> Callable:
     return named(budgeted, f, "within_budget")
 
 
+class _Opened(Record):
+    """Records what a jitted function does, not that it is jitted."""
+
+    def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+        return run(params["program"], args) if primitive.name == "jit" else super().process(primitive, args, params)
+
+
+def opened(f: Callable[..., Sequence[Any]], types: Sequence[ArrayType]) -> Program:
+    """`record`, with calls of jitted functions replaced by what they contain."""
+    with _Opened() as level:
+        inputs = [level.variable(t) for t in types]
+        return level.finish(inputs, f(*inputs))
+
+
 def _flat(program: Program) -> Program:
-    """The Program with calls of jitted functions replaced by what they contain."""
     if not any(e.primitive.name == "jit" for e in program.equations):
         return program
-
-    def f(*args: Any) -> Sequence[Any]:
-        env: dict[Any, Any] = {**dict(program.constants), **dict(zip(program.inputs, args, strict=True))}
-        for e in program.equations:
-            operands = [env[a] if isinstance(a, Var) else a.value for a in e.inputs]
-            if e.primitive.name == "jit":
-                out: Any = run(_flat(e.params["program"]), operands)
-            else:
-                out = e.primitive(*operands, **e.params)
-            env.update(zip(e.outputs, out if e.primitive.multiple else (out,), strict=True))
-        return [env[a] if isinstance(a, Var) else a.value for a in program.outputs]
-
-    return record(f, program.input_types)
+    return opened(lambda *args: run(program, args), program.input_types)
 
 
 def choose(program: Program, nonzero: tuple, budget: float) -> Choice:
@@ -124,12 +108,11 @@ def choose(program: Program, nonzero: tuple, budget: float) -> Choice:
     smallest = _peak(program, nonzero, whole)
     if smallest <= budget:
         return whole
-    found: list[tuple[float, Choice]] = []
+    found: list[tuple[int, Choice]] = []
     for count in (c for c in COUNTS if c <= len(program.equations)):
         bounds = _bounds(program, count)
-        works = [_work(piece) for piece in _pieces(program, bounds)]
         for policy in ("products", "nothing"):
-            low, high = 0, len(works)  # with `low` segments computed again it takes too much, with `high` not
+            low, high = 0, len(bounds) - 1  # with `low` segments computed again it takes too much, with `high` not
             peak = _peak(program, nonzero, Choice(bounds, high, policy))
             smallest = min(smallest, peak)
             if peak > budget:
@@ -149,23 +132,23 @@ def choose(program: Program, nonzero: tuple, budget: float) -> Choice:
     return min(found, key=lambda pair: pair[0])[1]
 
 
-def _recomputed(program: Program, choice: Choice) -> float:
-    """About how much is computed again."""
+def _recomputed(program: Program, choice: Choice) -> int:
+    """How many operations are computed again."""
     pieces = _pieces(program, choice.bounds)[: choice.again]
     keep = POLICIES[choice.policy]
-    kept = [Program(p.inputs, [e for e in p.equations if not keep(e)], (), p.constants) for p in pieces]
-    return sum(map(_work, kept))
+    again = [Program(p.inputs, [e for e in p.equations if not keep(e)], (), p.constants) for p in pieces]
+    return sum(cost(p).operations for p in again)
 
 
 def _bounds(program: Program, count: int) -> tuple[int, ...]:
     """About equal parts of what is computed, cut where little is alive."""
-    sizes = [sum(_bytes(v.type) for v in e.outputs) for e in program.equations]
+    sizes = [sum(bytes_of(v.type) for v in e.outputs) for e in program.equations]
     done = np.cumsum([0, *sizes])
     last = {a: i for i, e in enumerate(program.equations) for a in e.inputs if isinstance(a, Var)}
     alive = np.zeros(len(sizes) + 1)  # bytes that cross the boundary before each equation
     for i, e in enumerate(program.equations):
         for v in e.outputs:
-            alive[i + 1 : last.get(v, i) + 1] += _bytes(v.type)
+            alive[i + 1 : last.get(v, i) + 1] += bytes_of(v.type)
     bounds = [0]
     for k in range(1, count):
         near = np.flatnonzero(abs(done - done[-1] * k / count) <= done[-1] / count / 3)
@@ -176,10 +159,9 @@ def _bounds(program: Program, count: int) -> tuple[int, ...]:
     return (*bounds, len(sizes))
 
 
+@cached
 def _pieces(program: Program, bounds: tuple[int, ...]) -> list[Program]:
     """The segments as Programs: from what they need of before to what is needed of them later."""
-    if bounds in program.cache:
-        return program.cache[bounds]
     constants = dict(program.constants)
     later = [{a for a in program.outputs if isinstance(a, Var)}]  # needed after each segment, last one first
     spans = list(pairwise(bounds))
@@ -194,7 +176,6 @@ def _pieces(program: Program, bounds: tuple[int, ...]) -> list[Program]:
         inputs = [v for v in read if v not in constants]
         outputs = [v for e in equations for v in e.outputs if v in needed]
         pieces.append(Program(inputs, equations, outputs, [(v, constants[v]) for v in read if v in constants]))
-    program.cache[bounds] = pieces
     return pieces
 
 
@@ -212,13 +193,11 @@ def _assembled(program: Program, choice: Choice) -> Program:
     return Program(program.inputs, equations, program.outputs, program.constants)
 
 
+@cached
 def _peak(program: Program, nonzero: tuple, choice: Choice) -> int:
     """The memory of value and gradient, by a choice; with room for one more value, as operations take it on the way."""
-    key = ("peak", nonzero, choice)
-    if key not in program.cache:
-        largest = max((_bytes(v.type) for e in program.equations for v in e.outputs), default=0)
-        program.cache[key] = peak_bytes(_gradient(_assembled(program, choice), nonzero)) + largest
-    return program.cache[key]
+    largest = max((bytes_of(v.type) for e in program.equations for v in e.outputs), default=0)
+    return peak_bytes(_gradient(_assembled(program, choice), nonzero)) + largest
 
 
 def _gradient(program: Program, nonzero: tuple) -> Program:

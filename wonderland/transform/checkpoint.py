@@ -26,7 +26,7 @@ from wonderland.core.program import Equation, Program, Record, Var, eliminate_de
 from wonderland.core.tracer import Tracer
 from wonderland.core.types import PYTHON_SCALARS, ArrayType
 from wonderland.ops.pattern import inside
-from wonderland.ops.work import view
+from wonderland.ops.work import Runs, view
 from wonderland.transform.closures import unwritten
 from wonderland.transform.derivatives import named, quiet
 from wonderland.transform.dual import DualValue
@@ -237,7 +237,7 @@ checkpoint_p = _call(
     inline=lambda params: params["program"],
     impossible={"lower": "compiled code contains its Program"},
 )
-recompute_p = _call("recompute", lower=_apart)
+recompute_p = _call("recompute", lower=_apart, cost=lambda types, outs, params: Runs([params["program"]]))
 
 
 def has_value(values: Sequence[Any]) -> bool:

@@ -6,7 +6,6 @@ passes over chunk after chunk. In recorded code the chunks are a loop, so that c
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,10 +15,12 @@ from wonderland.core.errors import ArgumentError
 from wonderland.core.level import bind_update, running
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, Record, Var, hoist, subprograms
+from wonderland.core.tracer import Tracer
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import eq, mul
 from wonderland.ops.index import np_slice, scatter_slice, slice
 from wonderland.ops.shape import convert, reshape, zeros_like_type
+from wonderland.ops.work import bytes_of
 from wonderland.transform.batch import Batch, BatchedValue, materialize
 from wonderland.transform.programs import record
 
@@ -58,17 +59,13 @@ def unit_vectors(numbers: Any, types: Sequence[ArrayType], colors: np.ndarray | 
 
 def live_bytes(program: Program) -> int:
     """Bytes of the values that are alive at once, at most: tangents forwards, cotangents backwards."""
-
-    def size(v: Any) -> int:
-        return math.prod(n for n in v.type.shape if n is not None) * v.type.dtype.itemsize
-
-    alive = peak = sum(map(size, program.inputs))
+    alive = peak = sum(bytes_of(v.type) for v in program.inputs)
     for equation, dead in program.steps():
-        alive += sum(map(size, equation.outputs))
+        alive += sum(bytes_of(v.type) for v in equation.outputs)
         inside = max((live_bytes(p) for p in subprograms(equation)), default=0)
         peak = max(peak, alive + inside)
-        alive -= sum(map(size, dead))
-    return max(peak, sum(size(v) for v in (*program.inputs, *program.outputs) if isinstance(v, Var)))
+        alive -= sum(bytes_of(v.type) for v in dead)
+    return max(peak, sum(bytes_of(v.type) for v in (*program.inputs, *program.outputs) if isinstance(v, Var)))
 
 
 def check_chunks(chunk_size: Any, memory_budget: Any, name: str) -> None:
@@ -145,6 +142,14 @@ def sweep(
         return batched(f, seeds)
 
     return in_chunks(chunk, sum(t.size for t in types), size)
+
+
+def element(value: Any, k: int) -> Any:
+    """Element k of a value, counted in C's order."""
+    if type(value) is np.ndarray:
+        return value.flat[k]
+    shape = shape_of(value)
+    return Tracer(value)[tuple(map(int, np.unravel_index(k, shape)))]._get() if shape else value
 
 
 def part(value: Any, start: int, stop: int, axis: int) -> Any:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from wonderland.core.errors import ArgumentError
 from wonderland.core.program import Equation, Program, Var
-from wonderland.ops.work import Work, each, size
+from wonderland.ops.work import Runs, Work, bytes_of, each
 from wonderland.transform.derivatives import trace
 
 
@@ -80,26 +81,17 @@ def _equation_cost(equation: Equation) -> Cost:
     primitive, params = equation.primitive, equation.params
     if primitive.inline is not None:
         return cost(primitive.inline(params))
-    if primitive.name == "cond":
-        first, *others = (cost(branch) for branch in params["branches"])
-        for other in others:
-            first = first._with(other, max)
-        return first
-    if primitive.name == "scan":
-        trip = cost(params["body"]) + (Cost() if params["condition"] is None else cost(params["condition"]))
-        length = params["length"]
-        return trip + Cost(per_trip=True) if length is None else trip._times(length)
     types, outs = tuple(a.type for a in equation.inputs), tuple(v.type for v in equation.outputs)
-    if primitive.name == "recompute":
-        return cost(params["program"])
-    if primitive.name == "reversal":
-        return cost(params["call"].program(types))
     rule = primitive.cost or (each(calls=1) if primitive.elementwise else None)
     found = Work() if rule is None else rule(types, outs, params)
+    if isinstance(found, Runs):
+        costs = [cost(program) for program in found.programs]
+        once = reduce(lambda a, b: a._with(b, max), costs) if found.either else sum(costs, Cost())
+        return once + Cost(per_trip=True) if found.times is None else once._times(found.times)
     read, written = found.read, found.written
     if read is None:  # each operand once; numbers written into the equation are no memory
         arrays = {a for a in equation.inputs if isinstance(a, Var) or a.type.shape}
-        read = sum(size(a.type) for a in arrays)
+        read = sum(bytes_of(a.type) for a in arrays)
     if written is None:
-        written = sum(map(size, outs))
+        written = sum(map(bytes_of, outs))
     return Cost(found.multiplications, found.additions, found.calls, read, written)

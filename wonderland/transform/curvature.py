@@ -99,9 +99,9 @@ def hessian_diagonal(
     point.check_real("wl.hvp")
     with quiet():
         if method == "exact":
-            program = _square(point)
+            program, _ = _square(point)
             return point.result(point.by_elements(program, chunk_of(program, chunk_size, memory_budget)), True)
-        program = taped(lambda *z: _times(z, point.product(FR, z)), point.types)
+        program = taped(lambda *z: [mul(a, b) for a, b in zip(z, point.product(FR, z), strict=True)], point.types)
         return point.result(_mean(point, program, key, samples, chunk_of(program, chunk_size, memory_budget)), True)
 
 
@@ -126,33 +126,28 @@ def laplacian(
     def compute(*args: Any, **kwargs: Any) -> Any:
         point = Point("laplacian", f, args, argument_numbers(argnums, len(args)), kwargs, scalar=False)
         point.check_real("the real and the imaginary part of f")
-        structure: list = []
         with quiet():
-            program = _square(point, structure)
+            program, structure = _square(point)
             size = chunk_of(program, chunk_size, memory_budget)
             if method == "exact":
                 outs = [reduce_sum(out, axes=(0,)) for out in sweep(partial(run, program), point.types, size)]
             else:
                 outs = _mean(point, program, key, samples, size)
-        return structure[0].unflatten(handles(outs))
+        return structure.unflatten(handles(outs))
 
     return named(compute, f, "laplacian")
 
 
-def _square(point: Point, structure: list | None = None) -> Program:
-    """The Program v -> v'Hv."""
+def _square(point: Point) -> tuple[Program, tree.Structure]:
+    """The Program v -> v'Hv, and the structure of its result."""
+    structures = []
 
     def square(*v: Any) -> list:
-        leaves, found = tree.flatten(point.second(v, v))
-        if structure is not None:
-            structure.append(found)
+        leaves, structure = tree.flatten(point.second(v, v))
+        structures.append(structure)
         return [unwrap(leaf) for leaf in leaves]
 
-    return taped(square, point.types)
-
-
-def _times(a: Sequence[Any], b: Sequence[Any]) -> list:
-    return [mul(x, y) for x, y in zip(a, b, strict=True)]
+    return taped(square, point.types), structures[0]
 
 
 def _mean(point: Point, program: Program, key: Any, samples: int, size: int | None) -> list:

@@ -42,9 +42,9 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     if len(primals) != len(tangents):
         raise ArgumentError(f"jvp got {len(primals)} primals and {len(tangents)} tangents")
     call = Call(f, tuple(primals), {}, [i for i, t in enumerate(tangents) if t is not None])
-    flat_tangents = _flat_tangents(tangents, call)
+    flat = flat_tangents(tangents, call)
     with quiet(), Dual() as level:
-        outs = call.run([v if t is None else level.lift(v, t) for v, t in zip(call.values, flat_tangents, strict=True)])
+        outs = call.run([v if t is None else level.lift(v, t) for v, t in zip(call.values, flat, strict=True)])
         pairs = [level.split(o) for o in outs]
         results, written = call.split([p for p, _ in pairs])
         tangents_out = [dense(t, p) for p, t in pairs[: len(results)]]
@@ -56,7 +56,8 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     return out, tangent
 
 
-def _flat_tangents(tangents: Sequence[Any], call: Call) -> list:
+def flat_tangents(tangents: Sequence[Any], call: Call) -> list:
+    """A tangent, or None, for each leaf of a call's arguments, from one tree per argument."""
     flat: list = []
     for number, (tangent, structure) in enumerate(zip(tangents, call.structure.children[0].children, strict=True)):
         if tangent is None:
@@ -152,7 +153,7 @@ def linearize(f: Callable, *primals: Any) -> tuple[Any, Callable]:
     def push(*tangents: Any) -> Any:
         if len(tangents) != len(primals):
             raise ArgumentError(f"expected {len(primals)} tangents, got {len(tangents)}")
-        flat = zip(_flat_tangents(tangents, call), call.types, strict=True)
+        flat = zip(flat_tangents(tangents, call), call.types, strict=True)
         given = [zeros_like_type(k) if t is None else t for t, k in flat]
         with quiet():
             return call.result(lin.push(pick(given, lin.select)))
@@ -228,11 +229,7 @@ def value_and_grad(
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         numbers = argument_numbers(argnums, len(args))
         call = Call(f, args, kwargs, numbers)
-        select: list[bool] = []
-        for i, structure in enumerate(call.structure.children[0].children):
-            select += [i in numbers] * structure.leaf_count
-        select += [False] * (len(call.types) - len(select))
-        check_differentiable(call, select, numbers)
+        select = selected(call, numbers)
         with quiet():
             lin = Linearized(call, select, prune=False)  # it is transposed once: what isn't needed is passed over
             seed = _seed(lin, has_aux)
@@ -270,14 +267,18 @@ def argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
     return tuple(out)
 
 
-def check_differentiable(call: Call, select: Sequence[bool], numbers: tuple[int, ...]) -> None:
-    """Refuse arguments that are integers only."""
+def selected(call: Call, numbers: Sequence[int]) -> list[bool]:
+    """Which leaves belong to the arguments at these positions; refused, if they are integers only."""
+    counts = [structure.leaf_count for structure in call.structure.children[0].children]
+    select = [i in numbers for i, count in enumerate(counts) for _ in range(count)]
+    select += [False] * (len(call.types) - len(select))
     chosen = pick(call.types, select)
     if chosen and chosen[0].dtype.kind != "f" and not any(is_differentiable(t.dtype) for t in chosen):
         raise ArgumentError(
             f"can't differentiate with respect to argument {', '.join(map(str, numbers))}: it has dtype "
             f"{chosen[0].dtype}. Derivatives need floating point: pass 2.0 instead of 2, or use .astype(float)."
         )
+    return select
 
 
 def _seed(lin: Linearized, has_aux: bool) -> list:

@@ -19,17 +19,16 @@ from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
 from wonderland.core.program import Equation, Literal, Program, Var
-from wonderland.core.tracer import Tracer, unwrap
-from wonderland.core.types import ArrayType, shape_of
+from wonderland.core.types import ArrayType
 from wonderland.numpy.join import stack
 from wonderland.ops.dot import dot
 from wonderland.ops.elementwise import add, div, elementwise_pattern, masked_mul, mul, neg, sub, where
 from wonderland.ops.pattern import equation_pattern
-from wonderland.ops.shape import reshape, zeros_like_type
+from wonderland.ops.shape import reshape
+from wonderland.transform.chunks import element
 from wonderland.transform.derivatives import Linearized, argument_numbers, quiet, trace
 from wonderland.transform.elimination_order import ORDERS, Graph, find_order
-from wonderland.transform.transpose import pull_back
-from wonderland.transform.vmap import vmap
+from wonderland.transform.jacobian import by_rows
 
 LIMIT = 5_000  # numbers in a linear Program that is taken apart
 
@@ -233,13 +232,9 @@ def _products(equation: Equation, i: int, j: int, factor: Any, gated: bool = Fal
         patterns = elementwise_pattern(types, {})
     else:
         (patterns,) = equation_pattern(equation.primitive, types, equation.params)
-    used, shape = patterns[j][1].tolist(), shape_of(factor)
-    elements = {k: _element(factor, np.unravel_index(k, shape)) if shape else factor for k in {*used}}
+    used = patterns[j][1].tolist()
+    elements = {k: element(factor, k) for k in {*used}}
     return *patterns[i], [Edge(1, elements[k], gated) for k in used]
-
-
-def _element(value: Any, index: tuple) -> Any:
-    return value[index] if isinstance(value, np.ndarray) else Tracer(value)[tuple(map(int, index))]._get()
 
 
 def _is_unknown(a: Any) -> bool:
@@ -263,29 +258,13 @@ def _pulled(equation: Equation, active: Sequence[int]) -> Iterator[tuple]:
     operands = list(dict.fromkeys(equation.inputs[i] for i in active))
     outputs = [v for v in equation.outputs if v.dtype.kind == "f"]
     program = Program(operands, [equation], outputs)  # type: ignore[arg-type]
-
-    def pull(*cotangents: Any) -> list:
-        found = pull_back(program, [unwrap(ct) for ct in cotangents], consume=False)
-        return [Tracer(zeros_like_type(v.type) if ct is None else ct) for v, ct in zip(operands, found, strict=True)]
-
-    rows_of = vmap(pull)(*_unit_vectors([v.type for v in outputs]))
-    start = 0
-    for v in outputs:
-        for a, matrix in zip(operands, rows_of, strict=True):
-            rows, columns = np.divmod(np.arange(v.type.size * a.type.size), max(a.type.size, 1))
-            flat = reshape(unwrap(matrix), shape=(shape_of(unwrap(matrix))[0], a.type.size))
-            edges = [Edge(1, _element(flat, (start + r, c))) for r, c in zip(rows, columns, strict=True)]
+    blocks = by_rows(program, [v.type for v in operands], [v.type for v in outputs], None)
+    for v, row in zip(outputs, blocks, strict=True):
+        for a, block in zip(operands, row, strict=True):
+            count = v.type.size * a.type.size
+            rows, columns = np.divmod(np.arange(count), max(a.type.size, 1))
+            edges = [Edge(1, element(block, k)) for k in range(count)]
             yield equation.outputs.index(v), equation.inputs.index(a), rows, columns, edges
-        start += v.type.size
-
-
-def _unit_vectors(types: Sequence[ArrayType]) -> list[np.ndarray]:
-    """For each type an array (all elements of all types, *shape): ones where it is an element's turn."""
-    total, start, out = sum(t.size for t in types), 0, []
-    for t in types:
-        out.append(np.eye(total, t.size, -start, t.dtype).reshape(total, *t.shape))
-        start += t.size
-    return out
 
 
 # ---- what it costs ----

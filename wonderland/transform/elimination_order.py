@@ -59,25 +59,19 @@ class Graph:
             if total > limit:
                 break
             bit = 1 << v
-            # An edge is plain if both that it comes from are, and there was none before.
-            rest, light = before, after ^ heavy_after
-            while rest:
-                low = rest & -rest
-                rest ^= low
-                p = low.bit_length() - 1
-                old = succ[p]
-                heavy = heavy_succ[p] | (after if heavy_before & low else heavy_after | light & old)
-                succ[p] = (old | after) ^ bit
-                heavy_succ[p] = heavy & ~bit
-            rest, light = after, before ^ heavy_before
-            while rest:
-                low = rest & -rest
-                rest ^= low
-                s = low.bit_length() - 1
-                old = pred[s]
-                heavy = heavy_pred[s] | (before if heavy_after & low else heavy_before | light & old)
-                pred[s] = (old | before) ^ bit
-                heavy_pred[s] = heavy & ~bit
+            for near, heavy_near, far, heavy_far, ends, heavy_ends in (
+                (before, heavy_before, after, heavy_after, succ, heavy_succ),
+                (after, heavy_after, before, heavy_before, pred, heavy_pred),
+            ):
+                light = far ^ heavy_far
+                while near:
+                    low = near & -near
+                    near ^= low
+                    w = low.bit_length() - 1
+                    # An edge is plain if both that it comes from are, and there was none before.
+                    heavy = heavy_ends[w] | (far if heavy_near & low else heavy_far | light & ends[w])
+                    ends[w] = (ends[w] | far) ^ bit
+                    heavy_ends[w] = heavy & ~bit
         return total
 
     def cost(self, order: Iterable[int], limit: float = float("inf")) -> int:

@@ -23,14 +23,14 @@ from wonderland.core.errors import ArgumentError, NoValueError, TracingError
 from wonderland.core.functions import Call, handles
 from wonderland.core.level import Traced, constant_copy
 from wonderland.core.program import Equation, Program, subprograms
-from wonderland.core.tracer import Tracer
 from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
 from wonderland.numpy.join import stack
 from wonderland.ops.elementwise import abs, add, div, eq, imag, like, maximum, mul, real, stop_gradient, sub, where
 from wonderland.ops.math import complex
 from wonderland.ops.reduce import max as largest_of
 from wonderland.ops.shape import convert, reshape, zeros_like_type
-from wonderland.transform.derivatives import _flat_tangents, argument_numbers, named, quiet
+from wonderland.transform.chunks import element
+from wonderland.transform.derivatives import argument_numbers, flat_tangents, named, quiet
 from wonderland.transform.programs import record
 
 EXPONENTS = {"forward": 1 / 2, "central": 1 / 3}  # eps to this power is the step where rounding and truncation balance
@@ -85,7 +85,7 @@ def finite_difference_jvp(
     if len(primals) != len(tangents):
         raise ArgumentError(f"finite_difference_jvp got {len(primals)} primals and {len(tangents)} tangents")
     call = Call(f, tuple(primals), {}, [i for i, t in enumerate(tangents) if t is not None])
-    directions = {i: t for i, t in enumerate(_flat_tangents(tangents, call)) if t is not None}
+    directions = {i: t for i, t in enumerate(flat_tangents(tangents, call)) if t is not None}
     return call.result(_Quotients(call, list(directions), scheme, step).along(directions))
 
 
@@ -211,7 +211,7 @@ class _Quotients:
                 None if point is None else {leaf: where(numbers == k, point, x) if shape else point}
                 for point in (ahead, behind)
             )
-            width = _element(widths, k)
+            width = element(widths, k)
             if self.scheme == "complex_step":
                 columns.append(self._parts(self.run_complex(forth), width))
             else:
@@ -304,14 +304,6 @@ def _largest(values: list) -> Any:
             rank = len(shape_of(v))
             out = maximum(out, largest_of(abs(v), axes=tuple(range(rank))) if rank else abs(v))
     return out
-
-
-def _element(value: Any, k: int) -> Any:
-    """Element k of an array, counted in C's order."""
-    shape = shape_of(value)
-    if type(value) is np.ndarray:
-        return value.flat[k]
-    return Tracer(value)[tuple(map(int, np.unravel_index(k, shape)))]._get() if shape else value
 
 
 def _joined(columns: list, out: ArrayType, kind: ArrayType) -> Any:

@@ -24,9 +24,9 @@ from wonderland.transform.derivatives import (
     Linearized,
     argument_numbers,
     aux_structure,
-    check_differentiable,
     named,
     quiet,
+    selected,
 )
 from wonderland.transform.programs import pick, record
 from wonderland.transform.transpose import pull_back
@@ -93,10 +93,7 @@ def jacobian(
     def compute(*args: Any, **kwargs: Any) -> Any:
         numbers = argument_numbers(argnums, len(args))
         call = Call(f, args, kwargs, numbers)
-        leaf_counts = [structure.leaf_count for structure in call.structure.children[0].children]
-        select = [i in numbers for i, count in enumerate(leaf_counts) for _ in range(count)]
-        select += [False] * (len(call.types) - len(select))
-        check_differentiable(call, select, numbers)
+        select = selected(call, numbers)
         with quiet():
             lin = Linearized(call, select)
             types, value = lin.types, lin.take_value()

@@ -126,11 +126,11 @@ class Point:
             out = gradient(along)(*self.args)
         return self.leaves(self.kept(out))
 
-    def column(self, v: Sequence[Any], size: Any = "auto", budget: float | None = None) -> list:
+    def column(self, v: Sequence[Any]) -> list:
         """Hv, forward over forward: one number per pass, batched."""
         with quiet():
             program = taped(lambda *w: [unwrap(self.second(v, w))], self.types)
-            return self.by_elements(program, chunk_of(program, size, budget))
+            return self.by_elements(program, chunk_of(program, "auto", None))
 
     def by_elements(self, program: Program, size: int | None) -> list:
         """The vector whose elements a Program gives for the unit vectors."""
@@ -189,11 +189,12 @@ def inner(a: Sequence[Any], b: Sequence[Any]) -> Any:
     return sum(terms[1:], terms[0])
 
 
-def check_strategy(name: str, strategy: Any) -> None:
-    """Refuse what is no strategy."""
+def chosen_strategy(name: str, strategy: Any, auto: str = FR) -> str:
+    """What "auto" means; what is no strategy is refused."""
     if strategy != "auto" and strategy not in STRATEGIES:
         names = ", ".join(map('"{}"'.format, STRATEGIES))
         raise ArgumentError(f'{name}: strategy is "auto" or one of {names}, not {strategy!r}')
+    return auto if strategy == "auto" else strategy
 
 
 def hvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], strategy: str = "auto") -> Any:
@@ -215,7 +216,7 @@ def vhp(f: Callable, primals: Sequence[Any], cotangents: Sequence[Any], strategy
 
 
 def _hvp(name: str, f: Callable, primals: Sequence[Any], tangents: Sequence[Any], strategy: str) -> Any:
-    check_strategy(name, strategy)
+    strategy = chosen_strategy(name, strategy)
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"{name} takes a tuple of arguments and a tuple of vectors: {name}(f, (x,), (v,))")
     if len(primals) != len(tangents):
@@ -225,9 +226,8 @@ def _hvp(name: str, f: Callable, primals: Sequence[Any], tangents: Sequence[Any]
         raise ArgumentError(f"{name}: every vector is None; give one for each argument that isn't held fixed")
     point = Point(name, f, primals, numbers)
     v = point.vector([tangents[i] for i in numbers])
-    if strategy == FF:
-        return point.result(point.column(v), len(numbers) == 1)
-    return point.result(point.product(FR if strategy == "auto" else strategy, v), len(numbers) == 1)
+    product = point.column(v) if strategy == FF else point.product(strategy, v)
+    return point.result(product, len(numbers) == 1)
 
 
 def hvp_at(f: Callable, *primals: Any, argnums: int | Sequence[int] = 0, strategy: str = "auto") -> Callable:
@@ -236,7 +236,7 @@ def hvp_at(f: Callable, *primals: Any, argnums: int | Sequence[int] = 0, strateg
     What depends on the point alone is computed here; a product costs the linear part only.
     `product = wl.hvp_at(loss, params, x, y)` and then `product(v)`; with several `argnums`, a vector for each.
     """
-    check_strategy("hvp_at", strategy)
+    strategy = chosen_strategy("hvp_at", strategy)
     if strategy == FF:
         raise ArgumentError(
             f'hvp_at: strategy "{FF}" gives one number w\'Hv per pass, which wl.second_directional computes; a product '
@@ -245,7 +245,7 @@ def hvp_at(f: Callable, *primals: Any, argnums: int | Sequence[int] = 0, strateg
     numbers = argument_numbers(argnums, len(primals))
     point = Point("hvp_at", f, primals, numbers)
     with quiet():
-        program = taped(lambda *v: point.product(FR if strategy == "auto" else strategy, v), point.types)
+        program = taped(lambda *v: point.product(strategy, v), point.types)
 
     def product(*vectors: Any) -> Any:
         if len(vectors) != len(numbers):
@@ -263,10 +263,10 @@ def second_directional(f: Callable, x: Any, v: Any, w: Any, strategy: str = "aut
 
     "auto" is "forward_over_forward": one pass, and no memory of the run is kept.
     """
-    check_strategy("second_directional", strategy)
+    strategy = chosen_strategy("second_directional", strategy, FF)
     point = Point("second_directional", f, (x,), (0,))
     first, second = point.vector([v], "vector v"), point.vector([w], "vector w")
-    if strategy in ("auto", FF):
+    if strategy == FF:
         return point.second(first, second)
     out = unwrap(inner(second, point.product(strategy, first)))
     return handles([out])[0]
@@ -288,19 +288,18 @@ def hessian(
     for each of the n (n + 1) / 2 elements that symmetry leaves. `chunk_size`, `memory_budget` and `has_aux` are
     `jacobian`'s.
     """
-    check_strategy("hessian", strategy)
+    strategy = chosen_strategy("hessian", strategy)
     check_chunks(chunk_size, memory_budget, "hessian")
     single = isinstance(argnums, (int, np.integer))
 
     def compute(*args: Any, **kwargs: Any) -> Any:
         point = Point("hessian", f, args, argument_numbers(argnums, len(args)), kwargs, has_aux)
         point.check_real("wl.hvp")
-        chosen = FR if strategy == "auto" else strategy
         with quiet():
             blocks = (
                 _by_pairs(point, chunk_size, memory_budget)
-                if chosen == FF
-                else by_products(point, lambda *v: point.product(chosen, v), chunk_size, memory_budget)
+                if strategy == FF
+                else by_products(point, lambda *v: point.product(strategy, v), chunk_size, memory_budget)
             )
         result = matrix(point, blocks, single)
         return (result, point.aux) if has_aux else result
