@@ -19,9 +19,9 @@ from wonderland.core.level import Traced
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import type_of
 from wonderland.sparse.coloring import Coloring, canonical
-from wonderland.sparse.plan import Flat, Options, Plan, leaf_numbers
+from wonderland.sparse.plan import Flat, Options, Plan
 from wonderland.transform.chunks import check_chunks
-from wonderland.transform.derivatives import argument_numbers, check_differentiable, grad, named
+from wonderland.transform.derivatives import argument_numbers, grad, named, selected
 
 MOST_PLANS = 64  # of one derivative; the one that was made longest ago goes
 
@@ -158,9 +158,8 @@ class SparseDerivative:
 
     def _new_plan(self, call: Call, numbers: tuple[int, ...]) -> Plan:
         function = grad(self.f, numbers) if self.name == "hessian" else self.f
-        chosen = leaf_numbers(call, numbers)
-        check_differentiable(call, [k in chosen for k in range(len(call.types))], numbers)
-        plan = Plan(self.name, Flat(function, call, chosen), self._options, call.values)
+        selected(call, numbers)  # refuses integers
+        plan = Plan(self.name, Flat(function, call, numbers), self._options, call.values)
         if self._options.given is not None and not any(isinstance(v, Traced) for v in call.values):
             _probe(plan, call)
         return plan

@@ -44,21 +44,17 @@ class Options:
     memory_budget: float | None
 
 
-def leaf_numbers(call: Call, numbers: Sequence[int]) -> list[int]:
-    """The numbers of the leaves of these arguments, among all leaves."""
-    starts = np.cumsum([0, *(child.leaf_count for child in call.structure.children[0].children)])
-    return [k for i in numbers for k in range(starts[i], starts[i + 1])]
-
-
 class Flat:
     """A function of trees as a function from vector to vector, for arguments of given types.
 
     The vector holds the leaves of the chosen arguments one after another; integers among them have their places, too.
     """
 
-    def __init__(self, f: Callable, call: Call, chosen: Sequence[int]):
-        self.f, self.structure, self.types, self.chosen = f, call.structure, call.types, chosen
-        kinds = [self.types[k] for k in chosen]
+    def __init__(self, f: Callable, call: Call, numbers: Sequence[int]):
+        self.f, self.structure, self.types = f, call.structure, call.types
+        starts = np.cumsum([0, *(child.leaf_count for child in call.structure.children[0].children)])
+        self.chosen = [k for i in numbers for k in range(starts[i], starts[i + 1])]  # leaves
+        kinds = [self.types[k] for k in self.chosen]
         self.size = sum(t.size for t in kinds)
         self.dtype = np.result_type(*(t.dtype for t in kinds if is_differentiable(t.dtype)))
 
