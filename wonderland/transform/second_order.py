@@ -49,6 +49,8 @@ class Point:
         has_aux: bool = False, scalar: bool = True,
     ):  # fmt: skip
         self.name, self.args, self.numbers, self.has_aux = name, tuple(args), tuple(numbers), has_aux
+        if not 0 < len(self.numbers) == len(set(self.numbers)):
+            raise ArgumentError(f"{name}: argnums name one argument or several, each once, not {self.numbers}")
         self.aux: Any = None  # what the function returned beside its value, once it has run
         f = partial(f, **kwargs) if kwargs else f
         self.f = partial(_checked, name, f, has_aux) if scalar else f
