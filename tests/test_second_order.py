@@ -161,6 +161,17 @@ def test_modules(run, strategy):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+def test_dtypes_are_those_of_the_gradient(run, strategy):
+    p = {"a": X[:2].astype(np.float32), "b": V[:2]}
+    found = run(wl.hessian(lambda p: np.sum((p["a"] * p["b"]) ** 2), strategy=strategy))(p)
+    close(found["a"]["b"], np.diag(4 * p["a"] * p["b"]), 1e-6)
+    assert {k: [block.dtype for block in row.values()] for k, row in found.items()} == {
+        "a": [np.float32] * 2,
+        "b": [np.float64] * 2,
+    }
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_complex_products(run, strategy):
     """Of a real function of z, H is linear over the reals: |z|^2 has Hv = 2 v, Re(z^3) has conj(6 z v)."""
     z, v = X[:3] + 1j * V[:3], W[:3] + 1j * X[3:]
