@@ -575,6 +575,7 @@ def test_arguments_are_not_changed():
         (lambda: wl.jet(np.sin, (1,), ([1.0],)), "2.0 instead of 2"),
         (lambda: wl.jet(np.sin, (1.0,), ([1j],)), "complex"),
         (lambda: wl.jet(lambda d: d["a"], ({"a": 1.0},), ([1.0],)), "must be like the argument"),
+        (lambda: wl.jet(lambda d: d["a"], ({"a": 1.0},), ({"b": [1.0]},)), "like the argument, {'a': array}.* not {'b'"),
         (lambda: wl.nth_derivative(np.sin, -1), "from 0 on, not -1"),
         (lambda: wl.nth_derivative(np.sin, 1.5), "from 0 on, not 1.5"),
         (lambda: wl.nth_derivative(np.sin, 2)(1), "2.0 instead of 2"),

@@ -104,11 +104,13 @@ def _lists(terms: Any, structure: tree.Structure, what: str) -> list:
             raise ArgumentError(f"jet: {what} must be a list of terms [x1, x2, ...], not {type(terms).__name__}")
         return [terms]
     kind = tree.kind_of(terms)
-    if structure.kind.mutable and kind is structure.kind:  # whose attributes are static when they hold no array
+    fits, children = kind is structure.kind, []
+    if fits and structure.kind.mutable:  # whose attributes are static when they hold no array
         children = [getattr(terms, name, None) for name in structure.static[1]]
-    else:
-        children = [] if kind is None else list(kind.flatten(terms)[0])
-    if kind is not structure.kind or len(children) != len(structure.children):
+    elif fits:
+        found, static = structure.kind.flatten(terms)
+        fits, children = len(found) == len(structure.children) and static == structure.static, list(found)
+    if not fits:
         raise ArgumentError(
             f"jet: {what} must be like the argument, {structure}, with a list of terms in the place of each array, "
             f"not {tree.flatten(terms)[1]}"
