@@ -595,6 +595,17 @@ def test_values_are_not_given_away():
         wl.nth_derivative(lambda a: special.gammainc(a, 1.0), 2)(1.0)
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, wl.jit])
+def test_the_largest_order_in_single_precision(wrap):
+    """1/33! is a normal float32, 1/34! isn't."""
+    x = np.float32(0.3)
+    np.testing.assert_allclose(wrap(wl.nth_derivative(np.sin, 33))(x), np.cos(x), rtol=1e-6)
+    for make in (wl.nth_derivative(np.sin, 34), lambda x: wl.jet(np.sin, (x,), ([x] * 34,))):
+        with pytest.raises(wl.ArgumentError, match="in float32 go up to order 33.*Use float64"):
+            wrap(make)(x)
+    assert wrap(wl.nth_derivative(lambda x: np.ones(2), 60))(x).tolist() == [0.0, 0.0]
+
+
 def test_order_200_unscaled():
     _, series = wl.jet(lambda x: 1 / (1 - x), (0.5,), ([1.0] + [None] * 199,), factorial_scaled=False)
     np.testing.assert_allclose(series, 2.0 ** np.arange(2, 202), rtol=1e-12)

@@ -139,4 +139,13 @@ def _scaled(operation: Callable, c: Any, factor: float) -> Any:
     """A coefficient times or over a factorial; what is plainly zero becomes a structural zero."""
     if c is None or (not isinstance(c, Traced) and not np.any(c)):
         return None
-    return c if factor == 1 or not is_differentiable(type_of(c).dtype) else operation(c, factor)
+    dtype = type_of(c).dtype
+    if factor == 1 or not is_differentiable(dtype):
+        return c
+    if factor * float(np.finfo(dtype).tiny) >= 1:  # coefficients of that size have no digits left, or none at all
+        order = next(k for k in range(LARGEST_FACTORIAL) if math.factorial(k + 1) > 1 / float(np.finfo(dtype).tiny))
+        raise ArgumentError(
+            f"derivatives in {dtype} go up to order {order}: of higher ones the Taylor coefficients underflow, the "
+            "factorials overflow. Use float64, or ask for coefficients, jet(..., factorial_scaled=False)."
+        )
+    return operation(c, factor)
