@@ -545,6 +545,7 @@ def test_nth_derivative_of_any_result():
     assert found["a"] == 54.0 and np.array_equal(found["b"], np.zeros(2))
     assert f.__name__ == "nth_derivative(2)(<lambda>)"
     np.testing.assert_allclose(wl.nth_derivative(np.arctan2, 1, argnum=1)(1.0, 2.0), -0.2)
+    assert wl.nth_derivative(lambda p: p["x"] ** p["n"], 2)({"x": 2.0, "n": 3}) == 12.0  # integers stay what they are
 
 
 def test_arguments_are_not_changed():
@@ -580,6 +581,7 @@ def test_arguments_are_not_changed():
         (lambda: wl.nth_derivative(np.sin, 1.5), "from 0 on, not 1.5"),
         (lambda: wl.nth_derivative(np.sin, 2)(1), "2.0 instead of 2"),
         (lambda: wl.nth_derivative(np.sin, 2, argnum=3)(1.0), "argnums=3"),
+        (lambda: wl.nth_derivative(np.sin, 2, argnum=(0, 1)), r"argnum is the position of one argument, not \(0, 1\)"),
         (lambda: wl.nth_derivative(np.sin, 200), "factorial_scaled=False"),
     ],
 )  # fmt: skip

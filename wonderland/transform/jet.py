@@ -15,7 +15,7 @@ from wonderland.core.level import Traced
 from wonderland.core.tracer import unwrap
 from wonderland.core.types import is_differentiable, type_of
 from wonderland.ops.elementwise import div, mul
-from wonderland.transform.derivatives import argument_numbers, matched, named, quiet
+from wonderland.transform.derivatives import argument_numbers, check_differentiable, matched, named, quiet
 from wonderland.transform.programs import dense
 from wonderland.transform.taylor import Taylor
 
@@ -63,20 +63,18 @@ def nth_derivative(f: Callable, n: int, argnum: int = 0) -> Callable:
     """
     if isinstance(n, (bool, np.bool_)) or not isinstance(n, (int, np.integer)) or n < 0:
         raise ArgumentError(f"nth_derivative: n is an integer from 0 on, not {n!r}")
+    if not isinstance(argnum, (int, np.integer)):
+        raise ArgumentError(f"nth_derivative: argnum is the position of one argument, not {argnum!r}")
     (factor,) = _factorials(int(n))[-1:] or [1]
 
     def derivative(*args: Any, **kwargs: Any) -> Any:
         (number,) = argument_numbers(argnum, len(args))
         call = Call(f, args, kwargs, [number])
         places = [i for i, s in enumerate(call.structure.children[0].children) for _ in range(s.leaf_count)]
+        select = [i < len(places) and places[i] == number for i in range(len(call.types))]
+        check_differentiable(call, select, (number,))
         rows: list = []
-        for i, kind in enumerate(call.types):
-            chosen = i < len(places) and places[i] == number
-            if chosen and not is_differentiable(kind.dtype):
-                raise ArgumentError(
-                    f"nth_derivative: argument {argnum} has dtype {kind.dtype}. Derivatives need floating point: pass "
-                    "2.0 instead of 2, or use .astype(float)."
-                )
+        for kind, chosen in zip(call.types, select, strict=True):
             one = np.broadcast_to(np.ones((), kind.dtype), kind.shape)[()]  # one number, seen many times
             rows.append(([matched(one, kind, "") if chosen else None] + [None] * n)[:n])
         results = _expand(call, rows, int(n))
