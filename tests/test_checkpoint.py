@@ -568,6 +568,7 @@ def test_memory_budget_with_aux_trees_jit_and_modules(rng):
         (lambda: wl.scan(lambda c, x: (c, x), 1.0, length=3, checkpoint=True), "checkpoint=True"),
         (lambda: wl.grad(np.sin, memory_budget="1 GB"), "number of bytes"),
         (lambda: wl.grad(np.sin, memory_budget=-1), "number of bytes"),
+        (lambda: wl.grad(np.sin, memory_budget=np.nan), "number of bytes"),
     ],
 )
 def test_wrong_arguments(call, message):

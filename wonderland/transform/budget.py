@@ -81,7 +81,7 @@ class Choice(NamedTuple):
 
 def within(f: Callable, budget: Any) -> Callable:
     """`f`, whose reverse mode takes no more than `budget` bytes beside the arguments."""
-    if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer, np.floating)) or budget <= 0:
+    if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer, np.floating)) or not budget > 0:
         raise ArgumentError(f"memory_budget is a number of bytes, such as 200e6, not {budget!r}")
     choices: dict[Any, Choice] = {}
 
