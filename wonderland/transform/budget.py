@@ -18,7 +18,7 @@ import numpy as np
 from wonderland.core.errors import ArgumentError
 from wonderland.core.program import Equation, Program, Var, run, subprograms
 from wonderland.core.types import ArrayType
-from wonderland.transform.checkpoint import POLICIES, checkpoint_p, checkpointed_call, known
+from wonderland.transform.checkpoint import POLICIES, checkpoint_p, checkpointed_call, fingerprint, known
 from wonderland.transform.derivatives import named
 from wonderland.transform.dual import DualValue
 from wonderland.transform.programs import cached, linearize_program, record, transpose_program
@@ -88,10 +88,14 @@ def within(f: Callable, budget: Any) -> Callable:
     def perform(program: Program, operands: Sequence[Any]) -> Sequence[Any]:
         program = known(_flat(program), within)
         nonzero = tuple(isinstance(v, DualValue) and v.tangent is not None for v in operands)
-        key = (nonzero, tuple((e.primitive, *(v.type for v in e.outputs)) for e in program.equations))
-        if key not in choices:
-            choices[key] = choose(program, nonzero, float(budget))
-        return run(_assembled(program, choices[key]), operands)
+        key = (nonzero, fingerprint(program, literals=False))
+        try:
+            choice = choices.get(key)
+        except TypeError:  # it has params that can't be compared
+            choice = choose(program, nonzero, float(budget))
+        if choice is None:
+            choice = choices[key] = choose(program, nonzero, float(budget))
+        return run(_assembled(program, choice), operands)
 
     def budgeted(*args: Any, **kwargs: Any) -> Any:
         return checkpointed_call(f, args, kwargs, perform)
