@@ -142,7 +142,10 @@ def divided(program: Program, nonzero: tuple, policy: Policy) -> tuple[Program, 
             again.append(equation)
             needed.update(a for a in equation.inputs if isinstance(a, Var))
     used = tuple(v in needed for v in whole.inputs)
-    forward = eliminate_dead(Program(whole.inputs, whole.equations, (*whole.outputs[:count], *kept), whole.constants))
+    forward = program  # where nothing is kept: loops and branches in it don't compute what nobody reads
+    if kept:
+        outputs = (*whole.outputs[:count], *kept)
+        forward = eliminate_dead(Program(whole.inputs, whole.equations, outputs, whole.constants))
     given = [*pick(whole.inputs, used), *kept]
     constants = [(v, value) for v, value in whole.constants if v in needed]
     recomputed = Program(given, again[::-1], residuals, constants)
