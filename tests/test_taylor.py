@@ -576,7 +576,7 @@ def test_arguments_are_not_changed():
         (lambda: wl.jet(np.sin, (1,), ([1.0],)), "2.0 instead of 2"),
         (lambda: wl.jet(np.sin, (1.0,), ([1j],)), "complex"),
         (lambda: wl.jet(lambda d: d["a"], ({"a": 1.0},), ([1.0],)), "must be like the argument"),
-        (lambda: wl.jet(lambda d: d["a"], ({"a": 1.0},), ({"b": [1.0]},)), "like the argument, {'a': array}.* not {'b'"),
+        (lambda: wl.jet(lambda d: d["a"], ({"a": 1.0},), ({"b": [1.0]},)), "like the argument, {'a': array}.* not"),
         (lambda: wl.nth_derivative(np.sin, -1), "from 0 on, not -1"),
         (lambda: wl.nth_derivative(np.sin, 1.5), "from 0 on, not 1.5"),
         (lambda: wl.nth_derivative(np.sin, 2)(1), "2.0 instead of 2"),
@@ -603,7 +603,7 @@ def test_the_largest_order_in_single_precision(wrap):
     x = np.float32(0.3)
     np.testing.assert_allclose(wrap(wl.nth_derivative(np.sin, 33))(x), np.cos(x), rtol=1e-6)
     for make in (wl.nth_derivative(np.sin, 34), lambda x: wl.jet(np.sin, (x,), ([x] * 34,))):
-        with pytest.raises(wl.ArgumentError, match="in float32 go up to order 33.*Use float64"):
+        with pytest.raises(wl.ArgumentError, match=r"in float32 go up to order 33.*Use float64"):
             wrap(make)(x)
     assert wrap(wl.nth_derivative(lambda x: np.ones(2), 60))(x).tolist() == [0.0, 0.0]
 

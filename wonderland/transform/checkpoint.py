@@ -315,7 +315,8 @@ def fingerprint(program: Program, literals: bool = True) -> tuple:
         operands = tuple(map(atom, e.inputs))
         for v in e.outputs:
             numbers[v] = len(numbers)
-        rows.append((e.primitive, operands, _param(tuple(e.params.items()), literals), tuple(v.type for v in e.outputs)))
+        params = _param(tuple(e.params.items()), literals)
+        rows.append((e.primitive, operands, params, tuple(v.type for v in e.outputs)))
     return program.input_types, tuple(rows), tuple(map(atom, program.outputs))
 
 

@@ -62,8 +62,7 @@ def finite_difference(
         trees = []
         for k, out in enumerate(quotients.out_types):
             row = [
-                _joined([column[k] for column in columns.get(leaf, ())], out, quotients.types[leaf])
-                for leaf in chosen
+                _joined([column[k] for column in columns.get(leaf, ())], out, quotients.types[leaf]) for leaf in chosen
             ]
             per_argument = structure.unflatten(handles(row))
             trees.append(per_argument[0] if single else per_argument)

@@ -337,7 +337,7 @@ def _with_dtype(value: Any, kind: ArrayType) -> Any:
 
 
 def matrix(point: Point, blocks: list[list], single: bool) -> Any:
-    """What the user gets for a matrix: trees of trees, each row with its leaf's dtype, and zeros where an integer is."""
+    """What the user gets for a matrix: trees of trees, rows with their leaf's dtype, zeros where an integer is."""
     found = iter(blocks)
     rows = []
     for kind, flag in zip(point.kinds, point.select, strict=True):
