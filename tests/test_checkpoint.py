@@ -532,6 +532,19 @@ def test_memory_budget_that_is_impossible_says_what_is_possible(rng):
         wl.grad(deep(block, 4), memory_budget=1000)(np.ones(1000))
 
 
+def test_memory_budget_is_of_the_function_at_hand():
+    """Programs that differ in nothing but the length of a loop, or in what reads what, don't share a choice."""
+
+    def loop(x, n):
+        return np.sum(np.sin(wl.fori_loop(0, n, lambda i, h: np.sin(h), x)))
+
+    gradient = wl.grad(loop, memory_budget=200e3)
+    x = np.linspace(0.0, 1.0, 1000)
+    same(gradient(x, 5), wl.grad(loop)(x, 5))
+    with pytest.raises(wl.ArgumentError, match="200,000 bytes is too little"):
+        gradient(x, 1000)
+
+
 def test_memory_budget_of_a_constant(rng):
     assert np.array_equal(wl.grad(lambda x: np.sum(np.ones(3)), memory_budget=1e6)(np.ones(2)), np.zeros(2))
     gradient, aux = wl.grad(lambda x: (1.0, np.sin(x)), has_aux=True, memory_budget=1e6)(np.ones(2))
@@ -570,6 +583,7 @@ def test_memory_budget_with_aux_trees_jit_and_modules(rng):
         (lambda: wl.scan(lambda c, x: (c, x), 1.0, length=3, checkpoint=True), "checkpoint=True"),
         (lambda: wl.grad(np.sin, memory_budget="1 GB"), "number of bytes"),
         (lambda: wl.grad(np.sin, memory_budget=-1), "number of bytes"),
+        (lambda: wl.grad(np.sin, memory_budget=np.nan), "number of bytes"),
     ],
 )
 def test_wrong_arguments(call, message):

@@ -224,3 +224,20 @@ def test_slices_of_xs_are_not_kept_twice():
         return np.sum(wl.scan(lambda h, x: (h * x, None), np.ones(1000), xs)[0])
 
     assert wl.jit(wl.grad(loss)).inspect(xs).peak_bytes < 2.2 * xs.nbytes  # the states and the gradient
+
+
+@pytest.mark.parametrize("checkpoint", [10, "sqrt"])
+def test_the_forward_pass_computes_no_residuals(checkpoint):
+    """A sine forward; a sine and a cosine again."""
+
+    def f(x):
+        return np.sum(wl.scan(lambda h, _: (np.sin(h), None), x, length=100, checkpoint=checkpoint)[0])
+
+    assert wl.cost(wl.grad(f), np.ones(2)).calls == 100 * 2 * 3
+
+
+def test_branches_of_a_checkpointed_function_compute_no_residuals():
+    f = wl.checkpoint(lambda x: wl.cond(x[0] > 0, lambda x: np.sin(np.sin(x)), np.exp, x))
+    program = wl.trace(wl.value_and_grad(lambda x: np.sum(f(x))))(np.ones(2))
+    forward = next(e.params["program"] for e in program.equations if e.primitive.name == "checkpoint")
+    assert wl.cost(forward).calls == 1 + 2 * 2  # the comparison, and two sines of two numbers

@@ -190,6 +190,15 @@ def test_integer_results_have_zeros(scheme):
     np.testing.assert_array_equal(constant, [0.0, 0.0])
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_integers_in_a_tree_have_zeros(scheme):
+    p = {"x": np.array([1.0, 2.0]), "n": 3, "m": np.arange(2)}
+    found = wl.finite_difference(lambda p: p["n"] * p["x"] + p["m"], scheme=scheme)(p)
+    np.testing.assert_allclose(found["x"], 3 * np.eye(2), rtol=1e-7)
+    np.testing.assert_array_equal(found["n"], [0.0, 0.0])
+    np.testing.assert_array_equal(found["m"], np.zeros((2, 2)))
+
+
 @pytest.mark.parametrize("scheme", ["forward", "central"])
 def test_complex_arguments(scheme):
     z = np.array([1.0 + 2.0j, -0.5j])

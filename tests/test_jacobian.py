@@ -240,6 +240,10 @@ class TestMemory:
         assert jacobian[2**22].inspect(x).arena_bytes < 1.2 * 2**22 < 2**26 < jacobian[2**30].inspect(x).arena_bytes
         np.testing.assert_allclose(jacobian[2**22](x), jacobian[2**30](x), atol=1e-12)
 
+    def test_a_budget_without_end(self, run):
+        found = run(wl.jacobian(lambda x: np.sin(x), memory_budget=np.inf))(X)
+        np.testing.assert_allclose(found, np.diag(np.cos(X)), rtol=1e-14)
+
     def test_arguments_that_are_not_asked_for_take_none(self):
         data = np.ones((400, 500))  # a block for it would have 160 MB
         jacobian = wl.jacobian(lambda w, data: data @ w * w[0])
@@ -267,6 +271,9 @@ class TestMemory:
         (lambda: wl.jacobian(layer)(np.arange(3)), "pass 2.0 instead of 2"),
         (lambda: wl.jacobian(layer, has_aux=True)(X), r"must return a pair \(out, aux\)"),
         (lambda: wl.jacobian(layer, argnums=1)(X), "argnums=1"),
+        (lambda: wl.jacobian(layer, argnums=0.0)(X), "argnums=0.0"),
+        (lambda: wl.jacobian(layer, argnums="x")(X), "argnums='x'"),
+        (lambda: wl.jacobian(layer, search_seconds="long"), "search_seconds is a number of seconds, .* not 'long'"),
     ],
 )
 def test_errors(make, message):

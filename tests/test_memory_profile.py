@@ -260,3 +260,13 @@ def test_plot_without_matplotlib(monkeypatch):
 def test_wrong_arguments(call, message):
     with pytest.raises(wl.ArgumentError, match=message):
         call()
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_arguments_that_are_not_differentiated_may_be_anything(mode):
+    def f(x, how, g):
+        return np.sum(g(x) if how == "plain" else x)
+
+    x = np.ones(100)
+    found = wl.memory_profile(f, x, "plain", np.sin, mode=mode, argnums=0)
+    assert list(found.live) == list(wl.memory_profile(lambda x: np.sum(np.sin(x)), x, mode=mode).live)

@@ -135,10 +135,11 @@ class TestStrategies:
 class Net:
     def __init__(self):
         self.w, self.calls = 0.1 * DATA[:2].copy(), np.zeros((), np.int64)
+        self.scale = np.array(1.0)
 
     def __call__(self, x):
         self.calls = self.calls + 1
-        return np.tanh(self.w @ x)
+        return self.scale * np.tanh(self.w @ x)
 
 
 def net_loss(net, x):
@@ -151,11 +152,23 @@ def test_modules(run, strategy):
     expected = wl.hessian(lambda w: np.sum(np.tanh(w @ x) ** 2))(net.w)
     found = run(wl.hessian(net_loss, strategy=strategy))(net, x)
     close(found.w.w, expected)
+    close(found.scale.scale, 2 * np.sum(np.tanh(net.w @ x) ** 2))
     v = Net()
-    v.w = RNG.standard_normal((2, 4))
+    v.w, v.scale = RNG.standard_normal((2, 4)), np.array(0.0)
     product = run(lambda net, v, x: wl.hvp(net_loss, (net, x), (v, None), strategy))(net, v, x)
     close(product.w, np.einsum("ijkl,kl->ij", expected, v.w))
     assert net.calls == 2 and isinstance(product, Net)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_dtypes_are_those_of_the_gradient(run, strategy):
+    p = {"a": X[:2].astype(np.float32), "b": V[:2]}
+    found = run(wl.hessian(lambda p: np.sum((p["a"] * p["b"]) ** 2), strategy=strategy))(p)
+    close(found["a"]["b"], np.diag(4 * p["a"] * p["b"]), 1e-6)
+    assert {k: [block.dtype for block in row.values()] for k, row in found.items()} == {
+        "a": [np.float32] * 2,
+        "b": [np.float64] * 2,
+    }
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -452,6 +465,11 @@ def vector_valued(x):
         (lambda: wl.hvp(rosenbrock, (X,), ({"a": V},)), "the vector of argument 0 has structure {'a': array}"),
         (lambda: wl.hvp(rosenbrock, (X,), (1j * V,)), "is complex .* belongs to a real value"),
         (lambda: wl.hvp(rosenbrock, (X,), (V,), "newton"), "hvp: strategy is \"auto\" or one of .* not 'newton'"),
+        *[
+            (lambda n=n: wl.hessian(lambda x, y: x @ y, n)(X, V), "hessian: argnums name .* each once, not")
+            for n in ((), (0, 0), (1, -1))
+        ],
+        (lambda: wl.laplacian(lambda x, y: x @ y, (0, 0))(X, V), r"laplacian: argnums .* not \(0, 0\)"),
         (lambda: wl.hessian(rosenbrock, strategy="fof"), "hessian: strategy is .* not 'fof'"),
         (lambda: wl.hessian(rosenbrock, chunk_size=0), "hessian: chunk_size"),
         (lambda: wl.hvp_at(rosenbrock, X, strategy="forward_over_forward"), "wl.second_directional"),

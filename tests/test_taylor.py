@@ -545,6 +545,7 @@ def test_nth_derivative_of_any_result():
     assert found["a"] == 54.0 and np.array_equal(found["b"], np.zeros(2))
     assert f.__name__ == "nth_derivative(2)(<lambda>)"
     np.testing.assert_allclose(wl.nth_derivative(np.arctan2, 1, argnum=1)(1.0, 2.0), -0.2)
+    assert wl.nth_derivative(lambda p: p["x"] ** p["n"], 2)({"x": 2.0, "n": 3}) == 12.0  # integers stay what they are
 
 
 def test_arguments_are_not_changed():
@@ -575,10 +576,12 @@ def test_arguments_are_not_changed():
         (lambda: wl.jet(np.sin, (1,), ([1.0],)), "2.0 instead of 2"),
         (lambda: wl.jet(np.sin, (1.0,), ([1j],)), "complex"),
         (lambda: wl.jet(lambda d: d["a"], ({"a": 1.0},), ([1.0],)), "must be like the argument"),
+        (lambda: wl.jet(lambda d: d["a"], ({"a": 1.0},), ({"b": [1.0]},)), "like the argument, {'a': array}.* not"),
         (lambda: wl.nth_derivative(np.sin, -1), "from 0 on, not -1"),
         (lambda: wl.nth_derivative(np.sin, 1.5), "from 0 on, not 1.5"),
         (lambda: wl.nth_derivative(np.sin, 2)(1), "2.0 instead of 2"),
         (lambda: wl.nth_derivative(np.sin, 2, argnum=3)(1.0), "argnums=3"),
+        (lambda: wl.nth_derivative(np.sin, 2, argnum=(0, 1)), r"argnum is the position of one argument, not \(0, 1\)"),
         (lambda: wl.nth_derivative(np.sin, 200), "factorial_scaled=False"),
     ],
 )  # fmt: skip
@@ -592,6 +595,17 @@ def test_values_are_not_given_away():
         wl.nth_derivative(lambda x: float(x), 2)(1.0)
     with pytest.raises(TypeError, match="has no derivative with respect to a"):
         wl.nth_derivative(lambda a: special.gammainc(a, 1.0), 2)(1.0)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, wl.jit])
+def test_the_largest_order_in_single_precision(wrap):
+    """1/33! is a normal float32, 1/34! isn't."""
+    x = np.float32(0.3)
+    np.testing.assert_allclose(wrap(wl.nth_derivative(np.sin, 33))(x), np.cos(x), rtol=1e-6)
+    for make in (wl.nth_derivative(np.sin, 34), lambda x: wl.jet(np.sin, (x,), ([x] * 34,))):
+        with pytest.raises(wl.ArgumentError, match=r"in float32 go up to order 33.*Use float64"):
+            wrap(make)(x)
+    assert wrap(wl.nth_derivative(lambda x: np.ones(2), 60))(x).tolist() == [0.0, 0.0]
 
 
 def test_order_200_unscaled():

@@ -209,6 +209,11 @@ class TestMutable:
         gradient = wl.grad(lambda c: c.count**3)(counter)
         assert type(gradient) is Counter and gradient.count == 12.0 and counter.count == 2.0
 
+    def test_numbers_of_numpy_are_data_as_0d_arrays_are(self):
+        gradient = wl.grad(lambda c: c.count**3)(Counter(2.0))  # whose count is a np.float64, which is a float too
+        assert tree.leaves(gradient) == [12.0]
+        assert wl.tree_map(lambda leaf: 2 * leaf, gradient).count == 24.0
+
     def test_a_call_that_raises_changes_nothing(self):
         counter = Counter(1.0)
 

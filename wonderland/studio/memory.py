@@ -14,7 +14,6 @@ import numpy as np
 
 from wonderland.control.cond import clamped
 from wonderland.control.scan import Parts
-from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, NoValueError
 from wonderland.core.functions import Call
 from wonderland.core.level import Level, Traced, bind, bind_update, is_alone
@@ -42,17 +41,14 @@ def memory_profile(
     """
     if mode not in ("forward", "reverse"):
         raise ArgumentError(f'memory_profile: mode is "forward" or "reverse", not {mode!r}')
-    call = Call(f, args, {})
+    numbers = tuple(range(len(args))) if argnums is None else argument_numbers(argnums, len(args))
+    call = Call(f, args, {}, numbers)
     if any(isinstance(value, Traced) for value in call.values):
         raise ArgumentError(
             "memory_profile counts bytes, so it can't run inside another transformation: call it outside"
         )
-    numbers = range(len(args)) if argnums is None else argument_numbers(argnums, len(args))
-    select = [
-        i in numbers and is_differentiable(type_of(leaf).dtype)
-        for i, argument in enumerate(args)
-        for leaf in tree.leaves(argument)
-    ]
+    places = [i for i, s in enumerate(call.structure.children[0].children) for _ in range(s.leaf_count)]
+    select = [i in numbers and is_differentiable(t.dtype) for i, t in zip(places, call.types, strict=True)]
     if not any(select):
         raise ArgumentError("memory_profile needs a floating-point argument: use 2.0 instead of 2, or .astype(float)")
     function = _flat(call)

@@ -19,7 +19,7 @@ from wonderland.core.primitive import Primitive
 from wonderland.core.program import Equation, Program, Record, Var, run, subprograms
 from wonderland.core.types import ArrayType
 from wonderland.ops.work import bytes_of, view
-from wonderland.transform.checkpoint import POLICIES, checkpoint_p, checkpointed_call, known
+from wonderland.transform.checkpoint import POLICIES, checkpoint_p, checkpointed_call, fingerprint, known
 from wonderland.transform.cost import cost
 from wonderland.transform.derivatives import named
 from wonderland.transform.dual import DualValue
@@ -64,17 +64,21 @@ class Choice(NamedTuple):
 
 def within(f: Callable, budget: Any) -> Callable:
     """`f`, whose reverse mode takes no more than `budget` bytes beside the arguments."""
-    if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer, np.floating)) or budget <= 0:
+    if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer, np.floating)) or not budget > 0:
         raise ArgumentError(f"memory_budget is a number of bytes, such as 200e6, not {budget!r}")
     choices: dict[Any, Choice] = {}
 
     def perform(program: Program, operands: Sequence[Any]) -> Sequence[Any]:
         program = known(_flat(program), within)
         nonzero = tuple(isinstance(v, DualValue) and v.tangent is not None for v in operands)
-        key = (nonzero, tuple((e.primitive, *(v.type for v in e.outputs)) for e in program.equations))
-        if key not in choices:
-            choices[key] = choose(program, nonzero, float(budget))
-        return run(_assembled(program, choices[key]), operands)
+        key = (nonzero, fingerprint(program, literals=False))
+        try:
+            choice = choices.get(key)
+        except TypeError:  # it has params that can't be compared
+            choice = choose(program, nonzero, float(budget))
+        if choice is None:
+            choice = choices[key] = choose(program, nonzero, float(budget))
+        return run(_assembled(program, choice), operands)
 
     def budgeted(*args: Any, **kwargs: Any) -> Any:
         return checkpointed_call(f, args, kwargs, perform)

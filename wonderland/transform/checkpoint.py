@@ -142,7 +142,10 @@ def divided(program: Program, nonzero: tuple, policy: Policy) -> tuple[Program, 
             again.append(equation)
             needed.update(a for a in equation.inputs if isinstance(a, Var))
     used = tuple(v in needed for v in whole.inputs)
-    forward = eliminate_dead(Program(whole.inputs, whole.equations, (*whole.outputs[:count], *kept), whole.constants))
+    forward = program  # where nothing is kept: loops and branches in it don't compute what nobody reads
+    if kept:
+        outputs = (*whole.outputs[:count], *kept)
+        forward = eliminate_dead(Program(whole.inputs, whole.equations, outputs, whole.constants))
     given = [*pick(whole.inputs, used), *kept]
     constants = [(v, value) for v, value in whole.constants if v in needed]
     recomputed = Program(given, again[::-1], residuals, constants)
@@ -286,7 +289,7 @@ MOST_KNOWN = 64
 def known(program: Program, purpose: Any) -> Program:
     """An equal Program that was recorded before, with the transformed forms that it has by now; or this one."""
     try:
-        key = (purpose, _fingerprint(program))
+        key = (purpose, fingerprint(program))
         found = _known.get(key)
     except TypeError:  # it has params that can't be compared
         return program
@@ -298,29 +301,30 @@ def known(program: Program, purpose: Any) -> Program:
     return found
 
 
-def _fingerprint(program: Program) -> tuple:
-    """What makes Programs equal: equations with numbered variables, literals by their bits, params."""
-    if program.constants:
+def fingerprint(program: Program, literals: bool = True) -> tuple:
+    """What makes Programs equal: equations with numbered variables, literals by their bits (or types only), params."""
+    if program.constants and literals:
         raise TypeError("constants are compared by nobody")
-    numbers: dict[Any, int] = {v: i for i, v in enumerate(program.inputs)}
+    numbers: dict[Any, int] = {v: i for i, v in enumerate((*program.inputs, *dict(program.constants)))}
 
     def atom(a: Any) -> Any:
-        return numbers[a] if isinstance(a, Var) else (a.type, np.asarray(a.value).tobytes())
+        return numbers[a] if isinstance(a, Var) else (a.type, literals and np.asarray(a.value).tobytes())
 
     rows = []
     for e in program.equations:
         operands = tuple(map(atom, e.inputs))
         for v in e.outputs:
             numbers[v] = len(numbers)
-        rows.append((e.primitive, operands, _param(tuple(e.params.items())), tuple(v.type for v in e.outputs)))
+        params = _param(tuple(e.params.items()), literals)
+        rows.append((e.primitive, operands, params, tuple(v.type for v in e.outputs)))
     return program.input_types, tuple(rows), tuple(map(atom, program.outputs))
 
 
-def _param(value: Any) -> Any:
+def _param(value: Any, literals: bool) -> Any:
     if isinstance(value, Program):
-        return _fingerprint(value)
+        return fingerprint(value, literals)
     if isinstance(value, tuple):
-        return tuple(map(_param, value))
+        return tuple(_param(v, literals) for v in value)
     if isinstance(value, slice):
         return slice, value.start, value.stop, value.step
     return type(value), value

@@ -85,6 +85,8 @@ def chunk_of(program: Program, chunk_size: Any, memory_budget: float | None) -> 
     """How many seeds go through a Program at once; None for all."""
     if chunk_size != "auto":
         return chunk_size
+    if memory_budget == math.inf:
+        return None
     if memory_budget is None:
         memory_budget = COMPILED_BUDGET if recording() else EAGER_BUDGET
     return max(1, int(memory_budget // max(1, live_bytes(program))))

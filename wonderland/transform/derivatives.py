@@ -255,7 +255,7 @@ def argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
     """`argnums` as non-negative positions."""
     if type(argnums) is int and 0 <= argnums < count:
         return (argnums,)
-    numbers = (argnums,) if isinstance(argnums, (int, np.integer, str)) else tuple(argnums)
+    numbers = tuple(argnums) if np.iterable(argnums) and not isinstance(argnums, str) else (argnums,)
     out = []
     for n in numbers:
         if not isinstance(n, (int, np.integer)) or not -count <= n < count:

@@ -55,14 +55,14 @@ def finite_difference(
         call = Call(f, args, kwargs, numbers)
         counts = [child.leaf_count for child in call.structure.children[0].children]
         chosen = [leaf for n in numbers for leaf in range(sum(counts[:n]), sum(counts[: n + 1]))]
-        quotients = _Quotients(call, chosen, scheme, step)
-        columns = [quotients.columns(leaf) for leaf in chosen]
+        moving = [leaf for leaf in chosen if is_differentiable(call.types[leaf].dtype)] or chosen
+        quotients = _Quotients(call, moving, scheme, step)
+        columns = {leaf: quotients.columns(leaf) for leaf in moving}
         structure = tree.flatten(tuple(args[n] for n in numbers))[1]
         trees = []
         for k, out in enumerate(quotients.out_types):
             row = [
-                _joined([column[k] for column in found], out, quotients.types[leaf])
-                for leaf, found in zip(chosen, columns, strict=True)
+                _joined([column[k] for column in columns.get(leaf, ())], out, quotients.types[leaf]) for leaf in chosen
             ]
             per_argument = structure.unflatten(handles(row))
             trees.append(per_argument[0] if single else per_argument)
@@ -308,7 +308,7 @@ def _largest(values: list) -> Any:
 
 def _joined(columns: list, out: ArrayType, kind: ArrayType) -> Any:
     """Derivatives by each element of an argument, as one array of shape `out.shape + in.shape`."""
-    if not kind.shape:
-        return columns[0]
     shape = (*out.shape, *kind.shape)
-    return reshape(stack(columns, axis=-1), shape=shape) if columns else np.zeros(shape, out.dtype)
+    if not columns:  # it has no elements, or they are integers
+        return zeros_like_type(ArrayType(shape, out.dtype))
+    return reshape(stack(columns, axis=-1), shape=shape) if kind.shape else columns[0]

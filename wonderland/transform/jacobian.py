@@ -77,6 +77,9 @@ def jacobian(
     check_chunks(chunk_size, memory_budget, "jacobian")
     if order not in ("forward", "reverse", "markowitz", "search"):
         raise ArgumentError(f'jacobian: order is "forward", "reverse", "markowitz" or "search", not {order!r}')
+    number = isinstance(search_seconds, (int, float, np.number)) and not isinstance(search_seconds, bool)
+    if not (number and search_seconds >= 0):
+        raise ArgumentError(f"jacobian: search_seconds is a number of seconds, such as 10.0, not {search_seconds!r}")
     single = isinstance(argnums, (int, np.integer))
 
     def blocks_of(program: Program, inputs: list[ArrayType], outputs: list[ArrayType]) -> list[list]:

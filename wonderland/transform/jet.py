@@ -63,6 +63,8 @@ def nth_derivative(f: Callable, n: int, argnum: int = 0) -> Callable:
     """
     if isinstance(n, (bool, np.bool_)) or not isinstance(n, (int, np.integer)) or n < 0:
         raise ArgumentError(f"nth_derivative: n is an integer from 0 on, not {n!r}")
+    if not isinstance(argnum, (int, np.integer)):
+        raise ArgumentError(f"nth_derivative: argnum is the position of one argument, not {argnum!r}")
     (factor,) = _factorials(int(n))[-1:] or [1]
 
     def derivative(*args: Any, **kwargs: Any) -> Any:
@@ -97,11 +99,13 @@ def _lists(terms: Any, structure: tree.Structure, what: str) -> list:
             raise ArgumentError(f"jet: {what} must be a list of terms [x1, x2, ...], not {type(terms).__name__}")
         return [terms]
     kind = tree.kind_of(terms)
-    if structure.kind.mutable and kind is structure.kind:  # whose attributes are static when they hold no array
+    fits, children = kind is structure.kind, []
+    if fits and structure.kind.mutable:  # whose attributes are static when they hold no array
         children = [getattr(terms, name, None) for name in structure.static[1]]
-    else:
-        children = [] if kind is None else list(kind.flatten(terms)[0])
-    if kind is not structure.kind or len(children) != len(structure.children):
+    elif fits:
+        found, static = structure.kind.flatten(terms)
+        fits, children = len(found) == len(structure.children) and static == structure.static, list(found)
+    if not fits:
         raise ArgumentError(
             f"jet: {what} must be like the argument, {structure}, with a list of terms in the place of each array, "
             f"not {tree.flatten(terms)[1]}"
@@ -130,4 +134,13 @@ def _scaled(operation: Callable, c: Any, factor: float) -> Any:
     """A coefficient times or over a factorial; what is plainly zero becomes a structural zero."""
     if c is None or (not isinstance(c, Traced) and not np.any(c)):
         return None
-    return c if factor == 1 or not is_differentiable(type_of(c).dtype) else operation(c, factor)
+    dtype = type_of(c).dtype
+    if factor == 1 or not is_differentiable(dtype):
+        return c
+    if factor * float(np.finfo(dtype).tiny) >= 1:  # coefficients of that size have no digits left, or none at all
+        order = next(k for k in range(LARGEST_FACTORIAL) if math.factorial(k + 1) > 1 / float(np.finfo(dtype).tiny))
+        raise ArgumentError(
+            f"derivatives in {dtype} go up to order {order}: of higher ones the Taylor coefficients underflow, the "
+            "factorials overflow. Use float64, or ask for coefficients, jet(..., factorial_scaled=False)."
+        )
+    return operation(c, factor)

@@ -49,6 +49,8 @@ class Point:
         has_aux: bool = False, scalar: bool = True,
     ):  # fmt: skip
         self.name, self.args, self.numbers, self.has_aux = name, tuple(args), tuple(numbers), has_aux
+        if not 0 < len(self.numbers) == len(set(self.numbers)):
+            raise ArgumentError(f"{name}: argnums name one argument or several, each once, not {self.numbers}")
         self.aux: Any = None  # what the function returned beside its value, once it has run
         f = partial(f, **kwargs) if kwargs else f
         self.f = partial(_checked, name, f, has_aux) if scalar else f
@@ -143,10 +145,7 @@ class Point:
                 add(a, mul(b, 1j)) if t.dtype.kind == "c" else a
                 for a, b, t in zip(out, along_i, self.types, strict=True)
             ]
-        return [
-            v if type_of(v).dtype == t.dtype else convert(v, dtype=t.dtype)
-            for v, t in zip(out, self.types, strict=True)
-        ]
+        return [_with_dtype(v, t) for v, t in zip(out, self.types, strict=True)]
 
     def result(self, vector: Sequence[Any], single: bool) -> Any:
         """What the user gets for a vector."""
@@ -332,15 +331,19 @@ def _by_pairs(point: Point, chunk_size: Any, memory_budget: float | None) -> lis
     return [split(row, types, -1) for row in split(whole, types, 0)]
 
 
+def _with_dtype(value: Any, kind: ArrayType) -> Any:
+    return value if type_of(value).dtype == kind.dtype else convert(value, dtype=kind.dtype)
+
+
 def matrix(point: Point, blocks: list[list], single: bool) -> Any:
-    """What the user gets for a matrix: trees of trees, with zeros where an integer is."""
+    """What the user gets for a matrix: trees of trees, rows with their leaf's dtype, zeros where an integer is."""
     found = iter(blocks)
     rows = []
     for kind, flag in zip(point.kinds, point.select, strict=True):
         row = iter(next(found) if flag else ())
         zeros = [zeros_like_type(ArrayType((*kind.shape, *t.shape), kind.dtype)) for t in point.kinds]
         both = zip(point.select, zeros, strict=True)
-        leaves = iter(handles([next(row) if flag and s else zero for s, zero in both]))
+        leaves = iter(handles([_with_dtype(next(row), kind) if flag and s else zero for s, zero in both]))
         trees = tuple(s.unflatten([next(leaves) for _ in range(s.leaf_count)]) for s in point.structures)
         rows.append(trees[0] if single else trees)
     source = iter(rows)
