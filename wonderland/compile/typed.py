@@ -22,14 +22,15 @@ What differs from Python:
 - Numbers are int64 and float64 whatever the dtypes of arrays; integers wrap; one divided by 0 gives 0, as in NumPy.
 - A local keeps the type of its first assignment (and is 0 until then).
 
-`f.python` is the plain function, to try and to compare with. Nothing is compiled before the first call with arguments
-of some types; while native code runs the GIL is released.
+`f.python(...)` runs as plain Python: slow, with bounds checked, on lists as well. Nothing is compiled before the first
+call with arguments of some types; while native code runs the GIL is released.
 """
 
 from __future__ import annotations
 
 import ctypes
 import inspect
+import threading
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, NamedTuple, NoReturn
@@ -43,6 +44,13 @@ from wonderland.core.errors import ArgumentError
 C_TYPES = {INT: ctypes.c_int64, FLOAT: ctypes.c_double, BOOL: ctypes.c_bool, None: None}
 
 
+class _Running(threading.local):
+    plain = False  # inside `f.python`
+
+
+_running = _Running()
+
+
 class Native(NamedTuple):
     """Machine code for arguments of some kinds: how to call it, which arguments it writes, what keeps it alive."""
 
@@ -54,13 +62,23 @@ class Native(NamedTuple):
 class Typed:
     """A function that runs as native code, compiled on the first call with arguments of some types."""
 
-    def __init__(self, python: Callable):
-        self.python = python
+    def __init__(self, function: Callable):
+        self.function = function
         self._native: dict[tuple[Kind | None, ...], Native] = {}
-        update_wrapper(self, python)
+        update_wrapper(self, function)
+
+    def python(self, *args: Any) -> Any:
+        """Call the plain function; the typed ones that it calls are plain, too."""
+        outer, _running.plain = _running.plain, True
+        try:
+            return self.function(*args)
+        finally:
+            _running.plain = outer
 
     def __call__(self, *args: Any) -> Any:
-        """Check the arguments and call."""
+        """Check the arguments and call the native function."""
+        if _running.plain:
+            return self.function(*args)
         kinds = tuple(map(_kind, args))
         native = self._native.get(kinds) or self._compile(kinds, args)
         flat = []
@@ -89,7 +107,7 @@ class Typed:
                 self._refuse(i, args[i], f"an int, a float or an array of {', '.join(map(str, ELEMENTS))}")
             known.append(kind)
         module = Module(Typed)
-        function = module.function(self.python, tuple(known))
+        function = module.function(self.function, tuple(known))
         return module.text(), function
 
     def _compile(self, kinds: tuple[Kind | None, ...], args: tuple) -> Native:
@@ -107,11 +125,11 @@ class Typed:
             return self._native[kinds]
 
     def _refuse(self, i: int, value: Any, expected: str) -> NoReturn:
-        name = [*inspect.signature(self.python).parameters, *[f"number {i + 1}"] * (i + 1)][i]
+        name = [*inspect.signature(self.function).parameters, *[f"number {i + 1}"] * (i + 1)][i]
         what = type(value).__name__
         if isinstance(value, np.ndarray):
             what = f"{'' if value.flags.c_contiguous else 'non-contiguous '}{value.dtype}{list(value.shape)}"
-        raise ArgumentError(f"{self.python.__name__}: argument {name} is {what}; it takes {expected}")
+        raise ArgumentError(f"{self.function.__name__}: argument {name} is {what}; it takes {expected}")
 
 
 def _kind(value: Any) -> Kind | None:
@@ -122,8 +140,8 @@ def _kind(value: Any) -> Kind | None:
     return FLOAT if isinstance(value, (float, np.floating)) else None
 
 
-def typed(python: Callable) -> Typed:
+def typed(function: Callable) -> Typed:
     """Make native code of a function of plain loops on arrays and numbers; see the text of this module."""
-    if not inspect.isfunction(python):
-        raise ArgumentError(f"typed takes a function written with def, not {type(python).__name__}")
-    return Typed(python)
+    if not inspect.isfunction(function):
+        raise ArgumentError(f"typed takes a function written with def, not {type(function).__name__}")
+    return Typed(function)

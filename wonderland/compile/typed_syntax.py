@@ -430,7 +430,7 @@ class Function(Text):
                 (value,) = self.alike(self.value(argument))
                 kinds.append(value.kind)
                 arguments.append(str(value))
-        called = self.module.function(function.python, tuple(kinds))
+        called = self.module.function(function.function, tuple(kinds))
         if not called.text:
             raise self.error(node, f"{ast.unparse(node.func)} calls itself; write a loop")
         self.written |= {places[i] for i in called.written}
