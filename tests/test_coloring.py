@@ -28,7 +28,7 @@ def colored(pattern, partition, decompression, generator, **options):
     return color(pattern, partition, decompression, **options)
 
 
-@pytest.mark.parametrize("chunk", range(20))
+@pytest.mark.parametrize("chunk", range(12))
 def test_random_patterns(chunk):
     """100 patterns each, every partition and decompression, with orders and post-processing in turn."""
     generator = np.random.default_rng(chunk)
@@ -370,3 +370,72 @@ def test_any_matrix_is_a_pattern():
 def test_bad_arguments(call, message):
     with pytest.raises(ArgumentError, match=message):
         call()
+
+
+# Colours from the caller
+
+
+@pytest.mark.parametrize(("partition", "decompression"), KINDS)
+def test_given_colors(partition, decompression):
+    """Colours that a colouring found, broken or not, are accepted as the definitions say; the rest is the same."""
+    generator = np.random.default_rng(6)
+    accepted = rejected = 0
+    while rejected < 100:
+        postprocess = bool(generator.integers(0, 2))
+        coloring = colored(random_pattern(generator), partition, decompression, generator, postprocess=postprocess)
+        again = color(coloring.pattern, partition, decompression, colors=coloring.colors, postprocess=postprocess)
+        for field in ("row_colors", "column_colors"):
+            assert np.array_equal(getattr(again, field), getattr(coloring, field))
+        check_coloring(again)
+        if not coloring.nnz or coloring.num_colors < 2:
+            continue
+        rows, columns = coloring.row_colors, coloring.column_colors
+        if columns is None or (rows is not None and generator.integers(0, 2)):
+            rows = broken(rows, generator)
+        else:
+            columns = broken(columns, generator)
+        if gaps(rows) or gaps(columns):
+            continue
+        given = (rows, columns) if partition == "bidirectional" else rows if columns is None else columns
+        if defined(coloring, rows, columns) is None:
+            for postprocess in (False, True):
+                check_coloring(color(coloring.pattern, partition, decompression, colors=given, postprocess=postprocess))
+            accepted += 1
+        else:
+            with pytest.raises(ArgumentError, match="can't be read from the products"):
+                color(coloring.pattern, partition, decompression, colors=given)
+            rejected += 1
+    assert accepted
+
+
+def gaps(colors):
+    return colors is not None and len(set(colors.tolist()) - {-1}) != 1 + max(colors)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"colors": [0, 1]}, r"colors of columns must be 4 integers for a pattern of shape \(4, 4\), not int64\[2\]"),
+        ({"colors": [0.0, 1.0, 2.0, 0.0]}, r"not float64\[4\]"),
+        ({"colors": [0, 1, 3, 0]}, "without gaps"),
+        ({"colors": [0, 1, -2, 0]}, "without gaps"),
+        ({"colors": [0, 1, 0, 1]}, r"entry \(1, 0\) can't be read .* \(column partition, direct"),
+        ({"colors": [0, 1, 2, -1]}, r"entry \(2, 3\) can't be read"),
+        ({"colors": [0, 1, 2, 0], "order": "natural"}, "given colours have no order"),
+        ({"colors": [0, 1, 0, 1], "partition": "symmetric"}, r"entry \(1, 2\) can't be read"),
+        ({"colors": [0, 1, 1, 0], "partition": "symmetric"}, r"entry \(1, 2\) can't be read"),
+        ({"colors": [-1, 0, 1, 2], "partition": "symmetric"}, r"entry \(0, 0\) can't be read"),
+        ({"colors": [0, 1, 2, 0], "partition": "bidirectional"}, r"the pair \(row_colors, column_colors\)"),
+        ({"colors": ([-1] * 4, [-1] * 4), "partition": "bidirectional"}, r"entry \(0, 0\) can't be read"),
+    ],
+)
+def test_bad_given_colors(options, message):
+    with pytest.raises(ArgumentError, match=message):
+        color(PATH, **options)
+
+
+def test_one_side_alone_is_a_bicoloring():
+    coloring = color(PATH, "bidirectional", colors=([-1] * 4, [0, 1, 2, 0]))
+    assert (coloring.num_colors, coloring.num_row_colors) == (3, 0)
+    assert repr(coloring).endswith("given colours: 3 colours (3 of columns, 0 of rows))")
+    check_coloring(coloring)

@@ -1,8 +1,8 @@
 """Numbers of colours that papers, other libraries and the notes give.
 
 Gebremedhin, Tarafdar, Manne, Pothen: *New acyclic and star coloring algorithms with application to computing Hessians*
-(2007); Gebremedhin, Manne, Pothen: *What color is your Jacobian?* (2005); Gebremedhin and others: *Efficient computation
-of sparse Hessians using coloring and automatic differentiation* (2009); and SparseMatrixColorings.jl.
+(2007); Gebremedhin, Manne, Pothen: *What color is your Jacobian?* (2005); Gebremedhin and others: *Efficient
+computation of sparse Hessians using coloring and automatic differentiation* (2009); and SparseMatrixColorings.jl.
 """
 
 import numpy as np

@@ -220,7 +220,9 @@ def _sums(pattern: Any, row_colors: Any, column_colors: Any, symmetric: bool) ->
     a = _dense(pattern)
     sums = []
     for matrix, colors, transposed in ((a, column_colors, False), (a.T, row_colors, True)):
-        for color in sorted({*(() if colors is None else colors)} - {-1}):
+        if colors is None:
+            continue
+        for color in range(1 + max(colors, default=-1)):
             for i in range(len(matrix)):
                 entries = [(i, j) for j in range(matrix.shape[1]) if matrix[i, j] and colors[j] == color]
                 entries = [(j, i) if transposed or (symmetric and j < i) else (i, j) for i, j in entries]
