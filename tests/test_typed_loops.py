@@ -272,6 +272,18 @@ def test_division_is_floor_division():
 
 
 @typed
+def found_then_counted(x, value):
+    """Bools of a typed function are bools."""
+    flag = has(x, value)
+    return flag and has(x, value + 1)
+
+
+def test_bools_are_returned(draw):
+    for value in range(10):
+        compare(found_then_counted, draw(np.int64), value)
+
+
+@typed
 def polynomial(x):
     return x * x * x - 3 * x + 1
 
@@ -516,6 +528,10 @@ def wrong_function(x):
     return sum(x)
 
 
+def wrong_object(n):
+    return EDGES(n)
+
+
 def wrong_keyword(x):
     return has(x, value=3)
 
@@ -604,6 +620,7 @@ WRONG = [
     (wrong_attribute, X, 1, "Attribute isn't in the subset: x.size"),
     (wrong_call, X, 1, "only typed functions, len of an array.* not np.sum"),
     (wrong_function, X, 1, r"only typed functions.*: sum\(x\)"),
+    (wrong_object, N, 1, r"only typed functions.*: EDGES\(n\)"),
     (wrong_keyword, X, 1, "arguments are positional here"),
     (wrong_min, N, 1, r".*of numbers can be called: min\(n\)"),
     (wrong_returns, N, 3, "some `return` gives a number, another gives none"),
@@ -645,7 +662,7 @@ def test_no_source():
     exec("def f(n):\n    return n", names)
     with pytest.raises(ArgumentError, match="no source of f; define it in a file"):
         typed(names["f"])(1)
-    with pytest.raises(ArgumentError, match="takes a function written with def, not typed.lambda"):
+    with pytest.raises(ArgumentError, match=r"takes a function written with def, not typed\(lambda"):
         typed(lambda n: n)(1)
     with pytest.raises(ArgumentError, match="takes a function written with def, not int"):
         typed(3)  # pyright: ignore

@@ -37,10 +37,13 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from wonderland.compile.entry_layout import OFFSETS
 from wonderland.compile.typed_syntax import Kind, Module
 from wonderland.compile.typed_text import BOOL, ELEMENTS, FLOAT, INT, Element
 from wonderland.core.errors import ArgumentError
 
+_DATA = OFFSETS["array.data"]
+_pointer_at = ctypes.c_void_p.from_address  # an array's `ctypes.data` takes fifteen times as long
 C_TYPES = {INT: ctypes.c_int64, FLOAT: ctypes.c_double, BOOL: ctypes.c_bool, None: None}
 
 
@@ -89,7 +92,7 @@ class Typed:
                     self._refuse(i, value, "a one-dimensional, contiguous array: np.ascontiguousarray of it, raveled")
                 if i in native.written and not flags.writeable:
                     self._refuse(i, value, "an array to write into, this one is read-only: pass a copy")
-                flat += value.ctypes.data, len(value)
+                flat += _pointer_at(id(value) + _DATA).value, len(value)
             elif kind == INT and not -(2**63) <= value < 2**63:
                 self._refuse(i, value, f"an int of 64 bits, not {value}")
             else:

@@ -68,9 +68,8 @@ class Function(Text):
             if self.result is not None:
                 raise self.error(definition, f"it returns {NAMES[self.result]}, but it can end without `return`")
             self.write("ret void")
-        result = "zeroext i1" if self.result == BOOL else self.result or "void"
-        linkage = "dso_local" if self.name == "run" else "internal"
-        head = f'define {linkage} {result} @"{self.name}"({", ".join(parameters)}) {{'
+        manner = "internal" if self.name != "run" else "zeroext" if self.result == BOOL else ""
+        head = f'define {manner} {self.result or "void"} @"{self.name}"({", ".join(parameters)}) {{'
         self.text = "\n".join([head, *self.slots, *self.lines, "}\n"])
 
     def parse(self) -> ast.FunctionDef:
@@ -403,8 +402,8 @@ class Function(Text):
             return self.call_typed(function, node)
         if function is len and len(node.args) == 1 and ast.unparse(node.args[0]) in self.arrays:
             return Value(f'%"{ast.unparse(node.args[0])}.len"', INT)
-        least, most = {min: (2, 255), max: (2, 255), abs: (1, 1), int: (1, 1), float: (1, 1)}.get(function, (1, 0))
-        if not least <= len(node.args) <= most:
+        one, several = any(function is f for f in (abs, int, float)), function is min or function is max
+        if not (one and len(node.args) == 1) and not (several and len(node.args) > 1):
             raise self.error(node, f"{CALLS}: {ast.unparse(node)}")
         value, *others = [self.value(a) for a in node.args]
         if function is abs:

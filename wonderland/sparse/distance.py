@@ -12,30 +12,35 @@ from __future__ import annotations
 
 import numpy as np
 
-from wonderland.compile.typed import typed
+from wonderland.compile.typed import Typed, typed
 from wonderland.sparse.orders import indexes
 
 
 def distance1(indptr: np.ndarray, indices: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Colours of an undirected graph's vertices such that neighbours have different ones."""
-    return _colors(color_neighbors, len(indptr) - 1, indptr, indices, order)
+    return _colors(color_neighbors, indptr, indices, order)
 
 
 def distance2(indptr: np.ndarray, indices: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Colours of an undirected graph's vertices such that neighbours, and neighbours of one vertex, differ."""
-    return _colors(color_neighborhoods, len(indptr) - 1, indptr, indices, order)
+    return _colors(color_neighborhoods, indptr, indices, order)
 
 
 def partial_distance2(
     row_ptr: np.ndarray, row_ind: np.ndarray, col_ptr: np.ndarray, col_ind: np.ndarray, order: np.ndarray
 ) -> np.ndarray:
     """Colours of a matrix' columns such that those with entries in one row differ; for rows pass columns first."""
-    return _colors(color_columns, len(col_ptr) - 1, row_ptr, row_ind, col_ptr, col_ind, order)
-
-
-def _colors(loop, n: int, *arrays: np.ndarray) -> np.ndarray:
+    m, n = len(row_ptr) - 1, len(col_ptr) - 1
     colors, forbidden = np.full(n, -1), np.full(n, -1)
-    loop(*indexes(*arrays), colors, forbidden)
+    used, count, low = np.empty(len(row_ind), np.int64), np.zeros(m, np.int64), np.zeros(m, np.int64)
+    color_columns(*indexes(row_ptr, col_ptr, col_ind, order), colors, forbidden, used, count, low)
+    return colors
+
+
+def _colors(loop: Typed, indptr: np.ndarray, indices: np.ndarray, order: np.ndarray) -> np.ndarray:
+    n = len(indptr) - 1
+    colors, forbidden = np.full(n, -1), np.full(n, -1)
+    loop(*indexes(indptr, indices, order), colors, forbidden)
     return colors
 
 
@@ -75,13 +80,37 @@ def color_neighborhoods(indptr, indices, order, colors, forbidden):
 
 
 @typed
-def color_columns(row_ptr, row_ind, col_ptr, col_ind, order, colors, forbidden):
-    """`partial_distance2`."""
+def color_columns(row_ptr, col_ptr, col_ind, order, colors, forbidden, used, count, low):
+    """`partial_distance2`. Rows list the colours of their columns, but those below the first that is free in a row.
+
+    So a dense row, whose columns need all colours 0, 1, 2, ..., isn't gone through again for each of its columns.
+    """
     for place in range(len(order)):
         v = order[place]
+        color = 0
         for i in range(col_ptr[v], col_ptr[v + 1]):
             row = col_ind[i]
-            for j in range(row_ptr[row], row_ptr[row + 1]):
-                if colors[row_ind[j]] >= 0:
-                    forbidden[colors[row_ind[j]]] = v
-        colors[v] = smallest(forbidden, v)
+            forbid(row, row_ptr[row], v, forbidden, used, count, low)
+            color = max(color, low[row])
+        while forbidden[color] == v:
+            color += 1
+        colors[v] = color
+        for i in range(col_ptr[v], col_ptr[v + 1]):
+            row = col_ind[i]
+            used[row_ptr[row] + count[row]] = color
+            count[row] += 1
+
+
+@typed
+def forbid(row, start, v, forbidden, used, count, low):
+    """Forbid a vertex the colours that a row lists; those found to be below its first free one leave the list."""
+    kept = start
+    for j in range(start, start + count[row]):
+        color = used[j]
+        if color == low[row]:
+            low[row] += 1
+        elif color > low[row]:
+            forbidden[color] = v
+            used[kept] = color
+            kept += 1
+    count[row] = kept - start
