@@ -343,6 +343,6 @@ def _seeds(colors: np.ndarray | None, n: int, dtype: Any = float) -> sparse.csr_
 
 
 def _one_of(name: str, value: Any, known: tuple[str, ...]) -> None:
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         names = ", ".join(f'"{option}"' for option in known)
         raise ArgumentError(f"color: {name} must be one of {names}, not {value!r}")
