@@ -12,7 +12,9 @@ from wonderland.testing.check_grads import check_grads
 from wonderland.testing.op_checks import check_operator
 from wonderland.testing.op_table import TABLE, Row, add, function
 
-__all__ = ["check_grads", "check_operator", "Row", "TABLE", "add", "function", "colorings", "problems", "random_program"]
+__all__ = [
+    "check_grads", "check_operator", "Row", "TABLE", "add", "function", "colorings", "problems", "random_program",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
