@@ -98,14 +98,14 @@ class Coloring:
             matrix = np.asarray(matrix)
         if matrix.shape != self.shape:
             raise ArgumentError(f"compress: this colouring is for matrices of shape {self.shape}, not {matrix.shape}")
-        matrix = sparse.csr_array(matrix)
         if matrix.dtype == bool:
             matrix = matrix.astype(np.int64)
         parts = []
         if self.column_colors is not None:
-            parts.append((_seeds(self.column_colors, self.shape[1], matrix.dtype) @ matrix.T).toarray())
+            parts.append(_seeds(self.column_colors, self.shape[1], matrix.dtype) @ matrix.T)
         if self.row_colors is not None:
-            parts.append((_seeds(self.row_colors, self.shape[0], matrix.dtype) @ matrix).toarray())
+            parts.append(_seeds(self.row_colors, self.shape[0], matrix.dtype) @ matrix)
+        parts = [part.toarray() if sparse.issparse(part) else part for part in parts]
         return tuple(parts) if self.partition == "bidirectional" else parts[0]
 
     def values(self, flat: Any) -> np.ndarray:
@@ -155,8 +155,9 @@ class Coloring:
         if self.partition == "bidirectional":
             count += f" ({self.num_column_colors} of columns, {self.num_row_colors} of rows)"
         order = self.order if isinstance(self.order, str) else "given"
+        order = "given colours" if self.order is None else f"{order} order"
         how = self.partition if self.partition in ("column", "row") else f"{self.partition}, {self.decompression}"
-        return f"Coloring({m}x{n} with {self.nnz} entries, {how}, {order} order: {count})"
+        return f"Coloring({m}x{n} with {self.nnz} entries, {how}, {order}: {count})"
 
 
 def color(
@@ -166,6 +167,7 @@ def color(
     order: Any = None,
     postprocess: bool = False,
     seed: int = 0,
+    colors: Any = None,
 ) -> Coloring:
     """Colour the columns or rows of a pattern so that few products with the matrix give all its entries.
 
@@ -175,18 +177,23 @@ def color(
     permutation of them: "natural" (the default), "largest_first", "smallest_last", "incidence_degree",
     "dynamic_largest_first", "random" (by `seed`), "perfect_elimination". In a bicolouring it is that of columns 0,
     1, ... and rows n, n + 1, ... together, and the default is "smallest_first". `postprocess` drops the colours which
-    decompression doesn't need.
+    decompression doesn't need. Colours known already come as `colors` (a bicolouring's as the pair of those of rows and
+    of columns) and are only checked.
     """
     _one_of("partition", partition, PARTITIONS)
     _one_of("decompression", decompression, DECOMPRESSIONS)
     pattern = canonical(pattern)
-    if order is None:
+    if colors is not None:
+        if order is not None:
+            raise ArgumentError(f"color: given colours have no order; leave out order={order!r} or colors")
+        colors = _given(colors, partition, pattern.shape)
+    elif order is None:
         order = "smallest_first" if partition == "bidirectional" else "natural"
     row_colors = column_colors = sources = reading = None
     if partition in ("column", "row"):
-        colors, sources = _one_sided(pattern, partition, order, postprocess, seed)
+        colors, sources = _one_sided(pattern, partition, order, postprocess, seed, colors)
     else:
-        colors, reading = _two_sided(pattern, partition, decompression, order, postprocess, seed)
+        colors, reading = _two_sided(pattern, partition, decompression, order, postprocess, seed, colors)
         if decompression == "direct":
             sources = np.empty(pattern.nnz, np.int64)
             sources[reading.first] = reading.source
@@ -198,7 +205,10 @@ def color(
         column_colors, row_colors = np.split(colors, [pattern.shape[1]])
     else:
         column_colors = colors
-    for array in (row_colors, column_colors, sources, *(reading or ())):
+    if order is not None and not isinstance(order, str):
+        order = np.array(order)
+    arrays = (row_colors, column_colors, sources, *(reading or ()), None if isinstance(order, str) else order)
+    for array in arrays:
         if array is not None:
             array.flags.writeable = False
     return Coloring(pattern, partition, decompression, order, row_colors, column_colors, sources, reading)
@@ -216,7 +226,9 @@ def color_graph(graph: Any, distance: int = 1, order: Any = "natural", seed: int
     return (distance1 if distance == 1 else distance2)(indptr, indices, permutation)
 
 
-def _one_sided(pattern: Pattern, partition: str, order: Any, postprocess: bool, seed: int) -> tuple:
+def _one_sided(
+    pattern: Pattern, partition: str, order: Any, postprocess: bool, seed: int, given: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Colours of columns or rows, and where each entry stands."""
     m, n = pattern.shape
     (row_ptr, columns), (column_ptr, rows) = raw(pattern), raw(pattern.tocsc())
@@ -225,29 +237,47 @@ def _one_sided(pattern: Pattern, partition: str, order: Any, postprocess: bool, 
         arrays, own, other, length = (row_ptr, columns, column_ptr, rows), columns, entry_rows, m
     else:
         arrays, own, other, length = (column_ptr, rows, row_ptr, columns), entry_rows, columns, n
-    colors = partial_distance2(*arrays, order_columns(order, *arrays, seed=seed))
-    if postprocess and not len(own):  # a colour other than the first has entries, so has the first if there are any
-        colors = np.full(len(colors), -1)
-    return colors, colors[own] * length + other
+    colors = given
+    if colors is None:
+        colors = partial_distance2(*arrays, order_columns(order, *arrays, seed=seed))
+    if postprocess:
+        used = np.append(np.bincount(colors[own][colors[own] >= 0], minlength=_count(colors)) > 0, False)
+        colors = np.where(used, np.cumsum(used) - 1, -1)[colors]
+    sources = colors[own] * length + other
+    if given is not None:
+        shared = np.bincount(sources[colors[own] >= 0], minlength=_count(colors) * length) > 1
+        _check_readable(pattern, (colors[own] >= 0) & ~np.append(shared, False)[sources.clip(-1)], partition, "direct")
+    return colors, sources
 
 
 def _two_sided(
-    pattern: Pattern, partition: str, decompression: str, order: Any, postprocess: bool, seed: int
+    pattern: Pattern, partition: str, decompression: str, order: Any, postprocess: bool, seed: int, given: Any
 ) -> tuple[np.ndarray, Reading]:
     """Colours of columns and then rows (if any), and how the entries are read."""
     symmetric = partition == "symmetric"
     graph = symmetric_graph(pattern) if symmetric else bipartite_graph(pattern)
-    if not symmetric and isinstance(order, str) and order == "smallest_first":
-        order = smallest_first(graph)
-    permutation = order_vertices(order, graph.indptr, graph.indices, seed=seed)
-    colors = (color_star if decompression == "direct" else color_acyclic)(graph, permutation)
-    steps, single = read_order(graph, colors)
+    if given is not None:
+        palette = np.arange(graph.size) >= graph.split
+        colors = np.where(given < 0, -1, given * graph.sides + palette)
+    else:
+        if not symmetric and isinstance(order, str) and order == "smallest_first":
+            order = smallest_first(graph)
+        permutation = order_vertices(order, graph.indptr, graph.indices, seed=seed)
+        colors = (color_star if decompression == "direct" else color_acyclic)(graph, permutation)
+    steps, alone = read_order(graph, colors)
     diagonal = np.empty(0, np.int64)
     if symmetric:
         diagonal = np.flatnonzero(np.repeat(np.arange(len(colors)), np.diff(pattern.indptr)) == pattern.indices)
     loops = pattern.indices[diagonal].astype(np.int64)
+    if given is not None:
+        read = steps if decompression == "substitution" else steps[alone[steps]]
+        readable = np.zeros(pattern.nnz, bool)
+        readable[graph.entry[read]] = readable[graph.entry[graph.mate[read]]] = True
+        readable[graph.entry[colors[graph.vertex] == colors[graph.indices]]] = False
+        readable[diagonal] = colors[loops] >= 0
+        _check_readable(pattern, readable, partition, decompression)
     if postprocess:
-        colors, steps = drop_colors(graph, colors, steps, single, loops)
+        colors, steps = drop_colors(graph, colors, steps, alone, loops)
     colors = colors // graph.sides
     back = graph.mate[steps]
     source = _place(pattern.shape, graph, colors, graph.vertex[steps], graph.indices[steps])
@@ -258,6 +288,36 @@ def _two_sided(
         np.concatenate([graph.entry[steps], diagonal]),
         np.concatenate([graph.entry[back], diagonal]),
     )
+
+
+def _given(colors: Any, partition: str, shape: tuple[int, int]) -> np.ndarray:
+    """Colours from the caller: those of columns, of rows, or of columns and then rows."""
+    m, n = shape
+    if partition == "bidirectional":
+        if not isinstance(colors, (tuple, list)) or len(colors) != 2:
+            raise ArgumentError("color: colors of a bicolouring are the pair (row_colors, column_colors)")
+        return np.concatenate([_given(colors[1], "column", shape), _given(colors[0], "row", shape)])
+    kind, size = ("row", m) if partition == "row" else ("column", n)
+    colors = np.asarray(colors)
+    if colors.shape != (size,) or colors.dtype.kind not in "iu":
+        raise ArgumentError(
+            f"color: colors of {kind}s must be {size} integers for a pattern of shape {shape}, not "
+            f"{colors.dtype}{list(colors.shape)}"
+        )
+    colors = colors.astype(np.int64)
+    if set(np.unique(colors).tolist()) - {-1} != set(range(_count(colors))):
+        raise ArgumentError(f"color: colors of {kind}s must be 0, 1, ... without gaps, and -1 for those in no product")
+    return colors
+
+
+def _check_readable(pattern: Pattern, readable: np.ndarray, partition: str, decompression: str) -> None:
+    if not readable.all():
+        entry = int(np.argmin(readable))
+        i, j = int(np.searchsorted(pattern.indptr, entry, side="right")) - 1, int(pattern.indices[entry])
+        raise ArgumentError(
+            f"color: with these colors entry ({i}, {j}) can't be read from the products ({partition} partition, "
+            f"{decompression} decompression); leave out colors to have them chosen"
+        )
 
 
 def _place(shape: tuple[int, int], graph: Graph, colors: np.ndarray, v: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -283,6 +343,6 @@ def _seeds(colors: np.ndarray | None, n: int, dtype: Any = float) -> sparse.csr_
 
 
 def _one_of(name: str, value: Any, known: tuple[str, ...]) -> None:
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         names = ", ".join(f'"{option}"' for option in known)
         raise ArgumentError(f"color: {name} must be one of {names}, not {value!r}")

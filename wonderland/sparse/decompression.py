@@ -30,11 +30,20 @@ class Reading(NamedTuple):
 
 @typed
 def _sums(indptr, indices, colors, last_of, last, node, terms, total):
-    """Number the sums: node[k] is the one that edge k is a term of; `terms` and `total` count and add its edges."""
+    """Number the sums: node[k] is the one that edge k is a term of; `terms` and `total` count and add its edges.
+
+    An edge to a vertex without a colour is in no product: its node has terms that are never read, so is never a leaf.
+    """
     nodes = 0
     for v in range(len(indptr) - 1):
         for k in range(indptr[v], indptr[v + 1]):
             c = colors[indices[k]]
+            if c < 0:
+                node[k] = nodes
+                terms[nodes] = 3
+                total[nodes] = 0
+                nodes += 1
+                continue
             if last_of[c] != v:
                 last_of[c] = v
                 last[c] = nodes
@@ -75,7 +84,9 @@ def _leaves_first(nodes, node, mate, terms, total, queue, steps):
 
 
 def read_order(graph: Graph, colors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The edges v-w in the order of reading, as positions (v, w) with v the leaf; and which are trees of their own."""
+    """The edges v-w in the order of reading, as positions (v, w) with v the leaf; and for all positions: is it a sum of
+    one entry? Edges on a cycle of two colours can't be read and are left out.
+    """
     positions = len(graph.indices)
     palette = 1 + int(colors.max(initial=-1))
     node, terms, total, queue = (np.empty(positions, np.int64) for _ in range(4))
@@ -84,24 +95,25 @@ def read_order(graph: Graph, colors: np.ndarray) -> tuple[np.ndarray, np.ndarray
     alone = terms[node] == 1
     steps = np.empty(positions // 2, np.int64)
     count = _leaves_first(nodes, node, graph.mate, terms, total, queue, steps)
-    if count != len(steps):
-        raise AssertionError("these colours have a two-coloured cycle")
-    return steps, alone[steps] & alone[graph.mate[steps]]
+    return steps[:count], alone
 
 
 def drop_colors(
-    graph: Graph, colors: np.ndarray, steps: np.ndarray, single: np.ndarray, kept: np.ndarray
+    graph: Graph, colors: np.ndarray, steps: np.ndarray, alone: np.ndarray, kept: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Colours that no entry is read from become -1, the others are renumbered; with the steps to match.
 
     An edge that is a tree of its own can be read from either end: those of colours needed anyway (by the vertices
     `kept` and by larger trees) come first, then greedily the colours that settle most of the remaining edges.
     """
-    used = np.zeros(1 + int(colors.max(initial=-1)), bool)
+    palette = 1 + int(colors.max(initial=-1))
+    used = np.zeros(palette, bool)
     used[colors[kept]] = True
+    single = alone[steps] & alone[graph.mate[steps]]
     used[colors[graph.indices[steps[~single]]]] = True
-    pairs = np.stack([colors[graph.vertex[steps[single]]], colors[graph.indices[steps[single]]]])
-    pairs, counts = np.unique(pairs, axis=1, return_counts=True)
+    pairs = colors[graph.vertex[steps[single]]] * palette + colors[graph.indices[steps[single]]]
+    pairs, counts = np.unique(pairs, return_counts=True)
+    pairs = np.stack(np.divmod(pairs, max(palette, 1)))
     while True:
         open_pairs = ~used[pairs].any(axis=0)
         if not open_pairs.any():
@@ -111,10 +123,10 @@ def drop_colors(
     steps = np.where(used[colors[graph.indices[steps]]], steps, graph.mate[steps])
     renumbered = np.where(used, 0, -1)
     for side in range(graph.sides):  # palettes alternate: 0, 2, ... and 1, 3, ...
-        own = np.arange(side, len(used), graph.sides)
+        own = np.arange(side, palette, graph.sides)
         own = own[used[own]]
         renumbered[own] = side + graph.sides * np.arange(len(own))
-    return renumbered[colors], steps
+    return np.where(colors < 0, -1, np.append(renumbered, -1)[colors]), steps
 
 
 @typed

@@ -2,7 +2,7 @@
 
 `check_grads` checks the derivatives of a function; `op_table` has a row for each primitive and each NumPy
 function, and `check_operator` runs everything there is to check for one row; `problems` is a set of functions from the
-literature on which derivatives are compared.
+literature on which derivatives are compared; `colorings` says what colourings of sparse matrices have to be.
 """
 
 from importlib import import_module
@@ -12,7 +12,9 @@ from wonderland.testing.check_grads import check_grads
 from wonderland.testing.op_checks import check_operator
 from wonderland.testing.op_table import TABLE, Row, add, function
 
-__all__ = ["check_grads", "check_operator", "Row", "TABLE", "add", "function", "problems", "random_program"]
+__all__ = [
+    "check_grads", "check_operator", "Row", "TABLE", "add", "function", "colorings", "problems", "random_program",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -20,6 +22,6 @@ def __getattr__(name: str) -> Any:
         from wonderland.testing.random_programs import random_program
 
         return random_program
-    if name == "problems":
-        return import_module("wonderland.testing.problems")
+    if name in ("colorings", "problems"):
+        return import_module(f"wonderland.testing.{name}")
     raise AttributeError(f"module 'wonderland.testing' has no attribute {name!r}")
