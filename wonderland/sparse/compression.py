@@ -63,7 +63,7 @@ def dense_blocks(
         return None
     forward, reverse = pass_costs(program, outputs)
     pattern = program_reads(program)
-    coloring = choose(pattern, "direct", "natural", forward, reverse)
+    coloring = choose(pattern, "direct", None, forward, reverse)
     if 2 * price(coloring, forward, reverse) > min(n * forward, m * reverse):
         return None
     entries = gather(products(_vectorized(program, inputs, outputs), coloring, size), coloring.sources, axes=(0,))

@@ -6,6 +6,7 @@ passes over chunk after chunk. In recorded code the chunks are a loop, so that c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
