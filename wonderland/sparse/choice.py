@@ -17,13 +17,7 @@ def choose(
     pattern: sparse.csr_array, decompression: str, order: Any, forward: float = 1, reverse: float = 1
 ) -> Coloring:
     """The colouring with the least cost, when a product with a column costs `forward` and one with a row `reverse`."""
-
-    if not isinstance(order, str | None):
-        raise ArgumentError(
-            'an order that is a permutation belongs to a partition: say partition="column" (a permutation of the '
-            'columns), "row", "symmetric" or "bidirectional", not "auto"'
-        )
-
+    _check_order(order)
     counts = np.diff(pattern.indptr), np.bincount(pattern.indices, minlength=pattern.shape[1])
     # Columns of one colour have no row in common: there are as many colours as the fullest row has entries, or more.
     bounds = {"column": forward * counts[0].max(initial=0), "row": reverse * counts[1].max(initial=0)}
@@ -34,6 +28,23 @@ def choose(
     if best.num_colors > max(FEW, typical) and np.isfinite(forward + reverse):
         found.append(color(pattern, "bidirectional", decompression, order, postprocess=True))
     return min([best, *found], key=lambda coloring: price(coloring, forward, reverse))
+
+
+def choose_symmetric(pattern: sparse.csr_array, decompression: str, order: Any) -> Coloring:
+    """With regard to symmetry, or by columns if that takes fewer colours: greedy colourings can be worse than that."""
+    _check_order(order)
+    best = color(pattern, "symmetric", decompression, order)
+    if best.num_colors <= np.diff(pattern.indptr).max(initial=0):
+        return best
+    return min(best, color(pattern, "column", order=order), key=lambda coloring: coloring.num_colors)
+
+
+def _check_order(order: Any) -> None:
+    if not isinstance(order, str | None):
+        raise ArgumentError(
+            'an order that is a permutation belongs to a partition: say partition="column" (a permutation of the '
+            'columns), "row", "symmetric" or "bidirectional", not "auto"'
+        )
 
 
 def price(coloring: Coloring, forward: float, reverse: float) -> float:

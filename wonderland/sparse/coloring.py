@@ -148,6 +148,12 @@ class Coloring:
         result = sparse.csr_array((values, self.pattern.indices, self.pattern.indptr), shape=self.shape, copy=True)
         return result.asformat(format)
 
+    def plot(self, ax: Any = None) -> Any:
+        """The pattern, each entry in the colour of the product that it is read from; returns Matplotlib's axes."""
+        from wonderland.sparse.report import plot
+
+        return plot(self, ax)
+
     def __repr__(self) -> str:
         """One line: what was coloured, how, and how many products are left."""
         m, n = self.shape

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError, TracingError
+from wonderland.core.errors import ArgumentError, NoValueError, TracingError
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import type_of
 from wonderland.sparse.coloring import Coloring, canonical
+from wonderland.sparse.detect import scalar
 from wonderland.sparse.plan import Flat, Options, Plan
 from wonderland.transform.chunks import check_chunks
 from wonderland.transform.derivatives import argument_numbers, grad, named, selected
@@ -62,7 +63,7 @@ def jacobian(
 def hessian(
     f: Callable,
     argnums: int | Sequence[int] = 0,
-    partition: str = "symmetric",
+    partition: str = "auto",
     decompression: str = "direct",
     order: Any = None,
     *,
@@ -76,7 +77,8 @@ def hessian(
     """The Hessian of a function with a scalar result as a sparse matrix, by products of it with vectors.
 
     Columns are coloured with regard to symmetry: with decompression "direct" by a star colouring, with "substitution"
-    by an acyclic one, which needs fewer products. All else is as in `jacobian`.
+    by an acyclic one, which needs fewer products (partition "auto" does without symmetry where that takes fewer). All
+    else is as in `jacobian`.
     """
     return SparseDerivative(
         "hessian", f, argnums, partition, decompression, order, pattern, coloring, format, jit, chunk_size,
@@ -109,6 +111,8 @@ class SparseDerivative:
             raise ArgumentError(f"{what}: coloring is what wl.sparse.color returns, not {type(coloring).__name__}")
         if coloring is not None and pattern is not None:
             raise ArgumentError(f"{what}: a coloring brings its pattern with it; give one of the two")
+        if coloring is not None and partition not in ("auto", coloring.partition):
+            raise ArgumentError(f'{what}: the coloring is by "{coloring.partition}", not by "{partition}"')
         check_chunks(chunk_size, memory_budget, what)
         given = coloring if pattern is None else canonical(pattern)
         self.name, self.f, self.argnums = name, f, argnums
@@ -133,7 +137,7 @@ class SparseDerivative:
         return plan.entries(leaves)
 
     def prepare(self, /, *args: Any, **kwargs: Any) -> SparseDerivative:
-        """Find the pattern for arguments like these, and colour it."""
+        """Find the pattern for arguments like these, colour it, and compile."""
         self._prepared(args, kwargs)
         return self
 
@@ -157,10 +161,19 @@ class SparseDerivative:
         return plan, leaves
 
     def _new_plan(self, call: Call, numbers: tuple[int, ...]) -> Plan:
-        function = grad(self.f, numbers) if self.name == "hessian" else self.f
+        function = grad(scalar(self.f, self.name), numbers) if self.name == "hessian" else self.f
         selected(call, numbers)  # refuses integers
-        plan = Plan(self.name, Flat(function, call, numbers), self._options, call.values)
-        if self._options.given is not None and not any(isinstance(v, Traced) for v in call.values):
+        traced = any(isinstance(v, Traced) for v in call.values)
+        try:
+            plan = Plan(self.name, Flat(function, call, numbers), self._options, call.values)
+            if not traced:
+                plan.compile(call.values)
+        except NoValueError as error:
+            advice = "Or say which entries there are and compile nothing: pattern=..., jit=False."
+            error.args = (f"{error.args[0]} {advice}",)
+            raise
+        assumed = self._options.given is not None or (self.name, plan.coloring.partition) == ("jacobian", "symmetric")
+        if assumed and not traced:
             _probe(plan, call)
         return plan
 
@@ -189,10 +202,11 @@ class SparseDerivative:
         """The pattern, each entry in the colour of the product that it is read from; returns Matplotlib's axes."""
         from wonderland.sparse.report import plot
 
-        return plot(self._known(), ax)
+        return plot(self._known().coloring, ax)
 
     def __repr__(self) -> str:
-        return f"<{self.__name__}, prepared for {len(self._plans)} kinds of arguments>"
+        count = len(self._plans)
+        return f"<{self.__name__}, prepared for {count} kind{'s' * (count != 1)} of arguments>"
 
 
 def _probe(plan: Plan, call: Call) -> None:
@@ -205,11 +219,15 @@ def _probe(plan: Plan, call: Call) -> None:
     tolerance = np.sqrt(np.finfo(scale.dtype).eps)
     wrong = np.flatnonzero(np.abs(found - expected) > tolerance * scale)
     if len(wrong):
-        i = wrong[0]
+        i, self_found = wrong[0], plan.options.given is None
         warnings.warn(
-            f"the pattern given to wl.sparse.{plan.name} doesn't hold: times a random vector, the matrix gives "
+            f"what was said of the {plan.name} doesn't hold: times a random vector, the sparse matrix gives "
             f"{found[i]:.6g} in row {i}, the derivative {expected[i]:.6g} ({len(wrong)} of {len(found)} rows differ). "
-            f"Entries are missing in it, or the matrix isn't symmetric where symmetry was taken for granted. Without "
-            f"pattern= and coloring= the pattern is found.",
+            + (
+                'It isn\'t symmetric: leave partition="symmetric" out.'
+                if self_found
+                else "Entries are missing in the pattern, or symmetry was taken for granted. Without pattern= and "
+                "coloring= the pattern is found."
+            ),
             stacklevel=5,
         )

@@ -19,7 +19,7 @@ from wonderland.core.types import ArrayType, is_differentiable
 from wonderland.ops.index import gather
 from wonderland.ops.pattern import program_reads
 from wonderland.ops.shape import zeros_like_type
-from wonderland.sparse.choice import choose
+from wonderland.sparse.choice import choose, choose_symmetric
 from wonderland.sparse.coloring import Coloring, canonical, color
 from wonderland.sparse.compression import products
 from wonderland.transform.chunks import chunk_of
@@ -137,6 +137,8 @@ class Plan:
         partition, decompression, order = self.options.partition, self.options.decompression, self.options.order
         if partition != "auto":
             return color(pattern, partition, decompression, order, postprocess=partition == "bidirectional")
+        if self.name == "hessian":  # products with rows are products with columns
+            return choose_symmetric(pattern, decompression, order)
         self._count_costs()
         return choose(pattern, decompression, order, *self.costs)
 
@@ -148,11 +150,19 @@ class Plan:
 
         record(count, self.flat.types) if self.options.jit else count(*self._values)
 
+    def compile(self, leaves: Sequence[Any]) -> None:
+        """Compile the products for leaves like these, if anything is compiled."""
+        if self.options.jit:
+            start = time.perf_counter()
+            self.products.inspect(*leaves)  # type: ignore[attr-defined]
+            self.seconds["compilation"] = time.perf_counter() - start
+
     def _lay_out(self) -> None:
         """Where the entries, which come by rows, belong in the format that was asked for."""
         pattern, format = self.pattern, self.options.format
-        numbered = sparse.csr_array((np.arange(pattern.nnz), pattern.indices, pattern.indptr), shape=pattern.shape)
-        self.template = numbered.asformat(format)
+        kind = sparse.get_index_dtype(maxval=max(pattern.nnz, *pattern.shape))
+        places = pattern.indices.astype(kind), pattern.indptr.astype(kind)
+        self.template = sparse.csr_array((np.arange(pattern.nnz), *places), shape=pattern.shape).asformat(format)
         self.order = self.template.data if format == "csc" else None
         self.template.has_canonical_format = True
 
