@@ -63,7 +63,7 @@ class Loop:
             else:
                 outs = step(inputs)
             new = outs[: self.n_carry]
-            rows.append([s for s, _ in outs[self.n_carry :]])
+            rows.append([s and s.alone() for s, _ in outs[self.n_carry :]])
             same = step is not None and not any(s is not None for s, _ in self.xs) and _equal(new, carry)
             carry = new
             if same:  # and so are all steps from here on
@@ -207,8 +207,10 @@ def _equal(new: Sequence[Value], old: Sequence[Value]) -> bool:
         if (a is None) != (b is None):
             return False
         if a is not None and b is not None:
+            if a.entries() != b.entries():
+                return False
             x, y = a.matrix(), b.matrix()
-            if x.nnz != y.nnz or not (np.array_equal(x.indptr, y.indptr) and np.array_equal(x.indices, y.indices)):
+            if not (np.array_equal(x.indptr, y.indptr) and np.array_equal(x.indices, y.indices)):
                 return False
     return True
 

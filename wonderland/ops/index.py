@@ -100,7 +100,11 @@ def _scatter_slice_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     x, u = types
     numbers = np.arange(x.size).reshape(x.shape)
     target = np.asarray(numbers[params["index"]]).ravel()
-    kept = numbers.ravel() if params["mode"] == "add" else np.setdiff1d(numbers.ravel(), target)
+    kept = numbers.ravel()
+    if params["mode"] == "set":
+        outside = np.ones(x.shape, bool)
+        outside[params["index"]] = False
+        kept = np.flatnonzero(outside)
     return [(kept, kept), (target, np.arange(u.size))]
 
 

@@ -29,6 +29,15 @@ class Sets:
     def __getitem__(self, part: slice) -> Sets:
         return Sets(self.index[part], self.table)
 
+    def alone(self) -> Sets:
+        """The same without sets that only others refer to."""
+        (index,), table = together([(self.index, self.table)])
+        return Sets(index, table)
+
+    def entries(self) -> int:
+        """How many columns the elements read, all in all."""
+        return int(np.diff(self.table.indptr).astype(np.int64)[self.index[self.index >= 0]].sum())
+
     def matrix(self) -> Any:
         """A boolean CSR array (elements x columns), canonical."""
         count, columns = self.table.shape
@@ -94,8 +103,8 @@ def together(parts: Sequence[tuple[np.ndarray, Any]]) -> tuple[list[np.ndarray],
     for members in groups.values():
         table = parts[members[0]][1]
         if table.shape[0] > 2 * sum(numbers[i].size for i in members):
-            used = np.unique(np.concatenate([numbers[i] for i in members]))
-            used = used[used >= 0]
+            used = np.sort(np.concatenate([numbers[i] for i in members]))
+            used = used[np.diff(used, prepend=-1) > 0]
             for i in members:
                 numbers[i] = np.where(numbers[i] < 0, -1, np.searchsorted(used, numbers[i]))
             table = table[used]
@@ -208,7 +217,15 @@ def product(reads: Any, table: Any) -> Any:
         stop = max(row + 1, int(np.searchsorted(reads.indptr, reads.indptr[row] + step, "right")) - 1)
         part = reads.indices[reads.indptr[row] : reads.indptr[stop]]
         found = np.bitwise_or.reduceat(words[part], reads.indptr[row:stop] - reads.indptr[row], axis=0)
-        full = np.unpackbits(found.view(np.uint8), axis=1, count=columns).astype(bool)
-        parts.append(sparse.csr_array(full))
+        parts.append(_from_bits(found, columns))
         row = stop
     return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr", dtype=bool)
+
+
+def _from_bits(words: np.ndarray, columns: int) -> Any:
+    full = np.unpackbits(words.view(np.uint8), axis=1, count=columns).view(bool)
+    lengths = np.bitwise_count(words).sum(1, dtype=np.int64)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    small = np.int32 if full.size < 1 << 31 else np.int64
+    indices = np.flatnonzero(full).astype(small) - np.repeat(np.arange(len(full), dtype=small) * columns, lengths)
+    return sparse.csr_array((np.ones(ends[-1], bool), indices, ends.astype(small)), shape=full.shape)

@@ -59,7 +59,7 @@ def hessian_pattern(f: Callable, *args: Any, local: bool = False, **kwargs: Any)
 
 def _checked(name: str, f: Any, args: tuple) -> None:
     if not callable(f):
-        raise ArgumentError(f"{name}(f, *args): f is a function, got {type(f).__name__} {str(f)[:60]!r}")
+        raise ArgumentError(f"{name}(f, *args): f is a function, got {type(f).__name__} {repr(f)[:60]}")
     if not args:
         raise ArgumentError(
             f"{name}(f, *args): arguments of f are needed (their shapes and dtypes; the values only with local=True): "
