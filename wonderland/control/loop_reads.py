@@ -21,6 +21,7 @@ from wonderland.core.types import is_differentiable
 from wonderland.ops.pattern import count, known, propagate
 from wonderland.ops.sets import Sets, concatenate, identity, product, union
 
+_MANY = 32  # steps that are worth powers of a matrix
 Value = tuple[Sets | None, Any]  # what a value reads, and the value itself where it is known
 
 
@@ -64,6 +65,10 @@ class Loop:
                 outs = step(inputs)
             new = outs[: self.n_carry]
             rows.append([s and s.alone() for s, _ in outs[self.n_carry :]])
+            if step is not None and len(outs) == self.n_carry and not any(s is not None for s, _ in self.xs):
+                left = self.length - len(rows)
+                if left >= _MANY:  # nothing comes out on the way
+                    return step.repeated(left, [*self.consts, *new]), []
             same = step is not None and not any(s is not None for s, _ in self.xs) and _equal(new, carry)
             carry = new
             if same:  # and so are all steps from here on
@@ -167,6 +172,27 @@ class _Step:
         return [
             (None if found is None or not np.any(found.index[a:b] >= 0) else found[a:b], self._value(i, inputs))
             for i, (a, b) in enumerate(zip(ends, ends[1:], strict=False))
+        ]
+
+    def repeated(self, times: int, inputs: Sequence[Value]) -> list[Sets | None]:
+        """What is carried reads after so many steps, by powers of the matrix."""
+        consts, carry = len(self.loop.consts), self.loop.n_carry
+        given = [*self.parts(inputs[:consts], 0), *self.parts(inputs[consts:], consts)]
+        sizes = [size for _, size in given]
+        fixed, total = sum(sizes[:consts]), sum(sizes)
+        rows = self.matrix[np.repeat([size > 0 for size in sizes[consts:]], self.loop.sizes)]
+        rest = sparse.csr_array((fixed, total - fixed), dtype=bool)
+        step = sparse.vstack([sparse.hstack([sparse.eye_array(fixed, dtype=bool), rest]), rows], format="csr", dtype=bool)
+        found = None
+        while times:
+            if times % 2:
+                found = step if found is None else product(found, step)
+            times //= 2
+            step = product(step, step) if times else step
+        whole, ends = _joined(total, [(found, concatenate(given))]), np.cumsum([0, *sizes])
+        return [
+            None if whole is None or a == b else whole[a:b]
+            for a, b in zip(ends[consts : consts + carry], ends[consts + 1 :], strict=False)
         ]
 
     def _value(self, output: int, inputs: Sequence[Value]) -> Any:

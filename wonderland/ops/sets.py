@@ -201,8 +201,14 @@ def _containing(reads: Any, table: Any) -> np.ndarray | None:
 
 
 def product(reads: Any, table: Any) -> Any:
-    """The boolean product of two CSR arrays, the first without empty rows; by bits where that is less work."""
-    columns = table.shape[1]
+    """The boolean product of two CSR arrays; by bits where that is less work."""
+    columns, lengths = table.shape[1], np.diff(reads.indptr)
+    if not lengths.all():
+        rows = np.flatnonzero(lengths)
+        part = product(reads[rows], table)
+        lengths[rows] = np.diff(part.indptr)
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        return sparse.csr_array((part.data, part.indices, ends), shape=(reads.shape[0], columns))
     terms = int(np.diff(table.indptr).astype(np.int64)[reads.indices].sum())
     if terms * 64 < reads.nnz * columns or table.shape[0] * columns > _BITS or terms < 4096:
         return (reads @ table).astype(bool)
