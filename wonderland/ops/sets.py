@@ -1,8 +1,8 @@
 """Index sets, shared: what each element of a value reads, as the number of its set in a table of distinct sets.
 
 Moving elements about moves numbers and leaves the table alone; all elements of a broadcast sum refer to one set. A table
-is a boolean CSR array (sets x columns). `union` makes the sets of a result from those of its operands: equal unions are
-made once, a set that contains the others is taken as it is, and dense ones are made of bits.
+holds them as a boolean CSR array (sets x columns) or, where that is less work, as bits. `union` makes the sets of a
+result from those of its operands: equal unions are made once, a set that contains the others is taken as it is.
 """
 
 from __future__ import annotations
@@ -13,9 +13,60 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-Term = tuple[np.ndarray | None, np.ndarray, Any]  # elements of the result (None: each, in order), numbers of sets, table
 _FEW = 1 << 17  # rows that are always compared with each other
 _BITS = 1 << 27  # at most that many bits at once
+
+
+class Table:
+    """Distinct sets, none of them empty: rows of a boolean CSR array, or of bits in words; made of each other."""
+
+    __slots__ = ("_csr", "_words", "shape")
+
+    def __init__(self, csr: Any = None, words: np.ndarray | None = None, columns: int = 0):
+        self._csr, self._words = csr, words
+        self.shape: tuple[int, int] = csr.shape if words is None else (len(words), columns)
+
+    @property
+    def csr(self) -> Any:
+        """A boolean CSR array (sets x columns)."""
+        if self._csr is None:
+            self._csr = _from_bits(self._words, self.shape[1])  # type: ignore[arg-type]
+        return self._csr
+
+    @property
+    def words(self) -> np.ndarray:
+        """The sets as bits in 64-bit words."""
+        if self._words is None:
+            packed = np.packbits(self._csr.toarray(), axis=1)
+            bits = np.zeros((self.shape[0], -(-self.shape[1] // 64) * 8), np.uint8)
+            bits[:, : packed.shape[1]] = packed
+            self._words = bits.view(np.uint64)
+        return self._words
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """How many columns each set has."""
+        if self._csr is None:
+            return np.bitwise_count(self._words).sum(1, dtype=np.int64)  # type: ignore[union-attr]
+        return np.diff(self._csr.indptr).astype(np.int64)
+
+    def __getitem__(self, sets: np.ndarray) -> Table:
+        if self._csr is None:
+            return Table(words=self._words[sets], columns=self.shape[1])  # type: ignore[index]
+        return Table(self._csr[sets])
+
+    @staticmethod
+    def stacked(tables: Sequence[Table]) -> Table:
+        """One table after the other."""
+        rows, columns = sum(t.shape[0] for t in tables), tables[0].shape[1]
+        if len(tables) == 1:
+            return tables[0]
+        if any(t._csr is None for t in tables) and rows * columns <= _BITS:
+            return Table(words=np.concatenate([t.words for t in tables]), columns=columns)
+        return Table(sparse.vstack([t.csr for t in tables], format="csr", dtype=bool))
+
+
+Term = tuple[np.ndarray | None, np.ndarray, Table]  # elements (None: each, in order), the numbers of their sets
 
 
 class Sets:
@@ -23,7 +74,7 @@ class Sets:
 
     __slots__ = ("index", "table")
 
-    def __init__(self, index: np.ndarray, table: Any):
+    def __init__(self, index: np.ndarray, table: Table):
         self.index, self.table = index, table
 
     def __getitem__(self, part: slice) -> Sets:
@@ -36,13 +87,13 @@ class Sets:
 
     def entries(self) -> int:
         """How many columns the elements read, all in all."""
-        return int(np.diff(self.table.indptr).astype(np.int64)[self.index[self.index >= 0]].sum())
+        return int(self.table.lengths[self.index[self.index >= 0]].sum())
 
     def matrix(self) -> Any:
         """A boolean CSR array (elements x columns), canonical."""
-        count, columns = self.table.shape
-        indptr = np.append(self.table.indptr, self.table.indptr[-1])  # one more row, empty
-        table = sparse.csr_array((self.table.data, self.table.indices, indptr), shape=(count + 1, columns))
+        (count, columns), csr = self.table.shape, self.table.csr
+        indptr = np.append(csr.indptr, csr.indptr[-1])  # one more row, empty
+        table = sparse.csr_array((csr.data, csr.indices, indptr), shape=(count + 1, columns))
         out = table[np.where(self.index < 0, count, self.index)]
         out.sort_indices()
         return out
@@ -50,7 +101,7 @@ class Sets:
 
 def identity(sizes: Sequence[int]) -> list[Sets]:
     """Values whose elements are the columns: each reads itself."""
-    table = sparse.eye_array(sum(sizes), dtype=bool, format="csr")
+    table = Table(sparse.eye_array(sum(sizes), dtype=bool, format="csr"))
     ends = np.cumsum([0, *sizes])
     return [Sets(np.arange(a, b), table) for a, b in zip(ends, ends[1:], strict=False)]
 
@@ -93,7 +144,7 @@ def concatenate(values: Sequence[tuple[Sets | None, int]]) -> Sets | None:
     return Sets(np.concatenate([np.full(n, -1) if s is None else next(rest) for s, n in values]), table)
 
 
-def together(parts: Sequence[tuple[np.ndarray, Any]]) -> tuple[list[np.ndarray], Any]:
+def together(parts: Sequence[tuple[np.ndarray, Table]]) -> tuple[list[np.ndarray], Table]:
     """Numbers of sets in several tables as numbers in one, without sets that few refer to."""
     groups: dict[int, list[int]] = {}
     for i, (_, table) in enumerate(parts):
@@ -113,7 +164,7 @@ def together(parts: Sequence[tuple[np.ndarray, Any]]) -> tuple[list[np.ndarray],
                 numbers[i] = np.where(numbers[i] < 0, -1, numbers[i] + start)
         start += table.shape[0]
         tables.append(table)
-    return numbers, tables[0] if len(tables) == 1 else sparse.vstack(tables, format="csr", dtype=bool)
+    return numbers, Table.stacked(tables)
 
 
 def _in_order(size: int, rows: np.ndarray | None, ids: np.ndarray) -> np.ndarray | None:
@@ -131,7 +182,7 @@ def _in_order(size: int, rows: np.ndarray | None, ids: np.ndarray) -> np.ndarray
     return out
 
 
-def _united(reads: Any, table: Any) -> Sets:
+def _united(reads: Any, table: Table) -> Sets:
     """The unions of sets of a table that the rows of a canonical matrix (elements x sets) name."""
     counts = np.diff(reads.indptr)
     index = np.full(len(counts), -1)
@@ -144,7 +195,7 @@ def _united(reads: Any, table: Any) -> Sets:
     reads = reads if first is None else reads[first]
     alone = _containing(reads, table)
     if alone is None:
-        numbers, out = np.arange(reads.shape[0]), product(reads, table)
+        numbers, out = np.arange(reads.shape[0]), _unions(reads, table)
     else:  # those that a set contains come first
         kept, places = np.unique(alone[alone >= 0], return_inverse=True)
         numbers, rest = np.empty(reads.shape[0], np.intp), np.flatnonzero(alone < 0)
@@ -152,7 +203,7 @@ def _united(reads: Any, table: Any) -> Sets:
         numbers[rest] = len(kept) + np.arange(len(rest))
         out = table[kept]
         if len(rest):
-            out = sparse.vstack([out, product(reads[rest], table)], format="csr", dtype=bool)
+            out = Table.stacked([out, _unions(reads[rest], table)])
     index[full] = numbers if inverse is None else numbers[inverse]
     return Sets(index, out)
 
@@ -175,11 +226,11 @@ def _distinct(reads: Any, count: int) -> tuple[np.ndarray | None, np.ndarray | N
     return (first, inverse) if same else (None, None)
 
 
-def _containing(reads: Any, table: Any) -> np.ndarray | None:
+def _containing(reads: Any, table: Table) -> np.ndarray | None:
     """For each row the set among its own that contains the others, or -1; looked for where unions would be large."""
-    lengths = np.diff(table.indptr).astype(np.int64)
+    lengths = table.lengths
     own = lengths[reads.indices]
-    if own.sum() < (1 << 20) + 4 * (table.nnz + reads.nnz):
+    if own.sum() < (1 << 20) + 4 * (lengths.sum() + reads.nnz):
         return None
     starts, count = reads.indptr[:-1], table.shape[0]
     largest = np.maximum.reduceat(own * count + reads.indices, starts) % count
@@ -188,11 +239,11 @@ def _containing(reads: Any, table: Any) -> np.ndarray | None:
     if len(groups) > 1 << 12:
         return None
     out = np.full(len(largest), -1)
-    mask, inside = np.zeros(table.shape[1], bool), np.zeros(count, bool)
+    csr, mask, inside = table.csr, np.zeros(table.shape[1], bool), np.zeros(count, bool)
     for rows in np.split(order, groups[1:]):
         part = reads[rows]
         sets = np.unique(part.indices)
-        members, large = table[sets], table.indices[slice(*table.indptr[largest[rows[0]] + np.arange(2)])]
+        members, large = csr[sets], csr.indices[slice(*csr.indptr[largest[rows[0]] + np.arange(2)])]
         mask[large] = True
         inside[sets] = np.logical_and.reduceat(mask[members.indices], members.indptr[:-1])
         out[rows] = np.where(np.logical_and.reduceat(inside[part.indices], part.indptr[:-1]), largest[rows], -1)
@@ -200,32 +251,31 @@ def _containing(reads: Any, table: Any) -> np.ndarray | None:
     return out if np.any(out >= 0) else None
 
 
-def product(reads: Any, table: Any) -> Any:
-    """The boolean product of two CSR arrays; by bits where that is less work."""
-    columns, lengths = table.shape[1], np.diff(reads.indptr)
-    if not lengths.all():
-        rows = np.flatnonzero(lengths)
-        part = product(reads[rows], table)
-        lengths[rows] = np.diff(part.indptr)
-        ends = np.concatenate([[0], np.cumsum(lengths)])
-        return sparse.csr_array((part.data, part.indices, ends), shape=(reads.shape[0], columns))
-    terms = int(np.diff(table.indptr).astype(np.int64)[reads.indices].sum())
-    if terms * 64 < reads.nnz * columns or table.shape[0] * columns > _BITS or terms < 4096:
-        return (reads @ table).astype(bool)
-    width = -(-columns // 64)
-    bits = np.zeros((table.shape[0], 8 * width), np.uint8)
-    packed = np.packbits(table.toarray(), axis=1)
-    bits[:, : packed.shape[1]] = packed
-    words = bits.view(np.uint64)
-    step = max(1, _BITS // max(64 * width, 1))  # entries of `reads` at once
-    parts, row = [], 0
-    while row < reads.shape[0]:
+def product(reads: Any, matrix: Any) -> Any:
+    """The boolean product of two CSR arrays."""
+    lengths = np.diff(reads.indptr)
+    rows = np.flatnonzero(lengths)
+    part = _unions(reads[rows], Table(matrix)).csr
+    lengths[rows] = np.diff(part.indptr)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    return sparse.csr_array((part.data, part.indices, ends), shape=(reads.shape[0], matrix.shape[1]))
+
+
+def _unions(reads: Any, table: Table) -> Table:
+    """For each row (none of them empty) the union of the sets that it names; by bits where that is less work."""
+    (count, columns), rows = table.shape, reads.shape[0]
+    terms = int(table.lengths[reads.indices].sum())
+    if terms * 64 < reads.nnz * columns or max(count, rows) * columns > _BITS or terms < 4096:
+        return Table((reads @ table.csr).astype(bool))
+    words = table.words
+    step = max(1, _BITS // max(64 * words.shape[1], 1))  # entries of `reads` at once
+    out, row = np.empty((rows, words.shape[1]), np.uint64), 0
+    while row < rows:
         stop = max(row + 1, int(np.searchsorted(reads.indptr, reads.indptr[row] + step, "right")) - 1)
-        part = reads.indices[reads.indptr[row] : reads.indptr[stop]]
-        found = np.bitwise_or.reduceat(words[part], reads.indptr[row:stop] - reads.indptr[row], axis=0)
-        parts.append(_from_bits(found, columns))
+        part = words[reads.indices[reads.indptr[row] : reads.indptr[stop]]]
+        np.bitwise_or.reduceat(part, reads.indptr[row:stop] - reads.indptr[row], axis=0, out=out[row:stop])
         row = stop
-    return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr", dtype=bool)
+    return Table(words=out, columns=columns)
 
 
 def _from_bits(words: np.ndarray, columns: int) -> Any:
