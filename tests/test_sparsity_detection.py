@@ -230,7 +230,7 @@ def test_random_programs(seed):
             assert found.shape == nonzero.shape and not np.any(nonzero & ~found), f"{program}\nlocal={local}"
 
 
-# Problems that are published --------------------------------------------------------------------------------------------
+# Problems that are published ------------------------------------------------------------------------------------------
 
 
 def brusselator(state):
@@ -309,7 +309,7 @@ def test_loops_of_unknown_length():
     np.testing.assert_array_equal(local, (np.arange(6)[:, None] - np.arange(6)) % 6 < 3)
 
 
-# What is known, and what isn't ------------------------------------------------------------------------------------------
+# What is known, and what isn't ----------------------------------------------------------------------------------------
 
 
 def test_values_that_are_not_known():
@@ -390,7 +390,7 @@ def test_complex_and_float32():
     assert jacobian_pattern(np.imag, x).nnz == 0
 
 
-# Rules -----------------------------------------------------------------------------------------------------------------
+# Rules ----------------------------------------------------------------------------------------------------------------
 
 
 def test_rules_of_the_user_decide():
@@ -414,7 +414,9 @@ def test_rules_of_the_user_decide():
     for local in (False, True):
         found = canonical(jacobian_pattern(rounded, x, x, local=local))
         np.testing.assert_array_equal(found, expected)
-        np.testing.assert_array_equal(canonical(jacobian_pattern(lambda y: rounded(x, y), x, local=local)), expected[:, 3:])
+        np.testing.assert_array_equal(
+            canonical(jacobian_pattern(lambda y: rounded(x, y), x, local=local)), expected[:, 3:]
+        )
         found = canonical(jacobian_pattern(lambda x: reversed_back(x, 2)[0] * x, x, local=local))
         np.testing.assert_array_equal(found, np.eye(3, dtype=bool) | np.eye(3, dtype=bool)[::-1])
 
@@ -450,7 +452,7 @@ def test_errors(call, message):
         call()
 
 
-# The sets themselves ---------------------------------------------------------------------------------------------------
+# The sets themselves --------------------------------------------------------------------------------------------------
 
 
 def random_matrix(rng, shape, density):

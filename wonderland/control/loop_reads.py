@@ -1,14 +1,15 @@
 """What a loop reads: the `pattern` rule of `scan`.
 
 A loop whose length is known is followed step by step: with the values that it carries and that are known (a counter),
-or, where those decide nothing, by one pattern of the body for all steps. Any other loop goes to a fixed point: what each
-carried element can depend on after any number of steps.
+or, where those decide nothing, by one pattern of the body for all steps. Any other loop goes to a fixed point: what
+each carried element can depend on after any number of steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,7 @@ class Loop:
         if base is not None:
             base = _closure(own[:, first : first + total], base)
         ends = np.cumsum([0, *sizes])
-        final = [base[a:b] if base is not None and a < b else None for a, b in zip(ends, ends[1:], strict=False)]
+        final = [base[a:b] if base is not None and a < b else None for a, b in pairwise(ends)]
         outs = step([*self.consts, *((s, None) for s in final), *rows])
         return final, [s for s, _ in outs[self.n_carry :]]
 
@@ -171,7 +172,7 @@ class _Step:
         ends = np.cumsum([0, *self.loop.sizes])
         return [
             (None if found is None or not np.any(found.index[a:b] >= 0) else found[a:b], self._value(i, inputs))
-            for i, (a, b) in enumerate(zip(ends, ends[1:], strict=False))
+            for i, (a, b) in enumerate(pairwise(ends))
         ]
 
     def repeated(self, times: int, inputs: Sequence[Value]) -> list[Sets | None]:
@@ -182,7 +183,9 @@ class _Step:
         fixed, total = sum(sizes[:consts]), sum(sizes)
         rows = self.matrix[np.repeat([size > 0 for size in sizes[consts:]], self.loop.sizes)]
         rest = sparse.csr_array((fixed, total - fixed), dtype=bool)
-        step = sparse.vstack([sparse.hstack([sparse.eye_array(fixed, dtype=bool), rest]), rows], format="csr", dtype=bool)
+        step = sparse.vstack(
+            [sparse.hstack([sparse.eye_array(fixed, dtype=bool), rest]), rows], format="csr", dtype=bool
+        )
         found = None
         while times:
             if times % 2:
@@ -190,10 +193,7 @@ class _Step:
             times //= 2
             step = product(step, step) if times else step
         whole, ends = _joined(total, [(found, concatenate(given))]), np.cumsum([0, *sizes])
-        return [
-            None if whole is None or a == b else whole[a:b]
-            for a, b in zip(ends[consts : consts + carry], ends[consts + 1 :], strict=False)
-        ]
+        return [None if whole is None or a == b else whole[a:b] for a, b in pairwise(ends[consts : consts + carry + 1])]
 
     def _value(self, output: int, inputs: Sequence[Value]) -> Any:
         """Something in the place of a value that is known and decides nothing."""

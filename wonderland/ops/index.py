@@ -182,7 +182,8 @@ def _lines(x: ArrayType, indices: list, axes: tuple) -> tuple[np.ndarray, np.nda
     rest = tuple(i for i in range(x.ndim) if i not in axes)
     out = _gather_infer(x, *indices, axes=axes)
     lines = math.prod(x.shape[i] for i in rest)
-    numbers = np.arange(x.size).reshape(x.shape).transpose(rest + axes).reshape(lines, math.prod(x.shape[a] for a in axes))
+    numbers = np.arange(x.size).reshape(x.shape).transpose(rest + axes)
+    numbers = numbers.reshape(lines, math.prod(x.shape[a] for a in axes))
     return np.arange(out.size).reshape(out.size // max(lines, 1), lines).T, numbers
 
 

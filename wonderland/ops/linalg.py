@@ -66,8 +66,8 @@ def _solver_pattern(primitive: Primitive) -> Callable:
     blockwise = block_pattern(primitive)
 
     def columns(t: ArrayType) -> np.ndarray:
-        numbers = np.swapaxes(np.arange(t.size).reshape(t.shape), -1, -2)
-        return numbers.reshape(math.prod(numbers.shape[:-1]), numbers.shape[-1])
+        *head, n, k = t.shape
+        return np.swapaxes(np.arange(t.size).reshape(t.shape), -1, -2).reshape(math.prod(head) * k, n)
 
     def pattern(types: tuple[ArrayType, ...], params: dict) -> list:
         out = primitive.infer(*map(as_type, types), **params)

@@ -1,9 +1,19 @@
 """Sparsity patterns of Programs: which elements of the inputs each element of an output can depend on.
 
-Each primitive's `pattern` rule tells what one equation reads; `propagate` carries index sets (`ops.sets`) along a
-Program with it. Values that don't depend on the inputs are computed on the way, so a rule knows the indices of a gather,
-the zeros of a constant matrix, the mask of a `where`, the counter of a loop. Axes whose extent only the run knows
-(residuals of a while loop) are left out: one element stands for all along them.
+A primitive's `pattern(types, params)` rule tells what one equation reads. Its answer, for each operand:
+
+- None: nothing;
+- a pair of index arrays (output element, operand element), flat;
+- a triple (line of each output element, line, operand element), where all outputs of a line read the same: rows and
+  columns of a matrix product, matrices of a stack. `blocks` and `everything` make them.
+
+A primitive that holds Programs answers by a function from the operands' index sets to the outputs' and their values;
+`inside` makes it. An operand that is known comes as its array, in the place of its type.
+
+`propagate` carries index sets (`ops.sets`) along a Program with these rules. Values that don't depend on the inputs are
+computed on the way, so a rule knows the indices of a gather, the zeros of a constant matrix, the mask of a `where`, the
+counter of a loop. Axes whose extent only the run knows (residuals of a while loop) are left out: one element stands for
+all along them.
 """
 
 from __future__ import annotations
@@ -11,13 +21,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wonderland.core.level import Traced, evaluate
 from wonderland.core.primitive import Primitive
-from wonderland.core.program import Equation, Literal, Program, Var
+from wonderland.core.program import Equation, Literal, Program
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 
 if TYPE_CHECKING:
@@ -92,7 +103,8 @@ def _equation_reads(equation: Equation, reads: list, values: list) -> tuple[Sequ
     if unknown and primitive.linearize is None:  # it holds no Program
         rows = [[everything(count(v.type), count(t)) for t in types] for v in equation.outputs]
     else:
-        answer = (primitive.pattern or _unknown(primitive))(types, equation.params)
+        rule: Any = primitive.pattern or _unknown(primitive)
+        answer = rule(types, equation.params)
         if callable(answer):
             return answer(reads)
         rows = answer if primitive.multiple else [answer]
@@ -203,6 +215,6 @@ def _by_identity(answer: Any, types: Sequence[ArrayType]) -> list[list]:
     rows = []
     for found in answer(inputs)[0]:
         matrix = None if found is None else found.matrix()
-        pairs: list = [None if matrix is None else matrix[:, a:b].nonzero() for a, b in zip(ends, ends[1:])]
+        pairs: list = [None if matrix is None else matrix[:, a:b].nonzero() for a, b in pairwise(ends)]
         rows.append([None if p is None or not len(p[0]) else p for p in pairs])
     return rows
