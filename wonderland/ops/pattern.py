@@ -106,7 +106,8 @@ def _equation_reads(equation: Equation, reads: list, values: list) -> tuple[Sequ
         rule: Any = primitive.pattern or _unknown(primitive)
         answer = rule(types, equation.params)
         if callable(answer):
-            return answer(reads)
+            found: Any = answer(reads)
+            return found
         rows = answer if primitive.multiple else [answer]
     return [_gathered(count(v.type), row, reads) for v, row in zip(equation.outputs, rows, strict=True)], []
 
