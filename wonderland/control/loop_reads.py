@@ -61,7 +61,8 @@ class Loop:
                 matrices[flags] = _Step(self, inputs) if self._is_static(flags) else None
             step = matrices[flags]
             if step is None:
-                outs = list(zip(*propagate(self.body, [s for s, _ in inputs], [x for _, x in inputs]), strict=True))
+                found, values = propagate(self.body, [s for s, _ in inputs], [x for _, x in inputs])
+                outs = [(s, known(x)) for s, x in zip(found, map(_as_array, values), strict=True)]
             else:
                 outs = step(inputs)
             new = outs[: self.n_carry]
@@ -226,6 +227,10 @@ def _closure(links: Any, base: Sets) -> Sets:
     found = _joined(number, [(reach, own)])
     assert found is not None
     return Sets(found.index[group], found.table)
+
+
+def _as_array(value: Any) -> Any:
+    return None if value is None else np.asanyarray(value)
 
 
 def _equal(new: Sequence[Value], old: Sequence[Value]) -> bool:
