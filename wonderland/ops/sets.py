@@ -21,50 +21,78 @@ _BITS = 1 << 27  # at most that many bits at once
 class Table:
     """Distinct sets, none of them empty: rows of a boolean CSR array, or of bits in words; made of each other."""
 
-    __slots__ = ("_csr", "_words", "shape")
+    __slots__ = ("_csr", "_rows", "_words", "shape")
 
-    def __init__(self, csr: Any = None, words: np.ndarray | None = None, columns: int = 0):
-        self._csr, self._words = csr, words
-        self.shape: tuple[int, int] = csr.shape if words is None else (len(words), columns)
+    def __init__(self, count: int, columns: int, rows: tuple | None = None, words: np.ndarray | None = None):
+        self.shape = count, columns
+        self._rows, self._words, self._csr = rows, words, None
+
+    @property
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where each set starts and ends, and the columns."""
+        if self._rows is None:
+            csr = _from_bits(self.words, self.shape[1])
+            self._rows = csr.indptr, csr.indices
+        return self._rows
 
     @property
     def csr(self) -> Any:
         """A boolean CSR array (sets x columns)."""
         if self._csr is None:
-            self._csr = _from_bits(self._words, self.shape[1])  # type: ignore[arg-type]
+            ends, columns = self.rows
+            self._csr = sparse.csr_array((np.ones(len(columns), bool), columns, ends), shape=self.shape)
         return self._csr
 
     @property
     def words(self) -> np.ndarray:
         """The sets as bits in 64-bit words."""
         if self._words is None:
-            packed = np.packbits(self._csr.toarray(), axis=1)
+            packed = np.packbits(self.csr.toarray(), axis=1)
             bits = np.zeros((self.shape[0], -(-self.shape[1] // 64) * 8), np.uint8)
             bits[:, : packed.shape[1]] = packed
             self._words = bits.view(np.uint64)
         return self._words
 
     @property
+    def is_bits(self) -> bool:
+        """Are there only bits?"""
+        return self._rows is None
+
+    @property
     def lengths(self) -> np.ndarray:
         """How many columns each set has."""
-        if self._csr is None:
-            return np.bitwise_count(self._words).sum(1, dtype=np.int64)  # type: ignore[union-attr]
-        return np.diff(self._csr.indptr).astype(np.int64)
+        if self.is_bits:
+            return np.bitwise_count(self.words).sum(1, dtype=np.int64)
+        ends = self.rows[0].astype(np.int64)
+        return ends[1:] - ends[:-1]
 
     def __getitem__(self, sets: np.ndarray) -> Table:
-        if self._csr is None:
-            return Table(words=self._words[sets], columns=self.shape[1])  # type: ignore[index]
-        return Table(self._csr[sets])
+        if self.is_bits:
+            return Table(len(sets), self.shape[1], words=self.words[sets])
+        ends, columns = self.rows
+        starts, lengths = ends[sets], ends[sets + 1] - ends[sets]
+        new = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.repeat(starts - new[:-1], lengths) + np.arange(new[-1])
+        return Table(len(sets), self.shape[1], (new, columns[places]))
+
+    @staticmethod
+    def of(csr: Any) -> Table:
+        """The rows of a boolean CSR array, none of them empty."""
+        return Table(*csr.shape, (csr.indptr, csr.indices))
 
     @staticmethod
     def stacked(tables: Sequence[Table]) -> Table:
         """One table after the other."""
-        rows, columns = sum(t.shape[0] for t in tables), tables[0].shape[1]
+        count, columns = sum(t.shape[0] for t in tables), tables[0].shape[1]
         if len(tables) == 1:
             return tables[0]
-        if any(t._csr is None for t in tables) and rows * columns <= _BITS:
-            return Table(words=np.concatenate([t.words for t in tables]), columns=columns)
-        return Table(sparse.vstack([t.csr for t in tables], format="csr", dtype=bool))
+        if any(t.is_bits for t in tables) and count * columns <= _BITS:
+            return Table(count, columns, words=np.concatenate([t.words for t in tables]))
+        ends, start = [np.zeros(1, np.int64)], 0
+        for t in tables:
+            ends.append(t.rows[0][1:] + start)
+            start += len(t.rows[1])
+        return Table(count, columns, (np.concatenate(ends), np.concatenate([t.rows[1] for t in tables])))
 
 
 Term = tuple[np.ndarray | None, np.ndarray, Table]  # elements (None: each, in order), the numbers of their sets
@@ -92,9 +120,9 @@ class Sets:
 
     def matrix(self) -> Any:
         """A boolean CSR array (elements x columns), canonical."""
-        (count, columns), csr = self.table.shape, self.table.csr
-        indptr = np.append(csr.indptr, csr.indptr[-1])  # one more row, empty
-        table = sparse.csr_array((csr.data, csr.indices, indptr), shape=(count + 1, columns))
+        (count, width), (ends, columns) = self.table.shape, self.table.rows
+        ends = np.append(ends, ends[-1])  # one more row, empty
+        table = sparse.csr_array((np.ones(len(columns), bool), columns, ends), shape=(count + 1, width))
         out = table[np.where(self.index < 0, count, self.index)]
         out.sort_indices()
         return out
@@ -102,7 +130,8 @@ class Sets:
 
 def identity(sizes: Sequence[int]) -> list[Sets]:
     """Values whose elements are the columns: each reads itself."""
-    table = Table(sparse.eye_array(sum(sizes), dtype=bool, format="csr"))
+    total = sum(sizes)
+    table = Table(total, total, (np.arange(total + 1, dtype=np.int32), np.arange(total, dtype=np.int32)))
     ends = np.cumsum([0, *sizes])
     return [Sets(np.arange(a, b), table) for a, b in pairwise(ends)]
 
@@ -112,6 +141,8 @@ def union(size: int, terms: Sequence[Term]) -> Sets | None:
     terms = [t for t in terms if t[1].size and t[1].max() >= 0]
     if not terms or not size:
         return None
+    if size == 1 and len(terms) < 8 and all(t[1].size == 1 and not t[2].is_bits for t in terms):
+        return _of_one(terms)
     numbers, table = together([(ids, table) for _, ids, table in terms])
     ordered: list[Any] = [_in_order(size, rows, ids) for (rows, _, _), ids in zip(terms, numbers, strict=True)]
     if any(ids is None for ids in ordered):
@@ -133,6 +164,16 @@ def union(size: int, terms: Sequence[Term]) -> Sets | None:
         reads = sparse.csr_array((np.ones(indptr[-1], bool), many[there], indptr), shape=(size, table.shape[0]))
     reads.sum_duplicates()
     return _united(reads, table)
+
+
+def _of_one(terms: Sequence[Term]) -> Sets:
+    """`union` for numbers, which programs of many have many of."""
+    parts = []
+    for _, (number,), table in terms:
+        ends, columns = table.rows
+        parts.append(columns[ends[number] : ends[number + 1]])
+    columns = parts[0] if len(parts) == 1 else _different(np.concatenate(parts))
+    return Sets(np.zeros(1, np.intp), Table(1, terms[0][2].shape[1], (np.array([0, len(columns)]), columns)))
 
 
 def concatenate(values: Sequence[tuple[Sets | None, int]]) -> Sets | None:
@@ -261,7 +302,7 @@ def product(reads: Any, matrix: Any) -> Any:
     """The boolean product of two CSR arrays."""
     lengths = np.diff(reads.indptr)
     rows = np.flatnonzero(lengths)
-    part = _unions(reads[rows], Table(matrix)).csr
+    part = _unions(reads[rows], Table.of(matrix)).csr
     lengths[rows] = np.diff(part.indptr)
     ends = np.concatenate([[0], np.cumsum(lengths)])
     return sparse.csr_array((part.data, part.indices, ends), shape=(reads.shape[0], matrix.shape[1]))
@@ -272,7 +313,7 @@ def _unions(reads: Any, table: Table) -> Table:
     (count, columns), rows = table.shape, reads.shape[0]
     terms = int(table.lengths[reads.indices].sum())
     if terms * 64 < reads.nnz * columns or max(count, rows) * columns > _BITS or terms < 4096:
-        return Table((reads @ table.csr).astype(bool))
+        return Table.of(reads @ table.csr)
     words = table.words
     step = max(1, _BITS // max(64 * words.shape[1], 1))  # entries of `reads` at once
     out, row = np.empty((rows, words.shape[1]), np.uint64), 0
@@ -281,7 +322,7 @@ def _unions(reads: Any, table: Table) -> Table:
         part = words[reads.indices[reads.indptr[row] : reads.indptr[stop]]]
         np.bitwise_or.reduceat(part, reads.indptr[row:stop] - reads.indptr[row], axis=0, out=out[row:stop])
         row = stop
-    return Table(words=out, columns=columns)
+    return Table(rows, columns, words=out)
 
 
 def _from_bits(words: np.ndarray, columns: int) -> Any:
