@@ -7,6 +7,7 @@ looking inside; `custom_vjp` puts a linear primitive into the linear Program tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -142,7 +143,7 @@ def _transposed_reads(pulled: Flat, types: Sequence[Any], outs: Sequence[ArrayTy
             elements, rows = back.matrix().nonzero()
             terms.append((rows, own.index[elements], own.table))
     whole, ends = union(sum(sizes), terms), np.cumsum([0, *sizes])
-    return [None if whole is None or a == b else whole[a:b] for a, b in zip(ends, ends[1:], strict=False)], []
+    return [None if whole is None or a == b else whole[a:b] for a, b in pairwise(ends)], []
 
 
 custom_p = Primitive(

@@ -1,14 +1,15 @@
 """What a loop reads: the `pattern` rule of `scan`.
 
 A loop whose length is known is followed step by step: with the values that it carries and that are known (a counter),
-or, where those decide nothing, by one pattern of the body for all steps. Any other loop goes to a fixed point: what each
-carried element can depend on after any number of steps.
+or, where those decide nothing, by one pattern of the body for all steps. Any other loop goes to a fixed point: what
+each carried element can depend on after any number of steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from wonderland.core.types import is_differentiable
 from wonderland.ops.pattern import count, known, propagate
 from wonderland.ops.sets import Sets, concatenate, identity, product, union
 
+_MANY = 32  # steps that are worth powers of a matrix
 Value = tuple[Sets | None, Any]  # what a value reads, and the value itself where it is known
 
 
@@ -59,11 +61,16 @@ class Loop:
                 matrices[flags] = _Step(self, inputs) if self._is_static(flags) else None
             step = matrices[flags]
             if step is None:
-                outs = list(zip(*propagate(self.body, [s for s, _ in inputs], [x for _, x in inputs]), strict=True))
+                found, values = propagate(self.body, [s for s, _ in inputs], [x for _, x in inputs])
+                outs = [(s, known(x)) for s, x in zip(found, map(_as_array, values), strict=True)]
             else:
                 outs = step(inputs)
             new = outs[: self.n_carry]
-            rows.append([s for s, _ in outs[self.n_carry :]])
+            rows.append([s and s.alone() for s, _ in outs[self.n_carry :]])
+            if step is not None and len(outs) == self.n_carry and not any(s is not None for s, _ in self.xs):
+                left = self.length - len(rows)
+                if left >= _MANY:  # nothing comes out on the way
+                    return step.repeated(left, [*self.consts, *new]), []
             same = step is not None and not any(s is not None for s, _ in self.xs) and _equal(new, carry)
             carry = new
             if same:  # and so are all steps from here on
@@ -122,7 +129,7 @@ class Loop:
         if base is not None:
             base = _closure(own[:, first : first + total], base)
         ends = np.cumsum([0, *sizes])
-        final = [base[a:b] if base is not None and a < b else None for a, b in zip(ends, ends[1:], strict=False)]
+        final = [base[a:b] if base is not None and a < b else None for a, b in pairwise(ends)]
         outs = step([*self.consts, *((s, None) for s in final), *rows])
         return final, [s for s, _ in outs[self.n_carry :]]
 
@@ -166,8 +173,28 @@ class _Step:
         ends = np.cumsum([0, *self.loop.sizes])
         return [
             (None if found is None or not np.any(found.index[a:b] >= 0) else found[a:b], self._value(i, inputs))
-            for i, (a, b) in enumerate(zip(ends, ends[1:], strict=False))
+            for i, (a, b) in enumerate(pairwise(ends))
         ]
+
+    def repeated(self, times: int, inputs: Sequence[Value]) -> list[Sets | None]:
+        """What is carried reads after so many steps, by powers of the matrix."""
+        consts, carry = len(self.loop.consts), self.loop.n_carry
+        given = [*self.parts(inputs[:consts], 0), *self.parts(inputs[consts:], consts)]
+        sizes = [size for _, size in given]
+        fixed, total = sum(sizes[:consts]), sum(sizes)
+        rows = self.matrix[np.repeat([size > 0 for size in sizes[consts:]], self.loop.sizes)]
+        rest = sparse.csr_array((fixed, total - fixed), dtype=bool)
+        step = sparse.vstack(
+            [sparse.hstack([sparse.eye_array(fixed, dtype=bool), rest]), rows], format="csr", dtype=bool
+        )
+        found = None
+        while times:
+            if times % 2:
+                found = step if found is None else product(found, step)
+            times //= 2
+            step = product(step, step) if times else step
+        whole, ends = _joined(total, [(found, concatenate(given))]), np.cumsum([0, *sizes])
+        return [None if whole is None or a == b else whole[a:b] for a, b in pairwise(ends[consts : consts + carry + 1])]
 
     def _value(self, output: int, inputs: Sequence[Value]) -> Any:
         """Something in the place of a value that is known and decides nothing."""
@@ -202,13 +229,19 @@ def _closure(links: Any, base: Sets) -> Sets:
     return Sets(found.index[group], found.table)
 
 
+def _as_array(value: Any) -> Any:
+    return None if value is None else np.asanyarray(value)
+
+
 def _equal(new: Sequence[Value], old: Sequence[Value]) -> bool:
     for (a, _), (b, _) in zip(new, old, strict=True):
         if (a is None) != (b is None):
             return False
         if a is not None and b is not None:
+            if a.entries() != b.entries():
+                return False
             x, y = a.matrix(), b.matrix()
-            if x.nnz != y.nnz or not (np.array_equal(x.indptr, y.indptr) and np.array_equal(x.indices, y.indices)):
+            if not (np.array_equal(x.indptr, y.indptr) and np.array_equal(x.indices, y.indices)):
                 return False
     return True
 

@@ -16,7 +16,7 @@ primitive in one block. Signatures, where `x...` are values (arrays, scalars or 
 - `batch(size, args, batched, **params)`: batched operands carry the batch at axis 0; returns the result with the batch
   at axis 0 (or `(outs, flags)` when `multiple`).
 - `pattern(types, params)`: for each operand, which of its elements each output element reads: a pair of index arrays
-  (output element, operand element), flat; or None for "reads nothing".
+  (output element, operand element), flat; or None for "reads nothing"; or more (see `ops.pattern`). Known: an array.
 - `lower(builder, *nodes, **params)`: how the compiler emits it (see `compile.graph`); without one, compiled code calls
   `evaluate` for that equation.
 - `update(array, *args, **params)`: for functional updates: do it in place on the first operand.

@@ -539,9 +539,7 @@ def _sign_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return out, mul(sub(t, along), where(eq(size, 0), 0.0, div(1.0, size)))
 
 
-sign = elementwise(
-    "sign", np.sign, emit=lambda e, x: e.sign(x), jvp=_sign_jvp, monotone=True, pattern=_complex_pattern
-)
+sign = elementwise("sign", np.sign, emit=lambda e, x: e.sign(x), jvp=_sign_jvp, monotone=True, pattern=_complex_pattern)
 
 
 def _abs_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:

@@ -100,7 +100,11 @@ def _scatter_slice_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     x, u = types
     numbers = np.arange(x.size).reshape(x.shape)
     target = np.asarray(numbers[params["index"]]).ravel()
-    kept = numbers.ravel() if params["mode"] == "add" else np.setdiff1d(numbers.ravel(), target)
+    kept = numbers.ravel()
+    if params["mode"] == "set":
+        outside = np.ones(x.shape, bool)
+        outside[params["index"]] = False
+        kept = np.flatnonzero(outside)
     return [(kept, kept), (target, np.arange(u.size))]
 
 
@@ -176,7 +180,8 @@ def _lines(x: ArrayType, indices: list, axes: tuple) -> tuple[np.ndarray, np.nda
     rest = tuple(i for i in range(x.ndim) if i not in axes)
     out = _gather_infer(x, *indices, axes=axes)
     lines = math.prod(x.shape[i] for i in rest)
-    numbers = np.arange(x.size).reshape(x.shape).transpose(rest + axes).reshape(lines, math.prod(x.shape[a] for a in axes))
+    numbers = np.arange(x.size).reshape(x.shape).transpose(rest + axes)
+    numbers = numbers.reshape(lines, math.prod(x.shape[a] for a in axes))
     return np.arange(out.size).reshape(out.size // max(lines, 1), lines).T, numbers
 
 

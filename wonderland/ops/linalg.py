@@ -7,6 +7,7 @@ pinv is `lstsq` with one. Derivatives are written with these primitives again: t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from wonderland.ops.elementwise import add, div, imag, mul, neg, real, sub
 from wonderland.ops.matrices import (
     adjoint,
     block,
+    block_pattern,
     embedded,
     hermitian_part,
     identity_like,
@@ -32,6 +34,7 @@ from wonderland.ops.matrices import (
     trace,
     with_shared_rules,
 )
+from wonderland.ops.pattern import as_type, blocks
 from wonderland.ops.series import convolve
 from wonderland.ops.shape import reshape, transpose
 from wonderland.ops.substitution import lower_triangular_system
@@ -56,6 +59,21 @@ def _solver_batch(primitive: Primitive) -> Callable:
         return transpose(out, permutation=(rank - 2, *range(rank - 2), rank - 1))
 
     return batch
+
+
+def _solver_pattern(primitive: Primitive) -> Callable:
+    """A column of the solution reads the matrix and its own right-hand side."""
+    blockwise = block_pattern(primitive)
+
+    def columns(t: ArrayType) -> np.ndarray:
+        *head, n, k = t.shape
+        return np.swapaxes(np.arange(t.size).reshape(t.shape), -1, -2).reshape(math.prod(head) * k, n)
+
+    def pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+        out = primitive.infer(*map(as_type, types), **params)
+        return [blockwise(types, params)[0], blocks(columns(out), columns(types[1]))]
+
+    return pattern
 
 
 def _system_type(a: ArrayType, b: ArrayType, **params: Any) -> ArrayType:
@@ -92,6 +110,7 @@ solve = with_shared_rules(
         cost=systems(1 / 3, 1),
     ),
     _solver_batch,
+    _solver_pattern,
 )
 
 
@@ -172,6 +191,7 @@ triangular_solve = with_shared_rules(
         cost=systems(0, 0.5),
     ),
     _solver_batch,
+    _solver_pattern,
 )
 
 
@@ -239,6 +259,7 @@ lstsq = with_shared_rules(
         cost=systems(11, 2),
     ),
     _solver_batch,
+    _solver_pattern,
 )
 
 

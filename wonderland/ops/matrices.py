@@ -168,8 +168,10 @@ def stacked_batch(primitive: Primitive) -> Callable:
     return batch
 
 
-def with_shared_rules(primitive: Primitive, batch: Callable = stacked_batch) -> Primitive:
+def with_shared_rules(
+    primitive: Primitive, batch: Callable = stacked_batch, pattern: Callable = block_pattern
+) -> Primitive:
     """The primitive with its batch and pattern rules filled in."""
     primitive.batch = batch(primitive)
-    primitive.pattern = block_pattern(primitive)
+    primitive.pattern = pattern(primitive)
     return primitive

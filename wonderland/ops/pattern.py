@@ -1,9 +1,20 @@
 """Sparsity patterns of Programs: which elements of the inputs each element of an output can depend on.
 
-Each primitive's `pattern` rule tells what one equation reads; `propagate` carries index sets (`ops.sets`) along a
-Program with it. Values that don't depend on the inputs are computed on the way, so a rule knows the indices of a gather,
-the zeros of a constant matrix, the mask of a `where`, the counter of a loop. Axes whose extent only the run knows
-(residuals of a while loop) are left out: one element stands for all along them.
+A primitive's `pattern(types, params)` rule tells what one equation reads. Its answer, for each operand:
+
+- None: nothing;
+- a pair of index arrays (output element, operand element), flat;
+- a triple (line of each output element, line, operand element), where all outputs of a line read the same: rows and
+  columns of a matrix product, matrices of a stack. `blocks` and `everything` make them.
+
+A primitive that holds Programs answers by a function from the operands' index sets to the outputs' and their values;
+`inside` makes it. An operand that is known comes as its array, in the place of its type; one of which it is only known
+where it is 0, as an array with NaN elsewhere (`Partly`).
+
+`propagate` carries index sets (`ops.sets`) along a Program with these rules. Values that don't depend on the inputs are
+computed on the way, so a rule knows the indices of a gather, the zeros of a constant matrix, the mask of a `where`, the
+counter of a loop. Axes whose extent only the run knows (residuals of a while loop) are left out: one element stands for
+all along them.
 """
 
 from __future__ import annotations
@@ -11,13 +22,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wonderland.core.level import Traced, evaluate
 from wonderland.core.primitive import Primitive
-from wonderland.core.program import Equation, Literal, Program, Var
+from wonderland.core.program import Equation, Literal, Program
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 
 if TYPE_CHECKING:
@@ -66,7 +78,7 @@ def propagate(
     for equation, dead in program.steps():
         operands = [value(a) for a in equation.inputs]
         own = [sets.get(a) for a in equation.inputs]
-        if all(x is not None for x in operands):
+        if all(x is not None and type(x) is not Partly for x in operands):
             found, computed = [], _evaluated(equation, operands)
         elif any(s is not None for s in own):
             found, computed = _equation_reads(equation, own, operands)
@@ -91,16 +103,53 @@ def _evaluated(equation: Equation, operands: list) -> Sequence[Any]:
 
 def _equation_reads(equation: Equation, reads: list, values: list) -> tuple[Sequence[Any], Sequence[Any]]:
     primitive = equation.primitive
-    types = tuple(a.type if x is None else np.asarray(x) for a, x in zip(equation.inputs, values, strict=True))
+    types = tuple(a.type if x is None else np.asanyarray(x) for a, x in zip(equation.inputs, values, strict=True))
     unknown = any(None in t.shape for t in (*types, *(v.type for v in equation.outputs)))
     if unknown and primitive.linearize is None:  # it holds no Program
         rows = [[everything(count(v.type), count(t)) for t in types] for v in equation.outputs]
     else:
-        answer = (primitive.pattern or _unknown(primitive))(types, equation.params)
+        rule: Any = primitive.pattern or _unknown(primitive)
+        answer = rule(types, equation.params)
         if callable(answer):
-            return answer(reads)
+            found: Any = answer(reads)
+            return found
         rows = answer if primitive.multiple else [answer]
-    return [_gathered(count(v.type), row, reads) for v, row in zip(equation.outputs, rows, strict=True)], []
+    found = [_gathered(count(v.type), row, reads) for v, row in zip(equation.outputs, rows, strict=True)]
+    return found, [] if unknown or primitive.multiple else [_zeros(equation, types, rows[0])]
+
+
+class Partly(np.ndarray):
+    """A value of which is known where it is 0; NaN elsewhere."""
+
+
+def _zeros(equation: Equation, types: tuple, row: Sequence[Any]) -> Partly | None:
+    """Where the result of a linear operation is 0 because all that it reads is: cotangents of what isn't used.
+
+    A rule for a product leaves out what is multiplied by 0, so that what is left is linear in each factor.
+    """
+    primitive, kind = equation.primitive, equation.outputs[0].type
+    factors = (0, 1) if primitive.bilinear else tuple(i % len(types) for i in primitive.linear)
+    if not any(isinstance(types[i], np.ndarray) and not types[i].all() for i in factors):
+        return None
+    live = np.zeros(kind.size, bool)
+    for i in factors:
+        if row[i] is None:
+            if primitive.bilinear or is_differentiable(types[i].dtype):
+                continue
+            return None  # a term that is an integer
+        *outs, elements = row[i]
+        if isinstance(types[i], np.ndarray):
+            there = np.not_equal(types[i], 0).ravel()[elements]
+            outs[-1] = outs[-1][there]
+        if len(outs) == 2:
+            lines = np.zeros(int(max(o.max(initial=-1) for o in outs)) + 1, bool)
+            lines[outs[1]] = True
+            live |= lines[outs[0]]
+        else:
+            live[outs[0]] = True
+    if live.all():
+        return None
+    return np.where(live, np.nan, 0).astype(kind.dtype).reshape(kind.shape).view(Partly)
 
 
 def _gathered(size: int, row: Sequence[Any], reads: Sequence[Any]) -> Sets | None:
@@ -153,12 +202,12 @@ def as_type(kind: Any) -> ArrayType:
 
 def known(kind: Any) -> Any:
     """The value of an operand of a `pattern` rule, or None."""
-    return kind if isinstance(kind, np.ndarray) else None
+    return kind if isinstance(kind, np.ndarray) and type(kind) is not Partly else None
 
 
 def inside(program: Program, types: Sequence[Any]) -> Any:
     """The answer of a `pattern` rule: what a Program of the operands reads."""
-    return lambda reads: propagate(program, reads, [known(t) for t in types])
+    return lambda reads: propagate(program, reads, [t if isinstance(t, np.ndarray) else None for t in types])
 
 
 def unions(alternatives: Sequence[Sequence[Any]]) -> list[Sets | None]:
@@ -207,6 +256,6 @@ def _by_identity(answer: Any, types: Sequence[ArrayType]) -> list[list]:
     rows = []
     for found in answer(inputs)[0]:
         matrix = None if found is None else found.matrix()
-        pairs: list = [None if matrix is None else matrix[:, a:b].nonzero() for a, b in zip(ends, ends[1:])]
+        pairs: list = [None if matrix is None else matrix[:, a:b].nonzero() for a, b in pairwise(ends)]
         rows.append([None if p is None or not len(p[0]) else p for p in pairs])
     return rows

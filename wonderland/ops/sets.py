@@ -1,21 +1,101 @@
 """Index sets, shared: what each element of a value reads, as the number of its set in a table of distinct sets.
 
-Moving elements about moves numbers and leaves the table alone; all elements of a broadcast sum refer to one set. A table
-is a boolean CSR array (sets x columns). `union` makes the sets of a result from those of its operands: equal unions are
-made once, a set that contains the others is taken as it is, and dense ones are made of bits.
+Moving elements about moves numbers and leaves the table alone; all elements of a broadcast sum refer to one set. Tables
+hold them as a boolean CSR array (sets x columns) or, where that is less work, as bits. `union` makes the sets of a
+result from those of its operands: equal unions are made once, a set that contains the others is taken as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-Term = tuple[np.ndarray | None, np.ndarray, Any]  # elements of the result (None: each, in order), numbers of sets, table
 _FEW = 1 << 17  # rows that are always compared with each other
 _BITS = 1 << 27  # at most that many bits at once
+
+
+class Table:
+    """Distinct sets, none of them empty: rows of a boolean CSR array, or of bits in words; made of each other."""
+
+    __slots__ = ("_csr", "_rows", "_words", "shape")
+
+    def __init__(self, count: int, columns: int, rows: tuple | None = None, words: np.ndarray | None = None):
+        self.shape = count, columns
+        self._rows, self._words, self._csr = rows, words, None
+
+    @property
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where each set starts and ends, and the columns."""
+        if self._rows is None:
+            csr = _from_bits(self.words, self.shape[1])
+            self._rows = csr.indptr, csr.indices
+        return self._rows
+
+    @property
+    def csr(self) -> Any:
+        """A boolean CSR array (sets x columns)."""
+        if self._csr is None:
+            ends, columns = self.rows
+            self._csr = sparse.csr_array((np.ones(len(columns), bool), columns, ends), shape=self.shape)
+        return self._csr
+
+    @property
+    def words(self) -> np.ndarray:
+        """The sets as bits in 64-bit words."""
+        if self._words is None:
+            packed = np.packbits(self.csr.toarray(), axis=1)
+            bits = np.zeros((self.shape[0], -(-self.shape[1] // 64) * 8), np.uint8)
+            bits[:, : packed.shape[1]] = packed
+            self._words = bits.view(np.uint64)
+        return self._words
+
+    @property
+    def is_bits(self) -> bool:
+        """Are there only bits?"""
+        return self._rows is None
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """How many columns each set has."""
+        if self.is_bits:
+            return np.bitwise_count(self.words).sum(1, dtype=np.int64)
+        ends = self.rows[0].astype(np.int64)
+        return ends[1:] - ends[:-1]
+
+    def __getitem__(self, sets: np.ndarray) -> Table:
+        if self.is_bits:
+            return Table(len(sets), self.shape[1], words=self.words[sets])
+        ends, columns = self.rows
+        starts, lengths = ends[sets], ends[sets + 1] - ends[sets]
+        new = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.repeat(starts - new[:-1], lengths) + np.arange(new[-1])
+        return Table(len(sets), self.shape[1], (new, columns[places]))
+
+    @staticmethod
+    def of(csr: Any) -> Table:
+        """The rows of a boolean CSR array, none of them empty."""
+        return Table(*csr.shape, (csr.indptr, csr.indices))
+
+    @staticmethod
+    def stacked(tables: Sequence[Table]) -> Table:
+        """One table after the other."""
+        count, columns = sum(t.shape[0] for t in tables), tables[0].shape[1]
+        if len(tables) == 1:
+            return tables[0]
+        if any(t.is_bits for t in tables) and count * columns <= _BITS:
+            return Table(count, columns, words=np.concatenate([t.words for t in tables]))
+        ends, start = [np.zeros(1, np.int64)], 0
+        for t in tables:
+            ends.append(t.rows[0][1:] + start)
+            start += len(t.rows[1])
+        return Table(count, columns, (np.concatenate(ends), np.concatenate([t.rows[1] for t in tables])))
+
+
+Term = tuple[np.ndarray | None, np.ndarray, Table]  # elements (None: each, in order), the numbers of their sets
 
 
 class Sets:
@@ -23,17 +103,26 @@ class Sets:
 
     __slots__ = ("index", "table")
 
-    def __init__(self, index: np.ndarray, table: Any):
+    def __init__(self, index: np.ndarray, table: Table):
         self.index, self.table = index, table
 
     def __getitem__(self, part: slice) -> Sets:
         return Sets(self.index[part], self.table)
 
+    def alone(self) -> Sets:
+        """The same without sets that only others refer to."""
+        (index,), table = together([(self.index, self.table)])
+        return Sets(index, table)
+
+    def entries(self) -> int:
+        """How many columns the elements read, all in all."""
+        return int(self.table.lengths[self.index[self.index >= 0]].sum())
+
     def matrix(self) -> Any:
         """A boolean CSR array (elements x columns), canonical."""
-        count, columns = self.table.shape
-        indptr = np.append(self.table.indptr, self.table.indptr[-1])  # one more row, empty
-        table = sparse.csr_array((self.table.data, self.table.indices, indptr), shape=(count + 1, columns))
+        (count, width), (ends, columns) = self.table.shape, self.table.rows
+        ends = np.append(ends, ends[-1])  # one more row, empty
+        table = sparse.csr_array((np.ones(len(columns), bool), columns, ends), shape=(count + 1, width))
         out = table[np.where(self.index < 0, count, self.index)]
         out.sort_indices()
         return out
@@ -41,9 +130,10 @@ class Sets:
 
 def identity(sizes: Sequence[int]) -> list[Sets]:
     """Values whose elements are the columns: each reads itself."""
-    table = sparse.eye_array(sum(sizes), dtype=bool, format="csr")
+    total = sum(sizes)
+    table = Table(total, total, (np.arange(total + 1, dtype=np.int32), np.arange(total, dtype=np.int32)))
     ends = np.cumsum([0, *sizes])
-    return [Sets(np.arange(a, b), table) for a, b in zip(ends, ends[1:], strict=False)]
+    return [Sets(np.arange(a, b), table) for a, b in pairwise(ends)]
 
 
 def union(size: int, terms: Sequence[Term]) -> Sets | None:
@@ -51,8 +141,10 @@ def union(size: int, terms: Sequence[Term]) -> Sets | None:
     terms = [t for t in terms if t[1].size and t[1].max() >= 0]
     if not terms or not size:
         return None
+    if size == 1 and len(terms) < 8 and all(t[1].size == 1 and not t[2].is_bits for t in terms):
+        return _of_one(terms)
     numbers, table = together([(ids, table) for _, ids, table in terms])
-    ordered = [_in_order(size, rows, ids) for (rows, _, _), ids in zip(terms, numbers, strict=True)]
+    ordered: list[Any] = [_in_order(size, rows, ids) for (rows, _, _), ids in zip(terms, numbers, strict=True)]
     if any(ids is None for ids in ordered):
         rows = np.concatenate([np.arange(size) if rows is None else rows for rows, _, _ in terms])
         ids = np.concatenate(numbers)
@@ -74,6 +166,16 @@ def union(size: int, terms: Sequence[Term]) -> Sets | None:
     return _united(reads, table)
 
 
+def _of_one(terms: Sequence[Term]) -> Sets:
+    """`union` for numbers, which programs of many have many of."""
+    parts = []
+    for _, (number,), table in terms:
+        ends, columns = table.rows
+        parts.append(columns[ends[number] : ends[number + 1]])
+    columns = parts[0] if len(parts) == 1 else _different(np.concatenate(parts))
+    return Sets(np.zeros(1, np.intp), Table(1, terms[0][2].shape[1], (np.array([0, len(columns)]), columns)))
+
+
 def concatenate(values: Sequence[tuple[Sets | None, int]]) -> Sets | None:
     """Values with their sizes, one after the other."""
     given = [s for s, _ in values if s is not None]
@@ -84,7 +186,7 @@ def concatenate(values: Sequence[tuple[Sets | None, int]]) -> Sets | None:
     return Sets(np.concatenate([np.full(n, -1) if s is None else next(rest) for s, n in values]), table)
 
 
-def together(parts: Sequence[tuple[np.ndarray, Any]]) -> tuple[list[np.ndarray], Any]:
+def together(parts: Sequence[tuple[np.ndarray, Table]]) -> tuple[list[np.ndarray], Table]:
     """Numbers of sets in several tables as numbers in one, without sets that few refer to."""
     groups: dict[int, list[int]] = {}
     for i, (_, table) in enumerate(parts):
@@ -94,8 +196,7 @@ def together(parts: Sequence[tuple[np.ndarray, Any]]) -> tuple[list[np.ndarray],
     for members in groups.values():
         table = parts[members[0]][1]
         if table.shape[0] > 2 * sum(numbers[i].size for i in members):
-            used = np.unique(np.concatenate([numbers[i] for i in members]))
-            used = used[used >= 0]
+            used = _different(np.concatenate([numbers[i] for i in members]))
             for i in members:
                 numbers[i] = np.where(numbers[i] < 0, -1, np.searchsorted(used, numbers[i]))
             table = table[used]
@@ -104,7 +205,13 @@ def together(parts: Sequence[tuple[np.ndarray, Any]]) -> tuple[list[np.ndarray],
                 numbers[i] = np.where(numbers[i] < 0, -1, numbers[i] + start)
         start += table.shape[0]
         tables.append(table)
-    return numbers, tables[0] if len(tables) == 1 else sparse.vstack(tables, format="csr", dtype=bool)
+    return numbers, Table.stacked(tables)
+
+
+def _different(numbers: np.ndarray) -> np.ndarray:
+    """The non-negative numbers there are, sorted."""
+    ordered = np.sort(numbers)  # which takes a tenth of the time of np.unique
+    return ordered[np.diff(ordered, prepend=-1) > 0]
 
 
 def _in_order(size: int, rows: np.ndarray | None, ids: np.ndarray) -> np.ndarray | None:
@@ -122,7 +229,7 @@ def _in_order(size: int, rows: np.ndarray | None, ids: np.ndarray) -> np.ndarray
     return out
 
 
-def _united(reads: Any, table: Any) -> Sets:
+def _united(reads: Any, table: Table) -> Sets:
     """The unions of sets of a table that the rows of a canonical matrix (elements x sets) name."""
     counts = np.diff(reads.indptr)
     index = np.full(len(counts), -1)
@@ -135,7 +242,7 @@ def _united(reads: Any, table: Any) -> Sets:
     reads = reads if first is None else reads[first]
     alone = _containing(reads, table)
     if alone is None:
-        numbers, out = np.arange(reads.shape[0]), product(reads, table)
+        numbers, out = np.arange(reads.shape[0]), _unions(reads, table)
     else:  # those that a set contains come first
         kept, places = np.unique(alone[alone >= 0], return_inverse=True)
         numbers, rest = np.empty(reads.shape[0], np.intp), np.flatnonzero(alone < 0)
@@ -143,7 +250,7 @@ def _united(reads: Any, table: Any) -> Sets:
         numbers[rest] = len(kept) + np.arange(len(rest))
         out = table[kept]
         if len(rest):
-            out = sparse.vstack([out, product(reads[rest], table)], format="csr", dtype=bool)
+            out = Table.stacked([out, _unions(reads[rest], table)])
     index[full] = numbers if inverse is None else numbers[inverse]
     return Sets(index, out)
 
@@ -166,11 +273,11 @@ def _distinct(reads: Any, count: int) -> tuple[np.ndarray | None, np.ndarray | N
     return (first, inverse) if same else (None, None)
 
 
-def _containing(reads: Any, table: Any) -> np.ndarray | None:
+def _containing(reads: Any, table: Table) -> np.ndarray | None:
     """For each row the set among its own that contains the others, or -1; looked for where unions would be large."""
-    lengths = np.diff(table.indptr).astype(np.int64)
+    lengths = table.lengths
     own = lengths[reads.indices]
-    if own.sum() < (1 << 20) + 4 * (table.nnz + reads.nnz):
+    if own.sum() < (1 << 20) + 4 * (lengths.sum() + reads.nnz):
         return None
     starts, count = reads.indptr[:-1], table.shape[0]
     largest = np.maximum.reduceat(own * count + reads.indices, starts) % count
@@ -179,11 +286,11 @@ def _containing(reads: Any, table: Any) -> np.ndarray | None:
     if len(groups) > 1 << 12:
         return None
     out = np.full(len(largest), -1)
-    mask, inside = np.zeros(table.shape[1], bool), np.zeros(count, bool)
+    csr, mask, inside = table.csr, np.zeros(table.shape[1], bool), np.zeros(count, bool)
     for rows in np.split(order, groups[1:]):
         part = reads[rows]
-        sets = np.unique(part.indices)
-        members, large = table[sets], table.indices[slice(*table.indptr[largest[rows[0]] + np.arange(2)])]
+        sets = _different(part.indices)
+        members, large = csr[sets], csr.indices[slice(*csr.indptr[largest[rows[0]] + np.arange(2)])]
         mask[large] = True
         inside[sets] = np.logical_and.reduceat(mask[members.indices], members.indptr[:-1])
         out[rows] = np.where(np.logical_and.reduceat(inside[part.indices], part.indptr[:-1]), largest[rows], -1)
@@ -191,24 +298,37 @@ def _containing(reads: Any, table: Any) -> np.ndarray | None:
     return out if np.any(out >= 0) else None
 
 
-def product(reads: Any, table: Any) -> Any:
-    """The boolean product of two CSR arrays, the first without empty rows; by bits where that is less work."""
-    columns = table.shape[1]
-    terms = int(np.diff(table.indptr).astype(np.int64)[reads.indices].sum())
-    if terms * 64 < reads.nnz * columns or table.shape[0] * columns > _BITS or terms < 4096:
-        return (reads @ table).astype(bool)
-    width = -(-columns // 64)
-    bits = np.zeros((table.shape[0], 8 * width), np.uint8)
-    packed = np.packbits(table.toarray(), axis=1)
-    bits[:, : packed.shape[1]] = packed
-    words = bits.view(np.uint64)
-    step = max(1, _BITS // max(64 * width, 1))  # entries of `reads` at once
-    parts, row = [], 0
-    while row < reads.shape[0]:
+def product(reads: Any, matrix: Any) -> Any:
+    """The boolean product of two CSR arrays."""
+    lengths = np.diff(reads.indptr)
+    rows = np.flatnonzero(lengths)
+    part = _unions(reads[rows], Table.of(matrix)).csr
+    lengths[rows] = np.diff(part.indptr)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    return sparse.csr_array((part.data, part.indices, ends), shape=(reads.shape[0], matrix.shape[1]))
+
+
+def _unions(reads: Any, table: Table) -> Table:
+    """For each row (none of them empty) the union of the sets that it names; by bits where that is less work."""
+    (count, columns), rows = table.shape, reads.shape[0]
+    terms = int(table.lengths[reads.indices].sum())
+    if terms * 64 < reads.nnz * columns or max(count, rows) * columns > _BITS or terms < 4096:
+        return Table.of(reads @ table.csr)
+    words = table.words
+    step = max(1, _BITS // max(64 * words.shape[1], 1))  # entries of `reads` at once
+    out, row = np.empty((rows, words.shape[1]), np.uint64), 0
+    while row < rows:
         stop = max(row + 1, int(np.searchsorted(reads.indptr, reads.indptr[row] + step, "right")) - 1)
-        part = reads.indices[reads.indptr[row] : reads.indptr[stop]]
-        found = np.bitwise_or.reduceat(words[part], reads.indptr[row:stop] - reads.indptr[row], axis=0)
-        full = np.unpackbits(found.view(np.uint8), axis=1, count=columns).astype(bool)
-        parts.append(sparse.csr_array(full))
+        part = words[reads.indices[reads.indptr[row] : reads.indptr[stop]]]
+        np.bitwise_or.reduceat(part, reads.indptr[row:stop] - reads.indptr[row], axis=0, out=out[row:stop])
         row = stop
-    return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr", dtype=bool)
+    return Table(rows, columns, words=out)
+
+
+def _from_bits(words: np.ndarray, columns: int) -> Any:
+    full = np.unpackbits(words.view(np.uint8), axis=1, count=columns).view(bool)
+    lengths = np.bitwise_count(words).sum(1, dtype=np.int64)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    small = np.int32 if full.size < 1 << 31 else np.int64
+    indices = np.flatnonzero(full).astype(small) - np.repeat(np.arange(len(full), dtype=small) * columns, lengths)
+    return sparse.csr_array((np.ones(ends[-1], bool), indices, ends.astype(small)), shape=full.shape)

@@ -1,15 +1,16 @@
 """Sparsity detection: which elements of the input each element of the output can depend on.
 
 A function and example arguments come in; a boolean CSR array goes out. By default only the arguments' types matter: the
-function is recorded without values, so the pattern is *global*, it holds at every point. `np.where`, `wl.cond` and loops
-count every branch; Python control flow on values has nothing to go by and raises. With `local=True` the function runs on
-the arguments, and the pattern is that of its derivative there: branches not taken, masks and factors of 0 drop out.
+function is recorded without values, so the pattern is *global*, it holds at every point. `np.where`, `wl.cond` and
+loops count every branch; Python control flow on values has nothing to go by and raises. With `local=True` the function
+runs on the arguments, and the pattern is that of its derivative there: without branches not taken and factors of 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def hessian_pattern(f: Callable, *args: Any, local: bool = False, **kwargs: Any)
 
 def _checked(name: str, f: Any, args: tuple) -> None:
     if not callable(f):
-        raise ArgumentError(f"{name}(f, *args): f is a function, got {type(f).__name__} {str(f)[:60]!r}")
+        raise ArgumentError(f"{name}(f, *args): f is a function, got {type(f).__name__} {repr(f)[:60]}")
     if not args:
         raise ArgumentError(
             f"{name}(f, *args): arguments of f are needed (their shapes and dtypes; the values only with local=True): "
@@ -96,7 +97,7 @@ def _local(call: Call) -> sparse.csr_array:
 def _places(types: Sequence[Any], flags: Sequence[bool]) -> np.ndarray:
     """Among the elements of all values the numbers of those of the flagged ones."""
     ends = np.cumsum([0, *map(count, types)])
-    chosen = [np.arange(a, b) for a, b in pick(list(zip(ends, ends[1:], strict=False)), flags)]
+    chosen = [np.arange(a, b) for a, b in pick(list(pairwise(ends)), flags)]
     return np.concatenate([np.arange(0), *chosen])
 
 
