@@ -164,6 +164,67 @@ def test_a_wrong_pattern_is_warned_about():
         wl.sparse.hessian(lambda x: np.prod(x), pattern=np.eye(4))(np.arange(1.0, 5.0))
 
 
+def test_a_jacobian_that_is_not_symmetric_is_warned_about():
+    def f(x):
+        return np.stack([x[0] * x[1] ** 2, x[0] * x[1]])
+
+    with pytest.warns(UserWarning, match="isn't symmetric"):
+        wl.sparse.jacobian(f, partition="symmetric")(np.array([2.0, 3.0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gradient = wl.grad(problems.extended_rosenbrock)
+        found = wl.sparse.jacobian(gradient, partition="symmetric")(np.arange(1.0, 7.0))
+    np.testing.assert_allclose(found.toarray(), wl.hessian(problems.extended_rosenbrock)(np.arange(1.0, 7.0)))
+
+
+def test_hessians_never_take_more_products_than_by_columns():
+    H = wl.sparse.hessian(problems.minimal_surface).prepare(np.ones((12, 12)))
+    assert H.coloring.num_colors <= wl.sparse.color(H.pattern, "column").num_colors
+    assert wl.sparse.hessian(problems.banded_least_squares, decompression="substitution").prepare(
+        np.ones(40)
+    ).coloring.num_colors == 7  # fmt: skip
+
+
+def test_index_arrays_are_as_small_as_scipys():
+    for format in ("csr", "csc", "coo"):
+        found = wl.sparse.jacobian(problems.broyden_tridiagonal, format=format)(np.ones(50))
+        expected = sparse.eye_array(50, format="csr").asformat(format)
+        parts = found.coords if format == "coo" else (found.indices, found.indptr)
+        kinds = expected.coords if format == "coo" else (expected.indices, expected.indptr)
+        assert [part.dtype for part in parts] == [part.dtype for part in kinds]
+
+
+def test_prepare_compiles():
+    calls = []
+
+    def f(x):
+        calls.append(1)
+        return x**2
+
+    J = wl.sparse.jacobian(f).prepare(np.ones(3))
+    count = len(calls)
+    J(np.ones(3))
+    assert len(calls) == count and "compilation" in J.report()
+
+
+@pytest.mark.parametrize("size", [1, 5, 61, 1000])
+def test_plots(size):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("Agg")
+    for made in (
+        wl.sparse.jacobian(problems.broyden_tridiagonal).prepare(np.ones(size)),
+        wl.sparse.color(np.eye(size), "bidirectional", "substitution"),
+        wl.sparse.color(sparse.csr_array((0, size))),
+    ):
+        ax = made.plot()
+        ax.figure.canvas.draw()
+        assert f"x {size:,}" in ax.get_title()
+        plt.close(ax.figure)
+    picture = wl.sparse.color(np.eye(3)).plot().images[0].get_array()
+    assert (picture.min(axis=2) < 1).tolist() == np.eye(3, dtype=bool).tolist()
+    plt.close("all")
+
+
 def test_values_can_be_traced():
     J = wl.sparse.jacobian(lambda x: x**3)
     x = np.arange(1.0, 5.0)
@@ -237,8 +298,15 @@ def test_more_that_is_wrong_is_said():
         wl.sparse.jacobian(np.ones(3))
     with pytest.raises(wl.ArgumentError, match="one of the two"):
         wl.sparse.jacobian(np.sin, pattern=np.eye(2), coloring=wl.sparse.color(np.eye(2)))
-    with pytest.raises(wl.ArgumentError, match="scalar"):
+    with pytest.raises(wl.ArgumentError, match=r"wl.sparse.hessian needs .* scalar .* wl.sparse.jacobian"):
         wl.sparse.hessian(np.sin)(np.ones(3))
+    with pytest.raises(wl.ArgumentError, match='is by "column", not by "row"'):
+        wl.sparse.jacobian(np.sin, partition="row", coloring=wl.sparse.color(np.eye(3)))
+    with pytest.raises(wl.ArgumentError, match="belongs to a partition"):
+        wl.sparse.jacobian(np.sin, order=np.arange(3))(np.ones(3))
+    for options in ({}, {"pattern": np.eye(3)}):
+        with pytest.raises(wl.NoValueError, match=r"pattern=..., jit=False"):
+            wl.sparse.jacobian(lambda x: x if x[0] > 0 else -x, **options)(np.ones(3))
     with pytest.raises(wl.ArgumentError, match="floating point"):
         wl.sparse.jacobian(lambda x: x * 2.0)(np.arange(3))
     with pytest.raises(wl.ArgumentError, match="symmetric"):

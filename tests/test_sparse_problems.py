@@ -31,7 +31,7 @@ def test_brusselator(n):
 
 
 def test_brusselator_on_odd_grids():
-    """In natural order 13 colours are needed now and then (on 7 x 7); dynamic largest first never needs more than 12."""
+    """Natural order needs 13 colours now and then (on 7 x 7), dynamic largest first never more than 12."""
     for n in range(6, 36):
         pattern = wl.sparse.jacobian_pattern(problems.brusselator, np.zeros((2, n, n)))
         assert set(np.diff(pattern.indptr)) == {6}

@@ -161,7 +161,7 @@ class SparseDerivative:
         return plan, leaves
 
     def _new_plan(self, call: Call, numbers: tuple[int, ...]) -> Plan:
-        function = grad(scalar(self.f, self.name), numbers) if self.name == "hessian" else self.f
+        function = grad(scalar(self.f, f"wl.sparse.{self.name}"), numbers) if self.name == "hessian" else self.f
         selected(call, numbers)  # refuses integers
         traced = any(isinstance(v, Traced) for v in call.values)
         try:

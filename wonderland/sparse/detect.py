@@ -22,7 +22,7 @@ from wonderland.core.functions import Call
 from wonderland.core.tracer import unwrap
 from wonderland.core.types import type_of
 from wonderland.ops.pattern import count, program_reads
-from wonderland.transform.derivatives import Linearized, grad, quiet
+from wonderland.transform.derivatives import Linearized, grad, named, quiet
 from wonderland.transform.programs import pick, record
 
 
@@ -42,20 +42,27 @@ def hessian_pattern(f: Callable, *args: Any, local: bool = False, **kwargs: Any)
     It is that of the gradient's Jacobian: first derivatives that are constant leave nothing in it.
     """
 
-    def scalar(*arguments: Any) -> Any:
-        out = f(*arguments, **kwargs)
+    _checked("hessian_pattern", f, args)
+    gradient = grad(scalar(f, "hessian_pattern"), tuple(range(len(args))))
+    found = _pattern("hessian_pattern", gradient, args, kwargs, local)
+    return _canonical(sparse.csr_array(found + found.T))
+
+
+def scalar(f: Callable, name: str) -> Callable:
+    """`f`, whose result must be one number for what has this `name`."""
+
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        out = f(*args, **kwargs)
         leaves, structure = tree.flatten(out)
         if structure.kind is not None or type_of(unwrap(leaves[0])).shape != ():
             what = structure if structure.kind is not None else f"an array of shape {type_of(unwrap(leaves[0])).shape}"
             raise ArgumentError(
-                f"hessian_pattern needs a function with a single scalar result, this one returned {what}. Reduce it "
-                "(np.sum), or use jacobian_pattern."
+                f"{name} needs a function with a single scalar result, this one returned {what}. Reduce it (np.sum), "
+                f"or use {name.replace('hessian', 'jacobian')}."
             )
         return out
 
-    _checked("hessian_pattern", f, args)
-    found = _pattern("hessian_pattern", grad(scalar, tuple(range(len(args)))), args, {}, local)
-    return _canonical(sparse.csr_array(found + found.T))
+    return named(checked, f, name)
 
 
 def _checked(name: str, f: Any, args: tuple) -> None:
