@@ -194,6 +194,8 @@ HESSIANS = {
     "least squares": (lambda x: np.sum((np.sin(x[1:]) * x[:-1] - 1) ** 2), 6),
     "loop": (lambda x: np.sum(wl.fori_loop(0, 2, lambda i, s: s * np.roll(s, 1), x)), 6),
     "scan": (lambda x: wl.scan(lambda s, r: (s + r[0] * r[1], None), 0.0, x)[0], (4, 2)),
+    "loop over elements": (lambda x: wl.fori_loop(1, 5, lambda i, s: s + np.sin(x[i] * x[i - 1]), 0.0), 6),
+    "loop that writes": (lambda x: np.sum(wl.fori_loop(0, 4, lambda i, s: wl.at(s)[i].set(x[i] ** 2 * s[i]), x)), 5),
     "while": (lambda x: np.sum(wl.while_loop(lambda s: s[0] < 9, lambda s: s * s + 1, x)), 3),
     "gather": (lambda x: np.sum(x[[0, 2]] * x[[1, 1]]), 4),
     "a number": (lambda x: x**3, ()),

@@ -17,10 +17,11 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from wonderland.control.scan import Parts
-from wonderland.core.program import Program
+from wonderland.core.program import Literal, Program, eliminate_dead, run
 from wonderland.core.types import is_differentiable
 from wonderland.ops.pattern import count, known, propagate
 from wonderland.ops.sets import Sets, concatenate, identity, product, union
+from wonderland.transform.programs import pick, scatter_flags
 
 _MANY = 32  # steps that are worth powers of a matrix
 Value = tuple[Sets | None, Any]  # what a value reads, and the value itself where it is known
@@ -48,6 +49,38 @@ class Loop:
         else:
             carry, ys = self._steps()
         return [*carry, *(None for _ in [0] if self.params["condition"] is not None), *ys]
+
+    def values(self) -> list[Any]:
+        """The outputs that don't depend on what isn't known: stacked counters, which index something later."""
+        if self.params["condition"] is not None or not self.length:
+            return []
+        n, body = len(self.consts), self.body
+        given = [*(x for _, x in self.consts), *(x for _, x in self.carry), *(known(kind) for _, kind in self.xs)]
+        flags = [x is not None for x in given]
+        while True:  # what is carried is known if it stays so
+            fixed = {v for v, flag in zip(body.inputs, flags, strict=True) if flag} | {v for v, _ in body.constants}
+            for equation in body.equations:
+                if all(isinstance(a, Literal) or a in fixed for a in equation.inputs):
+                    fixed.update(equation.outputs)
+            outs = [isinstance(a, Literal) or a in fixed for a in body.outputs]
+            stays = [flag and out for flag, out in zip(flags[n : n + self.n_carry], outs, strict=False)]
+            if stays == flags[n : n + self.n_carry]:
+                break
+            flags[n : n + self.n_carry] = stays
+        wanted = [*stays, *outs[self.n_carry :]]
+        if not any(wanted):
+            return []
+        outputs = pick(body.outputs, wanted)
+        part = eliminate_dead(Program(pick(body.inputs, flags), body.equations, outputs, body.constants))
+        consts, carry = pick(given[:n], flags[:n]), pick(given[n : n + self.n_carry], stays)
+        xs, rows = pick(given[n + self.n_carry :], flags[n + self.n_carry :]), []
+        with np.errstate(all="ignore"):
+            for t in range(self.length - 1, -1, -1) if self.backwards else range(self.length):
+                found = run(part, [*consts, *carry, *(x[t] for x in xs)])
+                carry = found[: len(carry)]
+                rows.append(found[len(carry) :])
+        stacked = [np.stack(column) for column in zip(*(rows[::-1] if self.backwards else rows), strict=True)]
+        return scatter_flags([*carry, *stacked], wanted)
 
     # -- a known number of steps ---------------------------------------------------------------------------------------
 
@@ -247,5 +280,10 @@ def _equal(new: Sequence[Value], old: Sequence[Value]) -> bool:
 
 
 def loop_reads(types: Sequence[Any], params: dict, reads: Sequence[Any]) -> tuple[list[Sets | None], list]:
-    """What the outputs of a scan read, from what its operands do."""
-    return Loop(types, params, reads).reads(), []
+    """What the outputs of a scan read, from what its operands do; and those that are known."""
+    loop = Loop(types, params, reads)
+    try:
+        values = loop.values()
+    except Exception:  # what raises does so when it runs
+        values = []
+    return loop.reads(), values

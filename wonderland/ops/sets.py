@@ -78,7 +78,7 @@ class Table:
     @staticmethod
     def of(csr: Any) -> Table:
         """The rows of a boolean CSR array, none of them empty."""
-        return Table(*csr.shape, (csr.indptr, csr.indices))
+        return Table(csr.shape[0], csr.shape[1], (csr.indptr, csr.indices))
 
     @staticmethod
     def stacked(tables: Sequence[Table]) -> Table:
