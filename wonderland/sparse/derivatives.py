@@ -219,15 +219,12 @@ def _probe(plan: Plan, call: Call) -> None:
     tolerance = np.sqrt(np.finfo(scale.dtype).eps)
     wrong = np.flatnonzero(np.abs(found - expected) > tolerance * scale)
     if len(wrong):
-        i, self_found = wrong[0], plan.options.given is None
+        i = wrong[0]
+        what, advice = f"the pattern given to wl.sparse.{plan.name} doesn't hold", "Without one the pattern is found."
+        if plan.options.given is None:
+            what, advice = "the Jacobian isn't symmetric", 'Leave out partition="symmetric".'
         warnings.warn(
-            f"what was said of the {plan.name} doesn't hold: times a random vector, the sparse matrix gives "
-            f"{found[i]:.6g} in row {i}, the derivative {expected[i]:.6g} ({len(wrong)} of {len(found)} rows differ). "
-            + (
-                'It isn\'t symmetric: leave partition="symmetric" out.'
-                if self_found
-                else "Entries are missing in the pattern, or symmetry was taken for granted. Without pattern= and "
-                "coloring= the pattern is found."
-            ),
+            f"{what}: times a random vector, the sparse matrix gives {found[i]:.6g} in row {i}, the derivative "
+            f"{expected[i]:.6g} ({len(wrong)} of {len(found)} rows differ). {advice}",
             stacklevel=5,
         )
