@@ -27,7 +27,7 @@ from wonderland.transform.jacobian import pass_costs, pulled, split
 from wonderland.transform.programs import record
 
 SMALLEST = 32  # rows or columns: fewer go through at once
-WORTHWHILE = 3e7  # operations of the dense passes from which a pattern is looked for, if it serves for this call alone
+WORTHWHILE = 1e7  # operations of the dense passes from which a pattern is looked for, if it serves for this call alone
 
 
 def products(program: Program, coloring: Coloring, size: int | None) -> Any:
