@@ -194,7 +194,7 @@ def _pattern(types: tuple[ArrayType, ...], params: dict) -> Callable:
     """The branch that is known to be taken; any of them, if none is."""
     branches, index = params["branches"], known(types[0])
     if index is not None:
-        branches = (branches[_clamped(index, len(branches))],)
+        branches = (branches[clamped(index, len(branches))],)
     read = [inside(branch, types[1:]) for branch in branches]
     if index is not None:
         return lambda reads: read[0](reads[1:])
