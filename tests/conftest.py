@@ -7,11 +7,13 @@ import shutil
 import tempfile
 
 # Read by the libraries when they are first imported, which is after this. Several test processes share the
-# cores, so the BLAS of NumPy keeps to one thread; JAX gets the double precision that NumPy has.
+# cores, so the BLAS of NumPy keeps to one thread; JAX gets the double precision that NumPy has, and compiles what
+# runs once without optimising it.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_ENABLE_X64", "1")
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 # The user's cache of object code is neither read nor filled. All processes of one run share a fresh one.
 if "PYTEST_XDIST_WORKER" not in os.environ:

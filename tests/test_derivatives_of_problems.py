@@ -66,9 +66,16 @@ def test_hessians(run, name, strategy):
     close(run(wl.hessian(scalar(name), argnums, strategy))(*args), reference(name)[1])
 
 
+LONG = ("deep_chain", "robot_arm", "roe_flux", "relu_network")  # seconds to compile: products in the slow run
+PRODUCTS = [
+    *(pytest.param(name, lambda f: f, id=f"eager-{name}") for name in PROBLEMS),
+    *(pytest.param(name, wl.jit, id=f"jit-{name}", marks=[pytest.mark.slow] * (name in LONG)) for name in PROBLEMS),
+]
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_products(run, name, strategy):
+@pytest.mark.parametrize(("name", "run"), PRODUCTS)
+def test_products(name, run, strategy):
     f, args = scalar(name), PROBLEMS[name].args
     v, w = direction(name, 0), direction(name, 1)
     expected = wl.jvp(wl.grad(f, numbers(name)), args, v)[1]

@@ -15,7 +15,7 @@ from wonderland.testing.compiled_programs import KEPT, TOGETHER, failures, shrun
 from wonderland.testing.random_programs import FAMILIES, random_program
 
 SEEDS = range(150)
-COMPILED = 300  # programs
+COMPILED = range(0, 300, TOGETHER)  # the first program of each module
 NARROW = [name for name in FAMILIES if name not in ("library", "integers")]  # which may give float64 for float32
 
 
@@ -114,10 +114,10 @@ def test_single_precision(seed):
     explained(check_single_precision, seed, ops=NARROW)
 
 
-@pytest.mark.parametrize("first", range(0, COMPILED, TOGETHER))
+@pytest.mark.parametrize("first", [*COMPILED[:12], *(pytest.param(n, marks=pytest.mark.slow) for n in COMPILED[12:])])
 def test_compiled(first):
     """Many programs in one module, each as it is and in one other form; a failure names and shows its program."""
-    show(failures(range(first, min(first + TOGETHER, COMPILED))))
+    show(failures(range(first, first + TOGETHER)))
 
 
 def test_compiled_programs_that_once_failed():

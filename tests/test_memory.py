@@ -27,11 +27,12 @@ def chain(length):
     return f
 
 
-def test_a_chain_of_100_000_operations_takes_a_few_hundred_bytes_each(traced):
-    gradient = wl.grad(chain(100_000))(1.0)
+def test_each_operation_of_a_long_chain_takes_a_few_hundred_bytes(traced):
+    length = 30_000
+    gradient = wl.grad(chain(length))(1.0)
     peak = tracemalloc.get_traced_memory()[1]
     assert 0.0 < gradient < 1.0
-    assert peak < 600 * 100_000
+    assert peak < 600 * length
 
 
 def test_memory_is_linear_in_the_length(traced):

@@ -60,9 +60,16 @@ def test_derivatives(row):
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_compiled(row):
+    """In double precision; in single, values alone: the primitives' gradients and batches are tested in both."""
     names = [n for n in row.dtype_names() if n in ("float32", "float64")] or row.dtype_names()[:1]
     for dtype in names:
-        check_compiled(largest(row, dtype))
+        check_compiled(largest(row, dtype), derived=dtype == names[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", [row for row in ROWS if "float32" in row.dtype_names()], ids=str)
+def test_compiled_in_single_precision(row):
+    check_compiled(largest(row, "float32"))
 
 
 def test_every_function_has_a_row():

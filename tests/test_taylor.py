@@ -40,6 +40,19 @@ def coefficients(f, x, order, direction=1.0):
 # Numbers that aren't ours --------------------------------------------------------------------------------------------
 
 mpf = mpmath.mpf
+
+
+def second_bessel(x, sign):
+    """K0(x), or -pi/2 Y0(x) with sign -1, by DLMF 10.31.2 and 10.8.2: mpmath's limits over orders take a minute."""
+    term, factor, total, k = mpf(1), -mpmath.log(x / 2) - mpmath.euler, mpf(0), 0
+    while abs(term) > mpmath.eps:
+        total += term * factor
+        k += 1
+        term *= sign * (x / 2 / k) ** 2
+        factor += mpf(1) / k
+    return total
+
+
 ANALYTIC = {
     "exp": (np.exp, mpmath.exp, -1.3, 0.4),
     "expm1": (np.expm1, mpmath.expm1, -1e-3, 0.4),
@@ -88,8 +101,8 @@ ANALYTIC = {
     "digamma": (special.digamma, mpmath.digamma, 1.7),
     "j0": (special.j0, lambda x: mpmath.besselj(0, x), 1.7, 0.0),
     "i0": (special.i0, lambda x: mpmath.besseli(0, x), 1.7),
-    "y0": (special.y0, lambda x: mpmath.bessely(0, x), 1.7),
-    "k0": (special.k0, lambda x: mpmath.besselk(0, x), 1.7),
+    "y0": (special.y0, lambda x: second_bessel(x, -1) * -2 / mpmath.pi, 1.7),
+    "k0": (special.k0, lambda x: second_bessel(x, 1), 1.7),
     "exp1": (special.exp1, mpmath.e1, 0.7),
     "expi": (special.expi, mpmath.ei, 0.7),
 }
@@ -98,7 +111,7 @@ ANALYTIC = {
 @pytest.mark.parametrize("name", ANALYTIC)
 def test_analytic_functions_to_order_10(name):
     f, exact, *points = ANALYTIC[name]
-    with mpmath.workdps(50):
+    with mpmath.workdps(25):  # of the result: mpmath takes its differences in eleven times as many
         for x in points:
             expected = [float(c) for c in mpmath.taylor(exact, mpf(x), 10)]
             np.testing.assert_allclose(coefficients(f, x, 10), expected, rtol=1e-13, atol=0)

@@ -75,7 +75,7 @@ def test_text_and_searches_grow_linearly(kind, monkeypatch):
     counted = lambda self, unit, on: visited.append(1) or depends(self, unit, on)
     monkeypatch.setattr(fuse.Schedule, "_depends", counted)
     sizes = []
-    for n in (200, 800):
+    for n in (100, 400):
         visited.clear()
         f, args = kind(n)
         compiled = wl.jit(f).inspect(*args)

@@ -77,18 +77,16 @@ def peer(request):
     return Peer(request.param)
 
 
-@pytest.fixture(params=["eager", "jitted"])
-def run(request):
-    return (lambda f: f) if request.param == "eager" else wl.jit
+RUNS = {"eager": lambda f: f, "jitted": wl.jit}  # each against the same result of the peer, which takes longest
 
 
-def close(ours, theirs, rtol=DOUBLE):
+def close(ours, theirs, rtol=DOUBLE, what=""):
     found, wanted = tree.leaves(ours), tree.leaves(theirs)
-    assert len(found) == len(wanted)
+    assert len(found) == len(wanted), what
     for a, b in zip(found, wanted, strict=True):
         b = np.asarray(b.detach().numpy() if hasattr(b, "detach") else b)
-        assert np.shape(a) == b.shape and np.result_type(a) == b.dtype
-        np.testing.assert_allclose(a, b, rtol=0, atol=rtol * max(float(np.max(np.abs(b))), 1e-2))
+        assert np.shape(a) == b.shape and np.result_type(a) == b.dtype, what
+        np.testing.assert_allclose(a, b, rtol=0, atol=rtol * max(float(np.max(np.abs(b))), 1e-2), err_msg=what)
 
 
 def direction_of(params):
@@ -123,30 +121,23 @@ def compositions(p, name, direction):
 def test_derivatives(name, which, peer):
     params, *data = ARGUMENTS[name]
     direction = direction_of(params)
-    ours = compositions(OURS, name, direction)[which](params, *data)
+    ours = compositions(OURS, name, direction)[which]
     theirs = peer.compiled(compositions(peer, name, *peer.give(direction))[which])
-    close(ours, theirs(*peer.give(params, *data)))
+    expected = theirs(*peer.give(params, *data))
+    close(ours(params, *data), expected, what="eager")
+    if peer.name == "jax" and which in ("grad", "jvp(grad)", "grad(grad)"):
+        close(wl.jit(ours)(params, *data), expected, what="jitted")
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-@pytest.mark.parametrize("which", ["grad", "jvp(grad)", "grad(grad)"])
-def test_jitted_derivatives(name, which):
-    peer = Peer("jax")
-    params, *data = ARGUMENTS[name]
-    direction = direction_of(params)
-    ours = wl.jit(compositions(OURS, name, direction)[which])(params, *data)
-    theirs = peer.compiled(compositions(peer, name, *peer.give(direction))[which])
-    close(ours, theirs(*peer.give(params, *data)))
-
-
-@pytest.mark.parametrize("name", SMOOTH)
-def test_single_precision(name, peer, run):
+def test_single_precision(name, peer):
     narrow = lambda x: np.asarray(x).astype(np.float32)[()]
     params, *data = tree.tree_map(narrow, ARGUMENTS[name])
-    ours = run(wl.grad(OURS.make(name)))(params, *data)
     theirs = peer.compiled(peer.grad(peer.make(name)))(*peer.give(params, *data))
-    # The factor's condition (150 here) multiplies the rounding errors, of each of us differently.
-    close(ours, theirs, 1e-4 if name == "gaussian_process" else SINGLE)
+    for what, run in RUNS.items():
+        ours = run(wl.grad(OURS.make(name)))(params, *data)
+        # The factor's condition (150 here) multiplies the rounding errors, of each of us differently.
+        close(ours, theirs, 1e-4 if name == "gaussian_process" else SINGLE, what)
 
 
 def batched(name):
@@ -156,7 +147,7 @@ def batched(name):
 
 
 @pytest.mark.parametrize("name", [n for n in SMOOTH if n != "horner"])
-def test_batches(name, peer, run):
+def test_batches(name, peer):
     """vmap(grad), grad(vmap), jacobian(vmap) in both modes, vmap(jvp(grad))."""
     arguments = batched(name)
     axes = (None, *[0] * (len(arguments) - 1))
@@ -177,7 +168,9 @@ def test_batches(name, peer, run):
             )
         ]
 
-    close(found(OURS, run, *arguments), found(peer, peer.compiled, *peer.give(*arguments)))
+    expected = found(peer, peer.compiled, *peer.give(*arguments))
+    for what, run in RUNS.items():
+        close(found(OURS, run, *arguments), expected, what=what)
 
 
 ODES = {
@@ -190,19 +183,21 @@ STEERED = 1e-9
 
 
 @pytest.mark.parametrize("name", ODES)
-def test_ode_solver(name, peer, run):
+def test_ode_solver(name, peer):
     """Jacobians through a while loop. JAX has forward mode only, PyTorch unrolls the Python loop."""
     field, pair, tolerance = ODES[name]
     arguments = ARGUMENTS[name]
     ours, theirs = (models.adaptive_solution(p.xp, p.while_loop, field, pair, tolerance) for p in (OURS, peer))
     given = peer.give(*arguments)
-    close(run(ours)(*arguments), theirs(*given), STEERED)
+    solution = peer.compiled(theirs)(*given)
     expected = peer.compiled((peer.forward if peer.name == "jax" else peer.reverse)(theirs, (0, 1, 2)))(*given)
-    close(run(OURS.reverse(ours, (0, 1, 2)))(*arguments), expected, STEERED)
+    for what, run in RUNS.items():
+        close(run(ours)(*arguments), solution, STEERED, what)
+        close(run(OURS.reverse(ours, (0, 1, 2)))(*arguments), expected, STEERED, what)
     close(OURS.forward(ours, (0, 1, 2))(*arguments), expected, STEERED)
 
 
-def test_second_derivatives_of_an_ode_solver(run):
+def test_second_derivatives_of_an_ode_solver():
     """Forward over forward in JAX (all it has), against every nesting of ours."""
     peer = Peer("jax")
     field, pair, tolerance = ODES["van_der_pol"]
@@ -214,12 +209,13 @@ def test_second_derivatives_of_an_ode_solver(run):
         for p in (OURS, peer)
     )
     expected = peer.compiled(peer.forward(peer.forward(theirs)))(*peer.give(mu))
-    close(run(wl.grad(wl.grad(ours)))(mu), expected, STEERED)
+    for what, run in RUNS.items():
+        close(run(wl.grad(wl.grad(ours)))(mu), expected, STEERED, what)
     close(wl.jvp(wl.grad(ours), (mu,), (1.0,))[1], expected, STEERED)
     close(wl.grad(lambda m: wl.jvp(ours, (m,), (1.0,))[1])(mu), expected, STEERED)
 
 
-def test_vmap_of_an_ode_solver(run):
+def test_vmap_of_an_ode_solver():
     """JAX's batched while loop, each element with its own number of steps; reverse mode against its forward mode."""
     peer = Peer("jax")
     field, pair, tolerance = ODES["van_der_pol"]
@@ -228,8 +224,11 @@ def test_vmap_of_an_ode_solver(run):
     ours, theirs = (models.adaptive_solution(p.xp, p.while_loop, field, pair, tolerance) for p in (OURS, peer))
     axes = (None, 0, None)
     given = peer.give(mu, starts, t_end)
-    close(run(wl.vmap(ours, axes))(mu, starts, t_end), peer.compiled(peer.vmap(theirs, axes))(*given), STEERED)
-    expected = peer.compiled(peer.vmap(peer.forward(theirs, 1), axes))(*given)
-    close(run(wl.vmap(OURS.reverse(ours, 1), axes))(mu, starts, t_end), expected, STEERED)
-    expected = peer.compiled(peer.forward(peer.vmap(theirs, axes)))(*given)
-    close(run(OURS.reverse(wl.vmap(ours, axes)))(mu, starts, t_end), expected, STEERED)
+    for mine, other in (
+        (wl.vmap(ours, axes), peer.vmap(theirs, axes)),
+        (wl.vmap(OURS.reverse(ours, 1), axes), peer.vmap(peer.forward(theirs, 1), axes)),
+        (OURS.reverse(wl.vmap(ours, axes)), peer.forward(peer.vmap(theirs, axes))),
+    ):
+        expected = peer.compiled(other)(*given)
+        for what, run in RUNS.items():
+            close(run(mine)(mu, starts, t_end), expected, STEERED, what)

@@ -94,35 +94,33 @@ def close(ours, theirs):
         np.testing.assert_allclose(a, np.asarray(b), rtol=1e-9, atol=1e-11)
 
 
-@pytest.fixture(params=["eager", "jitted"])
-def run(request):
-    return (lambda f: f) if request.param == "eager" else wl.jit
+RUNS = {"eager": lambda f: f, "jitted": wl.jit}  # each against the same result of the peer, which takes longest
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_against_jax(name, run):
+def test_against_jax(name):
     jax = pytest.importorskip("jax")
     make, params, xs = CASES[name]
-    ours, theirs = make(wl.scan, np), make(jax.lax.scan, jax.numpy)
-    x = xs[0]
-    close(run(ours)(params, x), theirs(params, x))
-    close(run(wl.grad(ours))(params, x), jax.grad(theirs)(params, x))
-    close(run(wl.grad(ours, argnums=1))(params, x), jax.grad(theirs, argnums=1)(params, x))
-    close(run(wl.vmap(ours, in_axes=(None, 0)))(params, xs), jax.vmap(theirs, in_axes=(None, 0))(params, xs))
-    close(
-        run(wl.vmap(wl.grad(ours), in_axes=(None, 0)))(params, xs),
-        jax.vmap(jax.grad(theirs), in_axes=(None, 0))(params, xs),
-    )
     v = tuple(np.cos(p) for p in params)
-    mine = hvps(wl.grad, wl.jvp, ours, params, x, v)
-    other = hvps(jax.grad, jax.jvp, theirs, params, x, v)
-    for nesting in mine:
-        close(run(mine[nesting])(), other[nesting]())
+
+    def results(p, f, run):
+        """Value, gradients, batches and Hessian-vector products, by the library `p`."""
+        yield run(f)(params, xs[0])
+        yield run(p.grad(f))(params, xs[0])
+        yield run(p.grad(f, argnums=1))(params, xs[0])
+        yield run(p.vmap(f, in_axes=(None, 0)))(params, xs)
+        yield run(p.vmap(p.grad(f), in_axes=(None, 0)))(params, xs)
+        yield from [run(product)() for product in hvps(p.grad, p.jvp, f, params, xs[0], v).values()]
+
+    expected = list(results(jax, make(jax.lax.scan, jax.numpy), jax.jit))
+    for run in RUNS.values():
+        for mine, other in zip(results(wl, make(wl.scan, np), run), expected, strict=True):
+            close(mine, other)
 
 
 @pytest.mark.parametrize("nesting", range(4))
 @pytest.mark.parametrize("name", CASES)
-def test_vmapped_hessian_vector_products_against_jax(name, nesting, run):
+def test_vmapped_hessian_vector_products_against_jax(name, nesting):
     jax = pytest.importorskip("jax")
     make, params, xs = CASES[name]
     v = tuple(np.cos(p) for p in params)
@@ -134,26 +132,32 @@ def test_vmapped_hessian_vector_products_against_jax(name, nesting, run):
     def other(x):
         return list(hvps(jax.grad, jax.jvp, theirs, params, x, v).values())[nesting]()
 
-    close(run(wl.vmap(mine))(xs), jax.vmap(other)(xs))
+    expected = jax.jit(jax.vmap(other))(xs)
+    for run in RUNS.values():
+        close(run(wl.vmap(mine))(xs), expected)
 
 
-def test_heron_against_jax_and_closed_forms(run):
+def test_heron_against_jax_and_closed_forms():
     jax = pytest.importorskip("jax")
     ours, theirs = heron(wl.while_loop, np), heron(jax.lax.while_loop, jax.numpy)
     xs = np.array([2.0, 9.0, 1e-3, 1e5])
-    close(run(ours)(2.0), theirs(2.0))
-    close(run(wl.vmap(ours))(xs), jax.vmap(theirs)(xs))
+    value, batch = jax.jit(theirs)(2.0), jax.jit(jax.vmap(theirs))(xs)
     # JAX has forward mode of a while loop; reverse mode is ours alone.
-    close(run(lambda a: wl.jvp(ours, (a,), (1.0,)))(2.0), jax.jvp(theirs, (2.0,), (1.0,)))
+    pushed = jax.jit(lambda a: jax.jvp(theirs, (a,), (1.0,)))(2.0)
     derivative = 0.5 / np.sqrt(xs)
     second = -0.25 * xs**-1.5
-    for g in (wl.grad(ours), lambda a: wl.jvp(ours, (a,), (1.0,))[1]):
-        np.testing.assert_allclose(run(wl.vmap(g))(xs), derivative, rtol=1e-9)
-        np.testing.assert_allclose(run(wl.vmap(wl.grad(g)))(xs), second, rtol=1e-6)
-        forward = lambda a, g=g: wl.jvp(g, (a,), (1.0,))[1]
-        np.testing.assert_allclose(run(wl.vmap(forward))(xs), second, rtol=1e-6)
+    for run in RUNS.values():
+        close(run(ours)(2.0), value)
+        close(run(wl.vmap(ours))(xs), batch)
+        close(run(lambda a: wl.jvp(ours, (a,), (1.0,)))(2.0), pushed)
+        for g in (wl.grad(ours), lambda a: wl.jvp(ours, (a,), (1.0,))[1]):
+            np.testing.assert_allclose(run(wl.vmap(g))(xs), derivative, rtol=1e-9)
+            np.testing.assert_allclose(run(wl.vmap(wl.grad(g)))(xs), second, rtol=1e-6)
+            forward = lambda a, g=g: wl.jvp(g, (a,), (1.0,))[1]
+            np.testing.assert_allclose(run(wl.vmap(forward))(xs), second, rtol=1e-6)
 
 
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_network_gradient_against_torch(run):
     torch = pytest.importorskip("torch")
     make, params, xs = CASES["network"]
