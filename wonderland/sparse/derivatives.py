@@ -18,8 +18,9 @@ from wonderland.core.functions import Call
 from wonderland.core.level import Traced
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import type_of
-from wonderland.sparse.coloring import Coloring, canonical
+from wonderland.sparse.coloring import Coloring
 from wonderland.sparse.detect import scalar
+from wonderland.sparse.graphs import canonical
 from wonderland.sparse.plan import Flat, Options, Plan
 from wonderland.transform.chunks import check_chunks
 from wonderland.transform.derivatives import argument_numbers, grad, named, selected

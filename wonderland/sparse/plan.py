@@ -20,8 +20,9 @@ from wonderland.ops.index import gather
 from wonderland.ops.pattern import program_reads
 from wonderland.ops.shape import zeros_like_type
 from wonderland.sparse.choice import choose, choose_symmetric
-from wonderland.sparse.coloring import Coloring, canonical, color
+from wonderland.sparse.coloring import Coloring, color
 from wonderland.sparse.compression import products
+from wonderland.sparse.graphs import canonical
 from wonderland.transform.chunks import chunk_of
 from wonderland.transform.derivatives import Linearized, quiet
 from wonderland.transform.jacobian import pass_costs
@@ -92,23 +93,22 @@ class Plan:
     """The entries of a derivative by compressed products: found, coloured and compiled once."""
 
     def __init__(self, name: str, flat: Flat, options: Options, values: Sequence[Any]):
-        self.name, self.flat, self.options, self._values = name, flat, options, values
+        self.name, self.flat, self.options = name, flat, options
         self.seconds: dict[str, float] = {}
         self.costs: tuple[float, float] = (1, 1)  # of a product with a column and with a row, relative to each other
         pattern = coloring = options.given
+        if options.given is not None:
+            self._check(options.given.shape)
         if not isinstance(coloring, Coloring):
             start = time.perf_counter()
             if pattern is None:
                 pattern = self._found()
                 self.seconds["pattern"] = time.perf_counter() - start
-            self._check(pattern.shape)
             start = time.perf_counter()
-            coloring = self._colored(pattern)
+            coloring = self._colored(pattern, values)
             self.seconds["colouring"] = time.perf_counter() - start
-        self._check(coloring.shape)
         self.coloring, self.shape, self.pattern = coloring, coloring.shape, coloring.pattern
         self._lay_out()
-        del self._values
         self.products: Callable = self._products
         if options.jit:
             from wonderland.compile.jit import jit  # not before: patterns and colours need no LLVM
@@ -133,22 +133,22 @@ class Plan:
         found = program_reads(record(results, flat.types), flat.chosen)
         return canonical(found + found.T) if self.name == "hessian" else found
 
-    def _colored(self, pattern: sparse.csr_array) -> Coloring:
+    def _colored(self, pattern: sparse.csr_array, values: Sequence[Any]) -> Coloring:
         partition, decompression, order = self.options.partition, self.options.decompression, self.options.order
         if partition != "auto":
             return color(pattern, partition, decompression, order, postprocess=partition == "bidirectional")
         if self.name == "hessian":  # products with rows are products with columns
             return choose_symmetric(pattern, decompression, order)
-        self._count_costs()
+        self._count_costs(values)
         return choose(pattern, decompression, order, *self.costs)
 
-    def _count_costs(self) -> None:
+    def _count_costs(self, values: Sequence[Any]) -> None:
         def count(*leaves: Any) -> list:
             lin = self.flat.linearized(leaves)
             self.costs = pass_costs(lin.program, lin.types) if lin.has_tangent[0] else (1, 1)
             return []
 
-        record(count, self.flat.types) if self.options.jit else count(*self._values)
+        record(count, self.flat.types) if self.options.jit else count(*values)
 
     def compile(self, leaves: Sequence[Any]) -> None:
         """Compile the products for leaves like these, if anything is compiled."""
