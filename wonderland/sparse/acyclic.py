@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from wonderland.compile.typed import typed
+from wonderland.sparse.distance import smallest
 from wonderland.sparse.graphs import Graph
 
 
@@ -53,11 +54,7 @@ def _color_trees(
                         forbidden[c] = v
                     visitor[t] = v
                 edge = after[edge]
-        color = 0
-        if v >= split:
-            color = 1
-        while forbidden[color] == v:
-            color += sides
+        color = smallest(forbidden, v, 1 if v >= split else 0, sides)
         colors[v] = color
         for k in range(indptr[v], indptr[v + 1]):
             w = indices[k]
@@ -91,7 +88,6 @@ def _color_trees(
                 tree[back] = t
                 after[back] = head[w]
                 head[w] = back
-    return trees
 
 
 def color_acyclic(graph: Graph, order: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from wonderland.compile.typed import typed
+from wonderland.sparse.distance import smallest
 from wonderland.sparse.graphs import Graph
 
 
@@ -60,11 +61,7 @@ def _color_stars(
                     if h >= 0 and h != w:
                         forbidden[colors[indices[edge]]] = v
                     edge = after[edge]
-        color = 0
-        if v >= split:
-            color = 1
-        while forbidden[color] == v:
-            color += sides
+        color = smallest(forbidden, v, 1 if v >= split else 0, sides)
         colors[v] = color
         for k in range(indptr[v], indptr[v + 1]):
             w = indices[k]
@@ -93,7 +90,6 @@ def _color_stars(
                 star[back] = s
                 after[back] = head[w]
                 head[w] = back
-    return stars
 
 
 def color_star(graph: Graph, order: np.ndarray) -> np.ndarray:
