@@ -19,8 +19,9 @@ from scipy.sparse.csgraph import connected_components
 from wonderland.control.scan import Parts
 from wonderland.core.program import Literal, Program, eliminate_dead, run
 from wonderland.core.types import is_differentiable
-from wonderland.ops.pattern import count, known, propagate
+from wonderland.ops.pattern import known, propagate
 from wonderland.ops.sets import Sets, concatenate, identity, product, union
+from wonderland.ops.work import count
 from wonderland.transform.programs import pick, scatter_flags
 
 _MANY = 32  # steps that are worth powers of a matrix
@@ -36,7 +37,7 @@ class Loop:
         self.n_carry, self.backwards, self.params = params["n_carry"], params["reverse"], params
         self.consts: list[Value] = [(s, known(t)) for s, t in zip(sets.consts, parts.consts, strict=True)]
         self.carry: list[Value] = [(s, known(t)) for s, t in zip(sets.carry, parts.carry, strict=True)]
-        self.xs = [(s, t) for s, t in zip(sets.xs, parts.xs, strict=True)]
+        self.xs = list(zip(sets.xs, parts.xs, strict=True))
         self.length = params["length"]
         if parts.head and known(parts.head[0]) is not None:
             self.length = int(parts.head[0])
@@ -48,7 +49,8 @@ class Loop:
             carry, ys = self._fixed_point()
         else:
             carry, ys = self._steps()
-        return [*carry, *(None for _ in [0] if self.params["condition"] is not None), *ys]
+        steps = [] if self.params["condition"] is None else [None]  # their number reads nothing
+        return [*carry, *steps, *ys]
 
     def values(self) -> list[Any]:
         """The outputs that don't depend on what isn't known: stacked counters, which index something later."""
@@ -87,6 +89,7 @@ class Loop:
     def _steps(self) -> tuple[list, list]:
         carry, rows = list(self.carry), []
         matrices: dict[tuple, _Step | None] = {}
+        reads_rows = any(s is not None for s, _ in self.xs)
         for t in range(self.length - 1, -1, -1) if self.backwards else range(self.length):
             inputs = [*self.consts, *carry, *(self._slice(x, t) for x in self.xs)]
             flags = tuple((s is not None, x is not None) for s, x in inputs)
@@ -100,14 +103,14 @@ class Loop:
                 outs = step(inputs)
             new = outs[: self.n_carry]
             rows.append([s and s.alone() for s, _ in outs[self.n_carry :]])
-            if step is not None and len(outs) == self.n_carry and not any(s is not None for s, _ in self.xs):
-                left = self.length - len(rows)
-                if left >= _MANY:  # nothing comes out on the way
+            left, same = self.length - len(rows), False
+            if step is not None and not reads_rows:
+                if len(outs) == self.n_carry and left >= _MANY:  # nothing comes out on the way
                     return step.repeated(left, [*self.consts, *new]), []
-            same = step is not None and not any(s is not None for s, _ in self.xs) and _equal(new, carry)
+                same = _equal(new, carry)
             carry = new
             if same:  # and so are all steps from here on
-                rows += [rows[-1]] * (self.length - len(rows))
+                rows += [rows[-1]] * left
                 break
         return [s for s, _ in carry], self._stacked(rows[::-1] if self.backwards else rows)
 

@@ -19,7 +19,6 @@ all along them.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from itertools import pairwise
@@ -31,16 +30,12 @@ from wonderland.core.level import Traced, evaluate
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Equation, Literal, Program
 from wonderland.core.types import ArrayType, is_differentiable, type_of
+from wonderland.ops.work import count
 
 if TYPE_CHECKING:
     from wonderland.ops.sets import Sets
 
 _warned: set[str] = set()
-
-
-def count(kind: Any) -> int:
-    """How many elements a type (or array) has; unknown extents left out."""
-    return math.prod(n for n in kind.shape if n is not None)
 
 
 def program_reads(program: Program, chosen: Sequence[int] | None = None) -> Any:
