@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,8 @@ from scipy.sparse.csgraph import connected_components
 from wonderland.control.scan import Parts
 from wonderland.core.program import Literal, Program, eliminate_dead, run
 from wonderland.core.types import is_differentiable
-from wonderland.ops.pattern import known, propagate
-from wonderland.ops.sets import Sets, concatenate, identity, product, union
+from wonderland.ops.pattern import known, matrix_of_reads, propagate
+from wonderland.ops.sets import Sets, concatenate, product, separate, union
 from wonderland.ops.work import count
 from wonderland.transform.programs import pick, scatter_flags
 
@@ -164,8 +163,7 @@ class Loop:
         base = _joined(total, [(None, concatenate(of_carry)), (own, rest)])
         if base is not None:
             base = _closure(own[:, first : first + total], base)
-        ends = np.cumsum([0, *sizes])
-        final = [base[a:b] if base is not None and a < b else None for a, b in pairwise(ends)]
+        final = separate(base, sizes)
         outs = step([*self.consts, *((s, None) for s in final), *rows])
         return final, [s for s, _ in outs[self.n_carry :]]
 
@@ -189,11 +187,7 @@ class _Step:
 
     @cached_property
     def matrix(self) -> Any:
-        body, loop = self.loop.body, self.loop
-        sizes = [count(t) if flag else 0 for t, flag in zip(body.input_types, self.active, strict=True)]
-        columns = [s if flag else None for s, flag in zip(identity(sizes), self.active, strict=True)]
-        found = concatenate(list(zip(propagate(body, columns, self.known)[0], loop.sizes, strict=True)))
-        return sparse.csr_array((sum(loop.sizes), sum(sizes)), dtype=bool) if found is None else found.matrix()
+        return matrix_of_reads(self.loop.body, [int(i) for i in np.flatnonzero(self.active)], self.known)
 
     def parts(self, values: Sequence[Value], first: int) -> list[tuple[Sets | None, int]]:
         """What values in the place of inputs from a number on read, each with its number of columns."""
@@ -206,15 +200,11 @@ class _Step:
     def __call__(self, inputs: Sequence[Value]) -> list[Value]:
         """What the outputs of the body read."""
         found = _joined(sum(self.loop.sizes), [(self.matrix, concatenate(self.parts(inputs, 0)))])
-        ends = np.cumsum([0, *self.loop.sizes])
-        return [
-            (None if found is None or not np.any(found.index[a:b] >= 0) else found[a:b], self._value(i, inputs))
-            for i, (a, b) in enumerate(pairwise(ends))
-        ]
+        return [(s, self._value(i, inputs)) for i, s in enumerate(separate(found, self.loop.sizes))]
 
     def repeated(self, times: int, inputs: Sequence[Value]) -> list[Sets | None]:
         """What is carried reads after so many steps, by powers of the matrix."""
-        consts, carry = len(self.loop.consts), self.loop.n_carry
+        consts = len(self.loop.consts)
         given = [*self.parts(inputs[:consts], 0), *self.parts(inputs[consts:], consts)]
         sizes = [size for _, size in given]
         fixed, total = sum(sizes[:consts]), sum(sizes)
@@ -229,8 +219,7 @@ class _Step:
                 found = step if found is None else product(found, step)
             times //= 2
             step = product(step, step) if times else step
-        whole, ends = _joined(total, [(found, concatenate(given))]), np.cumsum([0, *sizes])
-        return [None if whole is None or a == b else whole[a:b] for a, b in pairwise(ends[consts : consts + carry + 1])]
+        return separate(_joined(total, [(found, concatenate(given))]), sizes)[consts:]
 
     def _value(self, output: int, inputs: Sequence[Value]) -> Any:
         """Something in the place of a value that is known and decides nothing."""

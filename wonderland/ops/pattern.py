@@ -40,21 +40,26 @@ _warned: set[str] = set()
 
 def program_reads(program: Program, chosen: Sequence[int] | None = None) -> Any:
     """A boolean CSR array (elements of all outputs) x (elements of the inputs, or the chosen ones), canonical."""
-    chosen = range(len(program.inputs)) if chosen is None else chosen
-    key = "reads", tuple(chosen)
+    chosen = tuple(range(len(program.inputs)) if chosen is None else chosen)
+    key = "reads", chosen
     if key not in program.cache:
-        from wonderland.ops import sets
-
-        widths = [count(program.inputs[i].type) for i in chosen]
-        reads: list = [None] * len(program.inputs)
-        for i, own in zip(chosen, sets.identity(widths), strict=True):
-            reads[i] = own if is_differentiable(program.inputs[i].dtype) else None
-        found, _ = propagate(program, reads, [None] * len(reads))
-        sizes = [count(t) for t in program.output_types]
-        together = sets.concatenate(list(zip(found, sizes, strict=True)))
-        empty = sets.sparse.csr_array((sum(sizes), sum(widths)), dtype=bool)
-        program.cache[key] = empty if together is None else together.matrix()
+        program.cache[key] = matrix_of_reads(program, chosen, [None] * len(program.inputs))
     return program.cache[key]
+
+
+def matrix_of_reads(program: Program, chosen: Sequence[int], known: Sequence[Any]) -> Any:
+    """The same for the chosen inputs, from the values of those inputs that are known."""
+    from wonderland.ops import sets
+
+    widths = [count(program.inputs[i].type) for i in chosen]
+    reads: list = [None] * len(program.inputs)
+    for i, own in zip(chosen, sets.identity(widths), strict=True):
+        reads[i] = own if is_differentiable(program.inputs[i].dtype) else None
+    found, _ = propagate(program, reads, known)
+    sizes = [count(t) for t in program.output_types]
+    together = sets.concatenate(list(zip(found, sizes, strict=True)))
+    empty = sets.sparse.csr_array((sum(sizes), sum(widths)), dtype=bool)
+    return empty if together is None else together.matrix()
 
 
 def propagate(
