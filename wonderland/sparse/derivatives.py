@@ -95,6 +95,8 @@ class SparseDerivative:
     tell of the last preparation.
     """
 
+    __name__: str
+
     def __init__(
         self, name: str, f: Callable, argnums: int | Sequence[int], partition: str, decompression: str, order: Any,
         pattern: Any, coloring: Coloring | None, format: str, jit: bool, chunk_size: Any, memory_budget: Any,

@@ -22,7 +22,7 @@ from wonderland.ops.shape import zeros_like_type
 from wonderland.sparse.choice import choose, choose_symmetric
 from wonderland.sparse.coloring import Coloring, color
 from wonderland.sparse.compression import products
-from wonderland.sparse.graphs import canonical
+from wonderland.sparse.graphs import Pattern, canonical
 from wonderland.transform.chunks import chunk_of
 from wonderland.transform.derivatives import Linearized, quiet
 from wonderland.transform.jacobian import pass_costs
@@ -38,7 +38,7 @@ class Options:
     partition: str
     decompression: str
     order: Any
-    given: sparse.csr_array | Coloring | None  # a pattern or a colouring of the user's
+    given: Pattern | Coloring | None  # of the user's
     format: str
     jit: bool
     chunk_size: int | str | None
@@ -93,22 +93,23 @@ class Plan:
     """The entries of a derivative by compressed products: found, coloured and compiled once."""
 
     def __init__(self, name: str, flat: Flat, options: Options, values: Sequence[Any]):
-        self.name, self.flat, self.options = name, flat, options
+        self.name, self.flat, self.options, self._values = name, flat, options, values
         self.seconds: dict[str, float] = {}
         self.costs: tuple[float, float] = (1, 1)  # of a product with a column and with a row, relative to each other
         pattern = coloring = options.given
-        if options.given is not None:
-            self._check(options.given.shape)
         if not isinstance(coloring, Coloring):
             start = time.perf_counter()
             if pattern is None:
                 pattern = self._found()
                 self.seconds["pattern"] = time.perf_counter() - start
+            self._check(pattern.shape)
             start = time.perf_counter()
-            coloring = self._colored(pattern, values)
+            coloring = self._colored(pattern)
             self.seconds["colouring"] = time.perf_counter() - start
+        self._check(coloring.shape)
         self.coloring, self.shape, self.pattern = coloring, coloring.shape, coloring.pattern
         self._lay_out()
+        del self._values
         self.products: Callable = self._products
         if options.jit:
             from wonderland.compile.jit import jit  # not before: patterns and colours need no LLVM
@@ -122,7 +123,7 @@ class Plan:
                 f"{self.flat.size} elements: it needs so many columns, one row for each element of the result"
             )
 
-    def _found(self) -> sparse.csr_array:
+    def _found(self) -> Pattern:
         """The pattern, from the types alone."""
         flat = self.flat
 
@@ -133,22 +134,22 @@ class Plan:
         found = program_reads(record(results, flat.types), flat.chosen)
         return canonical(found + found.T) if self.name == "hessian" else found
 
-    def _colored(self, pattern: sparse.csr_array, values: Sequence[Any]) -> Coloring:
+    def _colored(self, pattern: Pattern) -> Coloring:
         partition, decompression, order = self.options.partition, self.options.decompression, self.options.order
         if partition != "auto":
             return color(pattern, partition, decompression, order, postprocess=partition == "bidirectional")
         if self.name == "hessian":  # products with rows are products with columns
             return choose_symmetric(pattern, decompression, order)
-        self._count_costs(values)
+        self._count_costs()
         return choose(pattern, decompression, order, *self.costs)
 
-    def _count_costs(self, values: Sequence[Any]) -> None:
+    def _count_costs(self) -> None:
         def count(*leaves: Any) -> list:
             lin = self.flat.linearized(leaves)
             self.costs = pass_costs(lin.program, lin.types) if lin.has_tangent[0] else (1, 1)
             return []
 
-        record(count, self.flat.types) if self.options.jit else count(*values)
+        record(count, self.flat.types) if self.options.jit else count(*self._values)
 
     def compile(self, leaves: Sequence[Any]) -> None:
         """Compile the products for leaves like these, if anything is compiled."""
@@ -162,7 +163,8 @@ class Plan:
         pattern, format = self.pattern, self.options.format
         kind = sparse.get_index_dtype(maxval=max(pattern.nnz, *pattern.shape))
         places = pattern.indices.astype(kind), pattern.indptr.astype(kind)
-        self.template = sparse.csr_array((np.arange(pattern.nnz), *places), shape=pattern.shape).asformat(format)
+        numbered: Any = sparse.csr_array((np.arange(pattern.nnz), *places), shape=pattern.shape)
+        self.template = numbered.asformat(format)
         self.order = self.template.data if format == "csc" else None
         self.template.has_canonical_format = True
 
