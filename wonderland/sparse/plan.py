@@ -123,7 +123,7 @@ class Plan:
                 f"{self.flat.size} elements: it needs so many columns, one row for each element of the result"
             )
 
-    def _found(self) -> Pattern:
+    def _found(self) -> sparse.csr_array:
         """The pattern, from the types alone."""
         flat = self.flat
 
@@ -134,7 +134,7 @@ class Plan:
         found = program_reads(record(results, flat.types), flat.chosen)
         return canonical(found + found.T) if self.name == "hessian" else found
 
-    def _colored(self, pattern: Pattern) -> Coloring:
+    def _colored(self, pattern: sparse.csr_array) -> Coloring:
         partition, decompression, order = self.options.partition, self.options.decompression, self.options.order
         if partition != "auto":
             return color(pattern, partition, decompression, order, postprocess=partition == "bidirectional")
