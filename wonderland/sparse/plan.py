@@ -22,7 +22,7 @@ from wonderland.ops.shape import zeros_like_type
 from wonderland.sparse.choice import choose, choose_symmetric
 from wonderland.sparse.coloring import Coloring, color
 from wonderland.sparse.compression import products
-from wonderland.sparse.graphs import Pattern, canonical
+from wonderland.sparse.graphs import canonical
 from wonderland.transform.chunks import chunk_of
 from wonderland.transform.derivatives import Linearized, quiet
 from wonderland.transform.jacobian import pass_costs
@@ -38,7 +38,7 @@ class Options:
     partition: str
     decompression: str
     order: Any
-    given: Pattern | Coloring | None  # of the user's
+    given: Any  # a pattern or a colouring of the user's, or None
     format: str
     jit: bool
     chunk_size: int | str | None
