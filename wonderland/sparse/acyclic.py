@@ -13,6 +13,7 @@ import numpy as np
 from wonderland.compile.typed import typed
 from wonderland.sparse.distance import smallest
 from wonderland.sparse.graphs import Graph
+from wonderland.sparse.star import edge_to, link
 
 
 @typed
@@ -65,9 +66,7 @@ def _color_trees(
             if new:
                 first_of[c] = v
                 first[c] = k
-            edge = head[w]
-            while edge >= 0 and colors[indices[edge]] != color:
-                edge = after[edge]
+            edge = edge_to(color, w, indices, colors, head, after)
             if edge >= 0:
                 t = _root(parent, tree[edge])
                 if not new:
@@ -81,13 +80,10 @@ def _color_trees(
                 trees += 1
             if new:
                 tree[k] = t
-                after[k] = head[v]
-                head[v] = k
+                link(k, v, head, after)
             if edge < 0:
-                back = mate[k]
-                tree[back] = t
-                after[back] = head[w]
-                head[w] = back
+                tree[mate[k]] = t
+                link(mate[k], w, head, after)
 
 
 def color_acyclic(graph: Graph, order: np.ndarray) -> np.ndarray:

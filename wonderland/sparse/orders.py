@@ -159,8 +159,8 @@ def fill(degrees, heads, following, previous):
 
 
 @typed
-def find(degree, largest, heads):
-    """The largest or smallest count there is, when it was `degree` one vertex earlier."""
+def take(place, degree, largest, degrees, heads, following, previous, taken):
+    """Take the vertex with the largest or smallest count, which was `degree` one vertex earlier; its count."""
     if largest:
         degree = min(degree + 1, len(heads) - 1)
         while heads[degree] < 0:
@@ -169,6 +169,10 @@ def find(degree, largest, heads):
         degree = max(degree - 1, 0)
         while heads[degree] < 0:
             degree += 1
+    u = heads[degree]
+    drop(u, degree, heads, following, previous)
+    degrees[u] = -1
+    taken[place] = u
     return degree
 
 
@@ -187,11 +191,8 @@ def order_by_neighbors(indptr, indices, degrees, change, largest, heads, followi
     fill(degrees, heads, following, previous)
     degree = len(heads) - 1 if largest else 0
     for place in range(len(taken)):
-        degree = find(degree, largest, heads)
-        u = heads[degree]
-        drop(u, degree, heads, following, previous)
-        degrees[u] = -1
-        taken[place] = u
+        degree = take(place, degree, largest, degrees, heads, following, previous, taken)
+        u = taken[place]
         for i in range(indptr[u], indptr[u + 1]):
             move(indices[i], change, degrees, heads, following, previous)
 
@@ -204,11 +205,8 @@ def order_by_columns(
     fill(degrees, heads, following, previous)
     degree = len(heads) - 1 if largest else 0
     for place in range(len(taken)):
-        degree = find(degree, largest, heads)
-        u = heads[degree]
-        drop(u, degree, heads, following, previous)
-        degrees[u] = -1
-        taken[place] = u
+        degree = take(place, degree, largest, degrees, heads, following, previous, taken)
+        u = taken[place]
         for i in range(col_ptr[u], col_ptr[u + 1]):
             row = col_ind[i]
             for j in range(row_ptr[row], row_ptr[row + 1]):

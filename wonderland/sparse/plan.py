@@ -116,7 +116,7 @@ class Plan:
 
             self.products = jit(self._products)
 
-    def _check(self, shape: tuple[int, int]) -> None:
+    def _check(self, shape: Any) -> None:
         if shape[1] != self.flat.size:
             raise ArgumentError(
                 f"wl.sparse.{self.name}: the given pattern is {shape[0]} x {shape[1]}, but the chosen arguments have "

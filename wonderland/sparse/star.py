@@ -18,6 +18,22 @@ from wonderland.sparse.graphs import Graph
 
 
 @typed
+def edge_to(color, w, indices, colors, head, after):
+    """The edge that w lists to a neighbour of this colour, or -1."""
+    edge = head[w]
+    while edge >= 0 and colors[indices[edge]] != color:
+        edge = after[edge]
+    return edge
+
+
+@typed
+def link(edge, w, head, after):
+    """Put an edge at the head of w's list."""
+    after[edge] = head[w]
+    head[w] = edge
+
+
+@typed
 def _forbid_around(w, v, indices, colors, forbidden, head, after):
     """Forbid v the colours of the coloured neighbours of w."""
     k = head[w]
@@ -68,9 +84,7 @@ def _color_stars(
             c = colors[w]
             if c < 0:
                 continue
-            edge = head[w]
-            while edge >= 0 and colors[indices[edge]] != color:
-                edge = after[edge]
+            edge = edge_to(color, w, indices, colors, head, after)
             if edge >= 0:
                 s = star[edge]
                 hub[s] = w
@@ -83,13 +97,10 @@ def _color_stars(
                 stars += 1
             if first[c] == k:
                 star[k] = s
-                after[k] = head[v]
-                head[v] = k
+                link(k, v, head, after)
             if edge < 0:
-                back = mate[k]
-                star[back] = s
-                after[back] = head[w]
-                head[w] = back
+                star[mate[k]] = s
+                link(mate[k], w, head, after)
 
 
 def color_star(graph: Graph, order: np.ndarray) -> np.ndarray:
