@@ -5,6 +5,7 @@ import itertools
 import random
 import subprocess
 import sys
+import textwrap
 import threading
 from pathlib import Path
 
@@ -14,8 +15,6 @@ import pytest
 from wonderland.compile import llvm
 from wonderland.compile.typed import typed
 from wonderland.core.errors import ArgumentError
-
-LIMIT = 7
 
 
 def plain(value):
@@ -239,13 +238,18 @@ class Writer:
         return "\n".join([f"def {name}(x, p, q):", *body, f"    return {self.number(2)}", ""])
 
 
-def test_random_functions(tmp_path, rng):
-    source = "\n\n".join(Writer(seed).function(f"f{seed}") for seed in range(FUNCTIONS))
-    path = tmp_path / "written.py"
+def written(path, source):
+    """A module of this source: what is typed has a file."""
     path.write_text(source)
-    spec = importlib.util.spec_from_file_location("written", path)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_random_functions(tmp_path, rng):
+    source = "\n\n".join(Writer(seed).function(f"f{seed}") for seed in range(FUNCTIONS))
+    module = written(tmp_path / "random_functions.py", source)
     for seed in range(FUNCTIONS):
         f = typed(getattr(module, f"f{seed}"))
         for _ in range(10):
@@ -253,210 +257,56 @@ def test_random_functions(tmp_path, rng):
             compare(f, x, int(rng.integers(-20, 20)), int(rng.integers(-20, 20)))
 
 
-# What is refused
+# What is refused: bodies of functions of an array x and an int n, with the line at fault
 
-
-def wrong_read():
-    x = y  # noqa: F821
-    y = x
-    return y
-
-
-def wrong_kind(n):
-    flag = n > 0
-    flag = n
-    return flag
-
-
-def wrong_list():
-    return [1, 2]
-
-
-def wrong_comprehension(x):
-    y = [v + 1 for v in x]
-    return len(y)
-
-
-def wrong_tuple(n):
-    n, m = 1, 2
-    return n + m
-
-
-def wrong_iteration(x):
-    for v in x:
-        return v
-    return 0
-
-
-def wrong_step(n):
-    for i in range(0, n, n):
-        return i
-    return 0
-
-
-def wrong_else(n):
-    while n > 0:
-        n -= 1
-    else:
-        n = 3
-    return n
-
-
-def wrong_slice(x):
-    return x[1:]
-
-
-def wrong_array_value(x):
-    return x + 1
-
-
-def wrong_array_assignment(x):
-    x = 3
-    return x
-
-
-def wrong_index(x):
-    return x[1.0]
-
-
-def wrong_float_store(x):
-    x[0] = 1
-
-
-def wrong_attribute(x):
-    return x.size
-
-
-def wrong_call(x):
-    return np.sum(x)
-
-
-def wrong_function(x):
-    return sum(x)
-
-
-def wrong_keyword(x):
-    return find(x, value=3)
-
-
-def wrong_min(n):
-    return min(n)
-
-
-def wrong_returns(n):
-    if n > 0:
-        return 1
-    return
-
-
-def wrong_end(n):
-    if n > 0:
-        return 1
-
-
-def wrong_result(n):
-    return n > 0
-
-
-def wrong_and(n):
-    return n and 3
-
-
-def wrong_power(n):
-    return n**2
-
-
-def wrong_division(n):
-    return n // 2
-
-
-def wrong_chain(n):
-    return 1 if 0 < n < 3 else 2
-
-
-def wrong_end_of_array(x):
-    return x[-1]
-
-
-def wrong_is(n):
-    return 1 if n is n else 0
-
-
-def wrong_nothing(x):
-    return sort(x) + 1
-
-
-def wrong_with(x):
-    with x:
-        pass
-
-
-def wrong_lost(n):
-    n + 1
-
-
-def wrong_default(n=1):
-    return n
-
-
-def wrong_global():
-    return LIMIT
-
-
-def wrong_big():
-    return 18446744073709551616
-
-
-def wrong_targets(n):
-    n = m = 1
-    return n + m
-
-
-X, N = (np.arange(4),), (3,)
 WRONG = [
-    (wrong_read, (), 1, "there is no local number y yet"),
-    (wrong_global, (), 1, "there is no local number LIMIT yet"),
-    (wrong_kind, N, 2, "flag is a bool, and here it gets an int"),
-    (wrong_list, (), 1, r"List isn't in the subset: \[1, 2\]"),
-    (wrong_comprehension, X, 1, "ListComp isn't in the subset"),
-    (wrong_tuple, N, 1, "Tuple isn't in the subset"),
-    (wrong_targets, N, 1, "assign to one name or element at a time: n = m = 1"),
-    (wrong_iteration, X, 1, r"`for` goes over range\(...\), not over x"),
-    (wrong_step, N, 1, "the step of a range is a constant other than 0, not n"),
-    (wrong_else, N, 4, "loops have no `else`"),
-    (wrong_slice, X, 1, "Slice isn't in the subset: 1:"),
-    (wrong_array_value, X, 1, r"x is an array; take an element or len\(x\)"),
-    (wrong_array_assignment, X, 1, "x is an array; assign to its elements"),
-    (wrong_index, X, 1, "1.0 is no int of 64 bits"),
-    (wrong_end_of_array, X, 1, r"indices don't count from the end: x\[-1\]"),
-    (wrong_float_store, (np.zeros(4),), 1, r"x\[0\] is a float64, and here it gets an int"),
-    (wrong_attribute, X, 1, "Attribute isn't in the subset: x.size"),
-    (wrong_call, X, 1, r"only typed functions, len of an array.*: np.sum\(x\)"),
-    (wrong_function, X, 1, r"only typed functions.*: sum\(x\)"),
-    (wrong_keyword, X, 1, "arguments are positional here"),
-    (wrong_min, N, 1, r".*of two ints can be called: min\(n\)"),
-    (wrong_returns, N, 3, "some `return` gives a number, this one gives none"),
-    (wrong_end, N, 0, "it returns an int, but it can end without `return`"),
-    (wrong_result, N, 1, "n > 0 is a bool, where an int belongs"),
-    (wrong_and, N, 1, "and/or are of bools, n is an int; write n != 0"),
-    (wrong_power, N, 1, r"Pow of an int and an int isn't in the subset: n \*\* 2"),
-    (wrong_division, N, 1, "FloorDiv of an int and an int"),
-    (wrong_chain, N, 1, "a comparison is of two ints: 0 < n < 3"),
-    (wrong_is, N, 1, "a comparison is of two ints: n is n"),
-    (wrong_nothing, X, 1, r"sort\(x\) returns nothing"),
-    (wrong_with, X, 1, "With isn't in the subset: with x:; a typed function has assignments"),
-    (wrong_lost, N, 1, r"the value of n \+ 1 isn't used"),
-    (wrong_default, N, 0, "parameters are plain names"),
-    (wrong_big, (), 1, "18446744073709551616 is no int of 64 bits"),
-    (find.function, X, 1, r"it takes 2 arguments \(x, value\), not 1"),
+    ("return y", 1, "there is no local number y yet"),
+    ("flag = n > 0\nflag = n", 2, "flag is a bool, and here it gets an int"),
+    ("return [1, 2]", 1, r"List isn't in the subset: \[1, 2\]"),
+    ("y = [v + 1 for v in x]", 1, "ListComp isn't in the subset"),
+    ("n, m = 1, 2", 1, "Tuple isn't in the subset"),
+    ("n = m = 1", 1, "assign to one name or element at a time: n = m = 1"),
+    ("for v in x:\n    n = v", 1, r"`for` goes over range\(...\), not over x"),
+    ("for i in range(0, n, n):\n    n = i", 1, "the step of a range is a constant other than 0, not n"),
+    ("while n > 0:\n    n -= 1\nelse:\n    n = 3", 4, "loops have no `else`"),
+    ("return x[1:]", 1, "Slice isn't in the subset: 1:"),
+    ("return x + 1", 1, r"x is an array; take an element or len\(x\)"),
+    ("x = 3", 1, "x is an array; assign to its elements"),
+    ("return x[1.0]", 1, "1.0 is no int of 64 bits"),
+    ("return x[-1]", 1, r"indices don't count from the end: x\[-1\]"),
+    ("return n[0]", 1, r"n isn't an array argument: n\[0\]"),
+    ("x[0] = n > 0", 1, r"x\[0\] is an int, and here it gets a bool"),
+    ("return x.size", 1, "Attribute isn't in the subset: x.size"),
+    ("return np.sum(x)", 1, r"only typed functions, len of an array.*: np.sum\(x\)"),
+    ("return sum(x)", 1, r"only typed functions.*: sum\(x\)"),
+    ("return find(x, value=3)", 1, "arguments are positional here"),
+    ("return min(n)", 1, r".*of two ints can be called: min\(n\)"),
+    ("if n > 0:\n    return 1\nreturn", 3, "some `return` gives a number, this one gives none"),
+    ("if n > 0:\n    return 1", 0, "it returns an int, but it can end without `return`"),
+    ("return n > 0", 1, "n > 0 is a bool, where an int belongs"),
+    ("return n and 3", 1, "and/or are of bools, n is an int; write n != 0"),
+    ("return n**2", 1, r"Pow of an int and an int isn't in the subset: n \*\* 2"),
+    ("return n // 2", 1, "FloorDiv of an int and an int"),
+    ("return ~n", 1, "Invert isn't in the subset: ~n"),
+    ("return 1 if 0 < n < 3 else 2", 1, "a comparison is of two ints: 0 < n < 3"),
+    ("return 1 if n is n else 0", 1, "a comparison is of two ints: n is n"),
+    ("return sort(x) + 1", 1, r"sort\(x\) returns nothing"),
+    ("with x:\n    pass", 1, "With isn't in the subset: with x:; a typed function has assignments"),
+    ("n + 1", 1, r"the value of n \+ 1 isn't used"),
+    ("return 18446744073709551616", 1, "18446744073709551616 is no int of 64 bits"),
+    ("def wrong(x, n=1):\n    return n", 0, "parameters are plain names"),
+    ("def wrong(x):\n    return 1", 0, r"it takes 1 arguments \(x\), not 2"),
 ]
 
 
-@pytest.mark.parametrize(("function", "args", "line", "message"), WRONG, ids=[w[0].__name__ for w in WRONG])
-def test_refused_with_its_line(function, args, line, message):
-    place = rf"typed function {function.__name__} \(test_typed_loops.py:{function.__code__.co_firstlineno + line}\): "
-    with pytest.raises(ArgumentError, match=place + message):
-        typed(function)(*args)
+@pytest.mark.parametrize(("source", "line", "message"), WRONG)
+def test_refused_with_its_line(source, line, message, tmp_path):
+    if not source.startswith("def"):
+        source = "def wrong(x, n):\n" + textwrap.indent(source, "    ")
+    module = written(tmp_path / "refused.py", source)
+    module.find, module.sort = find, sort
+    with pytest.raises(ArgumentError, match=rf"typed function wrong \(refused.py:{1 + line}\): {message}"):
+        typed(module.wrong)(np.arange(4), 3)
 
 
 @typed
