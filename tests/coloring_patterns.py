@@ -1,6 +1,12 @@
 """Patterns to colour: random ones of all shapes and densities, and those with a structure."""
 
+from itertools import product
+
 import numpy as np
+
+# Partitions and decompressions; of columns and rows the latter doesn't matter.
+KINDS = [("column", "direct"), ("row", "substitution")]
+KINDS += product(("symmetric", "bidirectional"), ("direct", "substitution"))
 
 
 def band(n: int, r: int) -> np.ndarray:

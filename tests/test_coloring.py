@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
-from coloring_patterns import STRUCTURED, arrow, band, frame, random_pattern, symmetric
+from coloring_patterns import KINDS, STRUCTURED, arrow, band, frame, random_pattern, symmetric
 from scipy import sparse
 
 from wonderland.core.errors import ArgumentError
@@ -18,8 +18,6 @@ ORDERS = (
     "natural", "largest_first", "smallest_last", "incidence_degree", "dynamic_largest_first", "random",
     "perfect_elimination",
 )  # fmt: skip
-KINDS = [("column", "direct"), ("row", "substitution")]
-KINDS += itertools.product(("symmetric", "bidirectional"), ("direct", "substitution"))
 
 
 def colored(pattern, partition, decompression, generator, **options):
@@ -144,8 +142,15 @@ def test_the_star_number_of_a_cycle_of_five_is_four():
 # What the definitions reject
 
 
-def broken(colors, generator):
-    """The same colours but for one vertex, which gets another's or none."""
+def broken(coloring, generator):
+    """The colours of rows and columns but for one of them, which gets another's or none."""
+    rows, columns = coloring.row_colors, coloring.column_colors
+    if columns is None or (rows is not None and generator.integers(0, 2)):
+        return _broken(rows, generator), columns
+    return rows, _broken(columns, generator)
+
+
+def _broken(colors, generator):
     colors = np.array(colors)
     v = generator.integers(0, len(colors))
     others = [c for c in range(-1, 1 + max(colors)) if c != colors[v]]
@@ -161,18 +166,14 @@ def test_broken_colorings_are_rejected(partition, decompression):
     """
     generator = np.random.default_rng(5)
     rejected = accepted = 0
-    while rejected < 150:
+    while rejected < 60:
         pattern = random_pattern(generator)
         coloring = colored(pattern, partition, decompression, generator, postprocess=bool(generator.integers(0, 2)))
         if not coloring.nnz or coloring.num_colors < 2:
             continue
-        rows, columns = coloring.row_colors, coloring.column_colors
-        if columns is None or (rows is not None and generator.integers(0, 2)):
-            rows = broken(rows, generator)
-        else:
-            columns = broken(columns, generator)
-        fault = defined(coloring, rows, columns)
-        lone = recovered(coloring, rows, columns)
+        rows, columns = broken(coloring, generator)
+        fault = colorings.definition_fault(coloring, rows, columns)
+        lone = colorings.recovery_fault(coloring, rows, columns)
         if fault is None:
             assert lone is None
             accepted += 1
@@ -180,32 +181,9 @@ def test_broken_colorings_are_rejected(partition, decompression):
             assert lone is not None or partition == "symmetric"
             rejected += 1
         if lone is None:
-            assert substituted(coloring, rows, columns) is None
+            assert colorings.substitution_fault(coloring.pattern, rows, columns, partition == "symmetric") is None
             assert determined(coloring, rows, columns)
     assert accepted
-
-
-def defined(coloring, rows, columns):
-    direct = coloring.decompression == "direct"
-    if coloring.partition == "column":
-        return colorings.columns_fault(coloring.pattern, columns)
-    if coloring.partition == "row":
-        return colorings.rows_fault(coloring.pattern, rows)
-    if coloring.partition == "symmetric":
-        return (colorings.star_fault if direct else colorings.acyclic_fault)(coloring.pattern, columns)
-    return (colorings.star_bicoloring_fault if direct else colorings.acyclic_bicoloring_fault)(
-        coloring.pattern, rows, columns
-    )
-
-
-def recovered(coloring, rows, columns):
-    direct = coloring.decompression == "direct" or coloring.partition in ("column", "row")
-    fault = colorings.direct_fault if direct else colorings.substitution_fault
-    return fault(coloring.pattern, rows, columns, coloring.partition == "symmetric")
-
-
-def substituted(coloring, rows, columns):
-    return colorings.substitution_fault(coloring.pattern, rows, columns, coloring.partition == "symmetric")
 
 
 def determined(coloring, rows, columns):
@@ -380,7 +358,7 @@ def test_given_colors(partition, decompression):
     """Colours that a colouring found, broken or not, are accepted as the definitions say; the rest is the same."""
     generator = np.random.default_rng(6)
     accepted = rejected = 0
-    while rejected < 100:
+    while rejected < 40:
         postprocess = bool(generator.integers(0, 2))
         coloring = colored(random_pattern(generator), partition, decompression, generator, postprocess=postprocess)
         again = color(coloring.pattern, partition, decompression, colors=coloring.colors, postprocess=postprocess)
@@ -389,15 +367,11 @@ def test_given_colors(partition, decompression):
         check_coloring(again)
         if not coloring.nnz or coloring.num_colors < 2:
             continue
-        rows, columns = coloring.row_colors, coloring.column_colors
-        if columns is None or (rows is not None and generator.integers(0, 2)):
-            rows = broken(rows, generator)
-        else:
-            columns = broken(columns, generator)
+        rows, columns = broken(coloring, generator)
         if gaps(rows) or gaps(columns):
             continue
         given = (rows, columns) if partition == "bidirectional" else rows if columns is None else columns
-        if defined(coloring, rows, columns) is None:
+        if colorings.definition_fault(coloring, rows, columns) is None:
             for postprocess in (False, True):
                 check_coloring(color(coloring.pattern, partition, decompression, colors=given, postprocess=postprocess))
             accepted += 1

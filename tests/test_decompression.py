@@ -6,13 +6,11 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from coloring_patterns import STRUCTURED, arrow, band, frame, random_pattern, symmetric
+from coloring_patterns import KINDS, STRUCTURED, arrow, band, frame, random_pattern, symmetric
 from scipy import sparse
 
 from wonderland.core.errors import ArgumentError
 from wonderland.sparse import color
-
-KINDS = list(itertools.product(("column", "row", "symmetric", "bidirectional"), ("direct", "substitution")))
 
 
 def matrix_of(coloring, generator, dtype=float):
@@ -173,7 +171,7 @@ LOOPS = "graphs._mates star._color_stars acyclic._color_trees".split()
 LOOPS += "decompression._sums decompression._leaves_first decompression._substitute".split()
 
 
-@pytest.mark.parametrize(("partition", "kind"), KINDS[4:])
+@pytest.mark.parametrize(("partition", "kind"), KINDS[2:])
 def test_native_loops_do_what_plain_ones_do_and_stay_in_bounds(partition, kind, monkeypatch):
     generator = np.random.default_rng(5)
     patterns = [*STRUCTURED.values(), *(random_pattern(generator, 12) for _ in range(40))]

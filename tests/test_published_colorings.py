@@ -28,13 +28,24 @@ def test_bcsstk01():
     check_coloring(acyclic)
 
 
-@pytest.mark.parametrize(("order", "columns", "rows"), [("natural", 130, 5), ("largest_first", 128, 4)])
-def test_lp_ken_11(order, columns, rows):
-    """ColPack's tables VI and VII."""
+KEN_11 = {
+    "natural": (130, 5),
+    "largest_first": (128, 4),
+    "smallest_last": (125, 4),
+    "incidence_degree": (124, 4),
+    "dynamic_largest_first": (122, 5),
+}
+
+
+@pytest.mark.parametrize("order", KEN_11)
+def test_lp_ken_11(order):
+    """ColPack's tables VI and VII. Of the orders with ties left open (the last three), ours may need fewer."""
     pattern = matrix("lp_ken_11")
     assert pattern.shape == (14694, 21349) and pattern.nnz == 49058
-    assert color(pattern, "column", order=order).num_colors == columns
-    assert color(pattern, "row", order=order).num_colors == rows
+    found = tuple(color(pattern, partition, order=order).num_colors for partition in ("column", "row"))
+    if order in ("natural", "largest_first"):
+        assert found == KEN_11[order]
+    assert found[0] <= KEN_11[order][0] and found[1] <= KEN_11[order][1]
 
 
 @pytest.mark.parametrize("r", [0, 1, 2, 5, 10])

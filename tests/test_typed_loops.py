@@ -5,6 +5,7 @@ import itertools
 import random
 import subprocess
 import sys
+import textwrap
 import threading
 from pathlib import Path
 
@@ -14,11 +15,6 @@ import pytest
 from wonderland.compile import llvm
 from wonderland.compile.typed import typed
 from wonderland.core.errors import ArgumentError
-
-LIMIT = 7
-HALF = 0.5
-DOWN = -2
-UNKNOWN = "text"
 
 
 def plain(value):
@@ -38,16 +34,8 @@ def compare(f, *args):
 
 
 @typed
-def dot(x, y):
-    total = 0.0
-    for i in range(min(len(x), len(y))):
-        total += x[i] * y[i]
-    return total
-
-
-@typed
 def sort(x):
-    """By insertion: while, and, chained conditions."""
+    """By insertion."""
     for i in range(1, len(x)):
         j = i
         value = x[i]
@@ -58,45 +46,11 @@ def sort(x):
 
 
 @typed
-def search(x, value):
-    low = 0
-    high = len(x)
-    while low < high:
-        middle = (low + high) // 2
-        if x[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@typed
-def sieve(prime):
-    for i in range(len(prime)):
-        prime[i] = i > 1
-    for i in range(2, len(prime)):
-        if not prime[i]:
-            continue
-        for j in range(i + i, len(prime)):
-            if j % i == 0:
-                prime[j] = False
-
-
-@typed
-def first_repeated(x, seen):
-    for i in range(len(x)):
-        if seen[x[i]]:
-            return i
-        seen[x[i]] = 1
-    return -1
-
-
-@typed
-def has(x, value):
+def find(x, value):
     for i in range(len(x)):
         if x[i] == value:
-            return True
-    return False
+            return i
+    return -1
 
 
 @typed
@@ -108,46 +62,29 @@ def swap(x, i, j):
 
 @typed
 def reverse(x):
-    for i in range(len(x) // 2):
-        swap(x, i, len(x) - 1 - i)
+    for i in range(len(x)):
+        j = len(x) - 1 - i
+        if j <= i:
+            break
+        swap(x, i, j)
 
 
 @typed
 def nested(x, counts):
     found = 0
     for i in range(len(x)):
-        for j in range(len(x) - 1, i, DOWN):
+        for j in range(len(x) - 1, i, -2):
             if x[i] == x[j]:
                 found += 1
                 break
-            elif x[i] < x[j] < x[i] + LIMIT or not has(x, i):
+            elif (x[i] < x[j] and x[j] < x[i] + 7) or not find(x, i) >= 0:
                 counts[i] += 1
             else:
                 continue
-            counts[j] = counts[i] = counts[i] % 5
+            counts[j] = min(counts[i], 5)
         if found > 3:
             break
     return found
-
-
-@typed
-def until(x):
-    steps = 0
-    n = x
-    while True:
-        if n == 1:
-            return steps
-        n = 3 * n + 1 if n % 2 else n // 2
-        steps += 1
-
-
-@typed
-def mixed(x, k):
-    best = x[0]
-    for i in range(len(x)):
-        best = max(best, x[i] * k, i)
-        x[i] = -best / (abs(x[i]) + 1) if i % 3 else HALF
-    return min(best, k) + x[-1]
 
 
 @typed
@@ -166,121 +103,11 @@ def guarded(x, i):
 
 
 @typed
-def numbers_as_conditions(x):
-    count = 0
+def subtract(x, y, scale):
+    """Floats are read, multiplied, added, stored."""
     for i in range(len(x)):
-        if (x[i] and not count) or (x[i] and x[i] % 3):
-            count += 1
-    return count
-
-
-@typed
-def booleans(x):
-    flag = len(x) > 2
-    count = 0
-    for i in range(len(x)):
-        count += x[i] > 0
-        flag = flag or x[i] == 4
-    return count + flag
-
-
-ints = [np.int64, np.int32, np.uint8]
-floats = [np.float64, np.float32]
-
-
-@pytest.fixture
-def draw(rng):
-    return lambda dtype, n=12, most=10: rng.integers(0, most, n).astype(dtype)
-
-
-@pytest.mark.parametrize("dtype", ints + floats)
-@pytest.mark.parametrize("n", [0, 1, 2, 33])
-def test_arrays_of_all_types(dtype, n, draw):
-    compare(sort, draw(dtype, n))
-    compare(reverse, draw(dtype, n))
-    compare(search, np.sort(draw(dtype, n)), 4)
-    compare(search, np.sort(draw(dtype, n)), 4.5)
-    compare(has, draw(dtype, n), 4)
-    compare(dot, draw(dtype, n), draw(np.float64, n + 1))
-    compare(booleans, draw(dtype, n))
-
-
-@pytest.mark.parametrize("dtype", ints)
-def test_integers(dtype, draw):
-    for n in range(20):
-        compare(nested, draw(dtype, n), np.zeros(n, dtype))
-        compare(first_repeated, draw(dtype, n), np.zeros(10, bool))
-        compare(first_repeated, draw(dtype, n), np.zeros(10, np.uint8))
-        compare(numbers_as_conditions, draw(dtype, n))
-
-
-def test_floats(rng):
-    for n in range(1, 20):
-        compare(mixed, rng.standard_normal(n), 2)
-        compare(mixed, rng.standard_normal(n), 1.5)
-        compare(mixed, np.full(n, np.nan), 1.5)
-
-
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 100])
-def test_booleans(n):
-    prime = np.zeros(n, bool)
-    sieve(prime)
-    assert np.flatnonzero(prime).tolist() == [p for p in range(2, n) if all(p % q for q in range(2, p))]
-
-
-def test_a_bool_is_any_byte_but_zero():
-    assert has(np.array([0, 2], np.uint8).view(bool), 1)
-
-
-def test_scalars():
-    for x in (1, 2, 27, np.int32(27), np.uint8(6)):
-        assert until(x) == until.python(int(x))
-    assert [compare(last, n) for n in (-1, 0, 1, 3)] == [10, 10, 100, 102]
-    assert compare(guarded, np.array([1, 0]), 0) == 1
-    assert compare(guarded, np.array([1, 0]), 1 << 40) == 0  # the element isn't looked at
-    assert guarded(np.array([1, 0]), True) == 0
-
-
-@typed
-def quotient(x, y):
-    return x // y
-
-
-@typed
-def remainder(x, y):
-    return x % y
-
-
-@typed
-def by_constants(x):
-    return x // 7 * 1000000 + x % 7 * 10000 + x // -3 * 100 + x % -3
-
-
-EDGES = [0, 1, 2, 3, 7, 10, 2**31, 2**62, 2**63 - 1]
-
-
-def test_division_is_floor_division():
-    for x in [*EDGES, *(-e for e in EDGES), -(2**63)]:
-        for y in [*EDGES[1:], *(-e for e in EDGES[1:]), -(2**63)]:
-            if (x, y) != (-(2**63), -1):
-                assert quotient(x, y) == x // y
-            assert remainder(x, y) == x % y
-        assert quotient(x, 0) == remainder(x, 0) == 0
-    assert quotient(-(2**63), -1) == -(2**63)
-    for x in range(-50, 50):
-        compare(by_constants, x)
-
-
-@typed
-def found_then_counted(x, value):
-    """Bools of a typed function are bools."""
-    flag = has(x, value)
-    return flag and has(x, value + 1)
-
-
-def test_bools_are_returned(draw):
-    for value in range(10):
-        compare(found_then_counted, draw(np.int64), value)
+        value = y[i] * scale[0]
+        x[i] -= value + y[i]
 
 
 @typed
@@ -288,57 +115,52 @@ def polynomial(x):
     return x * x * x - 3 * x + 1
 
 
+@pytest.fixture
+def draw(rng):
+    return lambda n=12, most=10: rng.integers(0, most, n)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 20])
+def test_arrays(n, draw):
+    for _ in range(5):
+        compare(sort, draw(n))
+        compare(nested, draw(n), np.zeros(n, int))
+        compare(find, draw(n), 4)
+    for dtype in (np.int64, np.float32, np.float64):
+        compare(reverse, draw(n).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float32, np.float64])
+def test_numbers_of_all_types(dtype, rng):
+    x, y, scale = (rng.normal(0, 99, 9).astype(dtype) for _ in range(3))
+    expected = x - (y * scale[0] + y)
+    subtract(x, y, scale)
+    np.testing.assert_array_equal(x, expected)
+
+
+def test_scalars():
+    assert find(np.arange(5), np.uint8(3)) == 3
+    assert find(np.arange(5), True) == 1
+    assert [compare(last, n) for n in (-1, 0, 1, 3)] == [10, 10, 100, 102]
+    assert compare(guarded, np.array([1, 0]), 0) == 1
+    assert compare(guarded, np.array([1, 0]), 1 << 40) == 0  # the element isn't looked at
+
+
 def test_integers_wrap():
     for x in (2**40, -(2**50) + 3, 2**63 - 1):
         exact = x**3 - 3 * x + 1
         assert polynomial(x) == (exact + 2**63) % 2**64 - 2**63
-    small = np.zeros(2, np.uint8)
-    store(small, 257, -1)
-    assert small.tolist() == [1, 255]
-
-
-@typed
-def store(x, first, second):
-    x[0] = first
-    x[1] = second
-
-
-def test_stored_numbers_are_converted():
-    for dtype in floats:
-        x = np.zeros(2, dtype)
-        store(x, 3, 0.1)
-        assert x.tolist() == [3, dtype(0.1)]
-    x = np.zeros(2, bool)
-    store(x, 2, 0)
-    assert x.tolist() == [True, False]
-
-
-@typed
-def conversions(x):
-    return int(x) * 2 + int(x > 0)
-
-
-@typed
-def halves(n):
-    return float(n) / 2
-
-
-def test_conversions():
-    for x in (2.7, -2.7, 0.0, 1e15, 3, True):
-        assert conversions(x) == conversions.python(x)
-    assert conversions(np.nan) == 0
-    assert compare(halves, 3) == 1.5 and compare(halves, 2.5) == 1.25
 
 
 def test_arrays_may_share_memory(draw):
-    x = draw(np.int64, 9)
+    x = draw(9)
     expected = x.tolist()
     nested.python(expected, expected)
     nested(x, x)
     assert x.tolist() == expected
 
 
-FUNCTIONS = 24
+FUNCTIONS = 12
 
 
 class Writer:
@@ -352,25 +174,27 @@ class Writer:
     def number(self, depth):
         pick = self.random.choice
         if depth == 0 or self.random.random() < 0.15:
-            return pick(
-                [pick(self.names), pick(self.names), str(self.random.randint(-9, 9)), "len(x)", "LIMIT", "x[-1]"]
-            )
-        a, b, c = (self.number(depth - 1) for _ in range(3))
+            return pick([pick(self.names), pick(self.names), str(self.random.randint(-9, 9)), "len(x)"])
+        a, b = (self.number(depth - 1) for _ in range(2))
         return pick([
-            f"({a} + {b})", f"({a} - {b})", f"({a} * {b}) % 1009", f"{a} // ({b} % 7 + 1)",
-            f"{a} % -(abs({b}) % 9 + 1)",
-            f"min({a}, {b}, {c})", f"max({a}, {b})", f"abs({a})", f"-{a}", f"x[{a} % len(x)]",
-            f"({a} if {self.test(depth - 1)} else {b})",
-        ]).join("()")  # fmt: skip
+            f"({a} + {b})", f"({a} - {b})", f"({a} * {b})", f"min({a}, {b})", f"max({a}, {b})", f"(-{a})",
+            f"x[{self.index(a)}]", f"({a} if {self.test(depth - 1)} else {b})",
+        ])  # fmt: skip
+
+    def small(self, depth):
+        return f"max(-99, min({self.number(depth)}, 99))"
+
+    def index(self, number):
+        return f"max(0, min({number}, len(x) - 1))"
 
     def test(self, depth):
-        a, b, c = (self.number(max(depth - 1, 0)) for _ in range(3))
+        a, b = (self.number(max(depth - 1, 0)) for _ in range(2))
         if depth <= 0:
             return f"{a} < {b}"
         first, second = self.test(depth - 1), self.test(depth - 1)
         return self.random.choice([
-            f"{a} <= {b}", f"{a} != {b}", f"{a} < {b} <= {c}", f"{a} > {b} == {c}", f"(not {first})",
-            f"({first} and {second})", f"({first} or {second})", f"({first} or {a})", f"(not {b} and {second})",
+            f"{a} <= {b}", f"{a} != {b}", f"{a} > {b}", f"{a} == {b}", f"(not {first})",
+            f"({first} and {second})", f"({first} or {second})", f"(not {b} and {second})",
         ])  # fmt: skip
 
     def block(self, depth, indent, loop):
@@ -385,15 +209,13 @@ class Writer:
             ["set", "element", "add"] if depth == 0 else ["set", "if", "for", "while", "exit", "else"]
         )
         if kind == "set":
-            line = f"{space}{new} = {self.number(2)}"
+            line = f"{space}{new} = {self.small(2)}"
             self.names.append(new) if indent == 1 else None
             return [line]
         if kind == "element":
-            return [
-                f"{space}x[{self.number(1)} % len(x)] {self.random.choice(['=', '+=', '-='])} {self.number(2)} % 99"
-            ]
+            return [f"{space}x[{self.index(self.number(1))}] {self.random.choice(['=', '+=', '-='])} {self.small(2)}"]
         if kind == "add":
-            return [f"{space}p = (p + {self.number(2)}) % 997"]
+            return [f"{space}p = {self.small(2)}"]
         if kind == "exit":
             exits = ["return p + q"] + ["break", "continue"] * 2 * loop
             return [f"{space}if {self.test(1)}:", f"{space}    {self.random.choice(exits)}"]
@@ -402,9 +224,8 @@ class Writer:
             return head + [f"{space}    {new} -= 1", *self.block(depth - 1, indent + 1, True)]
         if kind == "for":
             step = self.random.choice([1, 2, 3])
-            bounds = self.random.choice(
-                [f"{self.number(1)} % 5", f"-2, {self.number(1)} % 6, {step}", f"9, 1, -{step}"]
-            )
+            few = f"min({self.number(1)}, 5)"
+            bounds = self.random.choice([few, f"-2, {few}, {step}", f"9, 1, -{step}"])
             return [f"{space}for q in range({bounds}):", *self.block(depth - 1, indent + 1, True)]
         lines = [f"{space}if {self.test(2)}:", *self.block(depth - 1, indent + 1, loop)]
         if kind == "else":
@@ -417,234 +238,75 @@ class Writer:
         return "\n".join([f"def {name}(x, p, q):", *body, f"    return {self.number(2)}", ""])
 
 
-def test_random_functions(tmp_path, rng):
-    source = "LIMIT = 7\n" + "\n\n".join(Writer(seed).function(f"f{seed}") for seed in range(FUNCTIONS))
-    path = tmp_path / "written.py"
+def written(path, source):
+    """A module of this source: what is typed has a file."""
     path.write_text(source)
-    spec = importlib.util.spec_from_file_location("written", path)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_random_functions(tmp_path, rng):
+    source = "\n\n".join(Writer(seed).function(f"f{seed}") for seed in range(FUNCTIONS))
+    module = written(tmp_path / "random_functions.py", source)
     for seed in range(FUNCTIONS):
         f = typed(getattr(module, f"f{seed}"))
         for _ in range(10):
-            x = rng.integers(-20, 20, rng.integers(1, 9)).astype(np.int32 if seed % 2 else np.int64)
+            x = rng.integers(-20, 20, rng.integers(1, 9))
             compare(f, x, int(rng.integers(-20, 20)), int(rng.integers(-20, 20)))
 
 
-# What is refused
+# What is refused: bodies of functions of an array x and an int n, with the line at fault
 
-
-def wrong_names():
-    return nothing_like_it  # noqa: F821
-
-
-def wrong_constant():
-    return UNKNOWN
-
-
-def wrong_read():
-    x = y  # noqa: F821
-    y = x
-    return y
-
-
-def wrong_promotion(n):
-    total = 0
-    for i in range(n):
-        total += 0.5 * i
-    return total
-
-
-def wrong_bool(n):
-    flag = False
-    flag = n
-    return flag
-
-
-def wrong_list():
-    return [1, 2]
-
-
-def wrong_comprehension(x):
-    y = [v + 1 for v in x]
-    return len(y)
-
-
-def wrong_tuple(n):
-    n, m = 1, 2
-    return n + m
-
-
-def wrong_iteration(x):
-    for v in x:
-        return v
-    return 0
-
-
-def wrong_step(n):
-    for i in range(0, n, n):
-        return i
-    return 0
-
-
-def wrong_else(n):
-    while n > 0:
-        n -= 1
-    else:
-        n = 3
-    return n
-
-
-def wrong_slice(x):
-    return x[1:]
-
-
-def wrong_array_value(x):
-    return x + 1
-
-
-def wrong_array_assignment(x):
-    x = 3
-    return x
-
-
-def wrong_index(x):
-    return x[1.0]
-
-
-def wrong_float_store(x):
-    x[0] = 1.5
-
-
-def wrong_attribute(x):
-    return x.size
-
-
-def wrong_call(x):
-    return np.sum(x)
-
-
-def wrong_function(x):
-    return sum(x)
-
-
-def wrong_object(n):
-    return EDGES(n)
-
-
-def wrong_keyword(x):
-    return has(x, value=3)
-
-
-def wrong_min(n):
-    return min(n)
-
-
-def wrong_returns(n):
-    if n > 0:
-        return 1
-    return
-
-
-def wrong_end(n):
-    if n > 0:
-        return 1
-
-
-def wrong_result(n):
-    if n > 0:
-        return 1
-    return 1.5
-
-
-def wrong_and(n):
-    return n and 3
-
-
-def wrong_power(n):
-    return n**2
-
-
-def wrong_float_division(n):
-    return n // 0.5
-
-
-def wrong_is(n):
-    return n is LIMIT
-
-
-def wrong_nothing(x):
-    return sort(x) + 1
-
-
-def wrong_with(x):
-    with x:
-        pass
-
-
-def wrong_lost(n):
-    n + 1
-
-
-def wrong_default(n=1):
-    return n
-
-
-def wrong_global(n):
-    global LIMIT
-    LIMIT = n
-
-
-def wrong_big():
-    return 1 << 80
-
-
-X, N = (np.arange(4),), (3,)
 WRONG = [
-    (wrong_names, (), 1, "there is no nothing_like_it"),
-    (wrong_constant, (), 1, "UNKNOWN is no number of 64 bits, but 'text'"),
-    (wrong_read, (), 1, "y is read before"),
-    (wrong_promotion, N, 3, "total is an int by its first assignment, and here it gets a float; write int"),
-    (wrong_bool, N, 2, "flag is a bool by its first assignment, and here it gets an int"),
-    (wrong_list, (), 1, r"List isn't in the subset: \[1, 2\]"),
-    (wrong_comprehension, X, 1, "ListComp isn't in the subset"),
-    (wrong_tuple, N, 1, "Tuple isn't in the subset"),
-    (wrong_iteration, X, 1, r"`for` goes over range\(...\), not over x"),
-    (wrong_step, N, 1, "the step of a range is a constant other than 0, not n"),
-    (wrong_else, N, 4, "loops have no `else`"),
-    (wrong_slice, X, 1, "Slice isn't in the subset: 1:"),
-    (wrong_array_value, X, 1, r"x is an array; take an element or len\(x\)"),
-    (wrong_array_assignment, X, 1, "x is an array; assign to its elements"),
-    (wrong_index, X, 1, r"an index is an int, not a float: x\[1.0\]"),
-    (wrong_float_store, X, 1, "an element of x is an int, and here it gets a float"),
-    (wrong_attribute, X, 1, "Attribute isn't in the subset: x.size"),
-    (wrong_call, X, 1, "only typed functions, len of an array.* not np.sum"),
-    (wrong_function, X, 1, r"only typed functions.*: sum\(x\)"),
-    (wrong_object, N, 1, r"only typed functions.*: EDGES\(n\)"),
-    (wrong_keyword, X, 1, "arguments are positional here"),
-    (wrong_min, N, 1, r".*of numbers can be called: min\(n\)"),
-    (wrong_returns, N, 3, "some `return` gives a number, another gives none"),
-    (wrong_end, N, 0, "it returns an int, but it can end without `return`"),
-    (wrong_result, N, 3, "the first `return` gives an int, and here it gets a float"),
-    (wrong_and, N, 1, "and/or are of bools, n is an int; write n != 0"),
-    (wrong_power, N, 1, r"Pow of an int and an int isn't in the subset: n \*\* 2"),
-    (wrong_float_division, N, 1, "FloorDiv of an int and a float"),
-    (wrong_is, N, 1, "Is isn't in the subset"),
-    (wrong_nothing, X, 1, r"sort\(x\) returns nothing"),
-    (wrong_with, X, 1, "With isn't in the subset: with x:; a typed function has assignments"),
-    (wrong_lost, N, 1, r"the value of n \+ 1 isn't used"),
-    (wrong_default, N, 0, "parameters are plain names"),
-    (wrong_global, N, 1, "Global isn't in the subset"),
-    (wrong_big, (), 1, "LShift of an int and an int"),
-    (has.function, X, 1, r"it takes 2 arguments \(x, value\), not 1"),
+    ("return y", 1, "there is no local number y yet"),
+    ("flag = n > 0\nflag = n", 2, "flag is a bool, and here it gets an int"),
+    ("return [1, 2]", 1, r"List isn't in the subset: \[1, 2\]"),
+    ("y = [v + 1 for v in x]", 1, "ListComp isn't in the subset"),
+    ("n, m = 1, 2", 1, "Tuple isn't in the subset"),
+    ("n = m = 1", 1, "assign to one name or element at a time: n = m = 1"),
+    ("for v in x:\n    n = v", 1, r"`for` goes over range\(...\), not over x"),
+    ("for i in range(0, n, n):\n    n = i", 1, "the step of a range is a constant other than 0, not n"),
+    ("while n > 0:\n    n -= 1\nelse:\n    n = 3", 4, "loops have no `else`"),
+    ("return x[1:]", 1, "Slice isn't in the subset: 1:"),
+    ("return x + 1", 1, r"x is an array; take an element or len\(x\)"),
+    ("x = 3", 1, "x is an array; assign to its elements"),
+    ("return x[1.0]", 1, "1.0 is no int of 64 bits"),
+    ("return x[-1]", 1, r"indices don't count from the end: x\[-1\]"),
+    ("return n[0]", 1, r"n isn't an array argument: n\[0\]"),
+    ("x[0] = n > 0", 1, r"x\[0\] is an int, and here it gets a bool"),
+    ("return x.size", 1, "Attribute isn't in the subset: x.size"),
+    ("return np.sum(x)", 1, r"only typed functions, len of an array.*: np.sum\(x\)"),
+    ("return sum(x)", 1, r"only typed functions.*: sum\(x\)"),
+    ("return find(x, value=3)", 1, "arguments are positional here"),
+    ("return min(n)", 1, r".*of two ints can be called: min\(n\)"),
+    ("if n > 0:\n    return 1\nreturn", 3, "some `return` gives a number, this one gives none"),
+    ("if n > 0:\n    return 1", 0, "it returns an int, but it can end without `return`"),
+    ("return n > 0", 1, "n > 0 is a bool, where an int belongs"),
+    ("return n and 3", 1, "and/or are of bools, n is an int; write n != 0"),
+    ("return n**2", 1, r"Pow of an int and an int isn't in the subset: n \*\* 2"),
+    ("return n // 2", 1, "FloorDiv of an int and an int"),
+    ("return ~n", 1, "Invert isn't in the subset: ~n"),
+    ("return 1 if 0 < n < 3 else 2", 1, "a comparison is of two ints: 0 < n < 3"),
+    ("return 1 if n is n else 0", 1, "a comparison is of two ints: n is n"),
+    ("return sort(x) + 1", 1, r"sort\(x\) returns nothing"),
+    ("with x:\n    pass", 1, "With isn't in the subset: with x:; a typed function has assignments"),
+    ("n + 1", 1, r"the value of n \+ 1 isn't used"),
+    ("return 18446744073709551616", 1, "18446744073709551616 is no int of 64 bits"),
+    ("def wrong(x, n=1):\n    return n", 0, "parameters are plain names"),
+    ("def wrong(x):\n    return 1", 0, r"it takes 1 arguments \(x\), not 2"),
 ]
 
 
-@pytest.mark.parametrize(("function", "args", "line", "message"), WRONG, ids=[w[0].__name__ for w in WRONG])
-def test_refused_with_its_line(function, args, line, message):
-    place = rf"typed function {function.__name__} \(test_typed_loops.py:{function.__code__.co_firstlineno + line}\): "
-    with pytest.raises(ArgumentError, match=place + message):
-        typed(function)(*args)
+@pytest.mark.parametrize(("source", "line", "message"), WRONG)
+def test_refused_with_its_line(source, line, message, tmp_path):
+    if not source.startswith("def"):
+        source = "def wrong(x, n):\n" + textwrap.indent(source, "    ")
+    module = written(tmp_path / "refused.py", source)
+    module.find, module.sort = find, sort
+    with pytest.raises(ArgumentError, match=rf"typed function wrong \(refused.py:{1 + line}\): {message}"):
+        typed(module.wrong)(np.arange(4), 3)
 
 
 @typed
@@ -671,7 +333,7 @@ def test_no_source():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([1, 2], "argument x is list; it takes an int, a float or an array of bool, uint8, int32, int64"),
+        ([1, 2], "argument x is list; it takes an int or an array of int64, float32, float64"),
         (np.zeros(3, complex), r"argument x is complex128\[3\]; it takes an int"),
         (np.zeros(3, ">i8"), r"argument x is >i8\[3\]"),
         (np.zeros((2, 2)), r"argument x is float64\[2, 2\]; it takes a one-dimensional, contiguous array"),
@@ -689,60 +351,45 @@ def test_wrong_arguments(value, message):
         reverse(value)
 
 
-def test_an_int_too_large():
-    with pytest.raises(ArgumentError, match=f"until: argument x is int; it takes an int of 64 bits, not {2**63}"):
-        until(2**63)
-
-
 def test_arrays_that_are_only_read_may_be_read_only():
     x = np.arange(5)
     x.flags.writeable = False
-    assert has(x, 3)
+    assert find(x, 3) == 3
 
 
 # Compilation
 
 
-def test_names_of_where_it_was_defined():
-    offset = 5
-
-    @typed
-    def shifted(n):
-        return n + offset + LIMIT
-
-    assert shifted(1) == shifted.python(1) == 13
-
-
-def test_the_function_keeps_its_name_and_text():
+def test_the_function_keeps_its_name():
     assert sort.__name__ == "sort" and sort.__doc__.startswith("By insertion")
-    assert "define" in sort.ir(np.zeros(3)) and "double" not in sort.ir(np.zeros(3, np.int32))
 
 
 def test_compiled_once_per_types_by_whichever_thread(monkeypatch):
     made, compile_library = [], llvm.compile_library
     monkeypatch.setattr(llvm, "compile_library", lambda *args, **kw: made.append(1) or compile_library(*args, **kw))
-    fresh = typed(search.function)
+    fresh = typed(reverse.function)
     assert not made
     barrier, answers = threading.Barrier(8), []
 
     def run():
         barrier.wait()
-        for dtype in (np.int64, np.int32):
-            answers.append(fresh(np.arange(100, dtype=dtype), 42))
+        for dtype in (np.int64, np.float32):
+            answers.append(np.arange(100, dtype=dtype))
+            fresh(answers[-1])
 
     threads = [threading.Thread(target=run) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert answers == [42] * 16 and len(made) == 2
+    assert len(answers) == 16 and all(x[0] == 99 for x in answers) and len(made) == 2
 
 
 @typed
 def wander(n):
     x = 1
     for _ in range(n):
-        x = (x * 1103515245 + 12345) % 2147483647
+        x = x * x + 12345
     return x
 
 

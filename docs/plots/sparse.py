@@ -15,6 +15,7 @@ from matplotlib.patches import Rectangle
 from scipy import sparse
 
 import wonderland as wl
+from wonderland.sparse.report import entry_colors
 from wonderland.testing.sparse_problems import brusselator, brusselator_start
 
 INK, LINE, FAINT = "#222222", "#888888", "#DDDDDD"
@@ -231,9 +232,7 @@ def patterns():
     )  # fmt: skip
     for axes, (name, coloring) in zip(row, shown):
         m, n = coloring.shape
-        split = m * coloring.num_column_colors
-        source = coloring.sources
-        number = np.where(source < split, source // m, coloring.num_column_colors + (source - split) // n)
+        number = entry_colors(coloring)
         labels, shades = np.full((m, n), None, object), np.full((m, n), None, object)
         labels[coloring.pattern.nonzero()] = number
         shades[coloring.pattern.nonzero()] = [COLORS[c] for c in number]

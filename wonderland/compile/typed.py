@@ -10,16 +10,16 @@ For algorithms that no array operation expresses (colourings, orders, searches i
                 total += 1
         return total
 
-Arguments are one-dimensional contiguous arrays (bool, uint8, int32, int64, float32, float64), ints and floats. The
-subset: assignment to local numbers and to elements, `for` over a `range` with a constant step, `while`, `if`, `break`,
-`continue`, `return` of a number or of nothing; + - * / // % of ints, + - * / of floats, comparisons, `and or not`,
-conditional expressions, `len min max abs int float`, numbers that the module defines, and calls of other typed
-functions. No allocation: work arrays are arguments. Anything else is refused with its line.
+Arguments are one-dimensional contiguous arrays (int64, float32, float64) and ints. The subset: assignment to local
+numbers and to elements, `for` over a `range` with a constant step, `while`, `if`, `break`, `continue`, `return` of an
+int or of nothing; + - * (of floats, too), comparisons, `and or not`, conditional expressions, `len`, `min` and `max` of
+two ints, and calls of typed functions of the module. No allocation: work arrays are arguments. Anything else is refused
+with its line.
 
 What differs from Python:
 
-- **Indices are not checked.** One out of bounds reads or destroys other memory. Only literal ones count from the end.
-- Numbers are int64 and float64 whatever the dtypes of arrays; integers wrap; one divided by 0 gives 0, as in NumPy.
+- **Indices are not checked.** One out of bounds reads or destroys other memory. None counts from the end.
+- Ints have 64 bits, and wrap.
 - A local keeps the type of its first assignment (and is 0 until then).
 
 `f.python(...)` runs as plain Python: slow, with bounds checked, on lists as well. Nothing is compiled before the first
@@ -38,13 +38,11 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from wonderland.compile.entry_layout import OFFSETS
-from wonderland.compile.typed_syntax import Kind, Module
-from wonderland.compile.typed_text import BOOL, ELEMENTS, FLOAT, INT, Element
+from wonderland.compile.typed_syntax import ELEMENTS, Kind, Module
 from wonderland.core.errors import ArgumentError
 
 _DATA = OFFSETS["array.data"]
 _pointer_at = ctypes.c_void_p.from_address  # an array's `ctypes.data` takes fifteen times as long
-C_TYPES = {INT: ctypes.c_int64, FLOAT: ctypes.c_double, BOOL: ctypes.c_bool, None: None}
 
 
 class _Running(threading.local):
@@ -67,7 +65,7 @@ class Typed:
 
     def __init__(self, function: Callable):
         self.function = function
-        self._native: dict[tuple[Kind | None, ...], Native] = {}
+        self._native: dict[tuple[Kind, ...], Native] = {}
         update_wrapper(self, function)
 
     def python(self, *args: Any) -> Any:
@@ -85,46 +83,36 @@ class Typed:
         kinds = tuple(map(_kind, args))
         native = self._native.get(kinds) or self._compile(kinds, args)
         flat = []
-        for i, (value, kind) in enumerate(zip(args, kinds)):
-            if isinstance(kind, Element):
-                flags = value.flags
-                if value.ndim != 1 or not flags.c_contiguous or not flags.aligned:
-                    self._refuse(i, value, "a one-dimensional, contiguous array: np.ascontiguousarray of it, raveled")
-                if i in native.written and not flags.writeable:
-                    self._refuse(i, value, "an array to write into, this one is read-only: pass a copy")
-                flat += _pointer_at(id(value) + _DATA).value, len(value)
-            elif kind == INT and not -(2**63) <= value < 2**63:
-                self._refuse(i, value, f"an int of 64 bits, not {value}")
-            else:
-                flat.append(int(value) if kind == INT else float(value))
+        for i, value in enumerate(args):
+            if kinds[i] is int:
+                flat.append(int(value))
+                continue
+            flags = value.flags
+            if value.ndim != 1 or not flags.c_contiguous or not flags.aligned:
+                self._refuse(i, value, "a one-dimensional, contiguous array: np.ascontiguousarray of it, raveled")
+            if i in native.written and not flags.writeable:
+                self._refuse(i, value, "an array to write into, this one is read-only: pass a copy")
+            flat += _pointer_at(id(value) + _DATA).value, len(value)
         return native.call(*flat)
 
-    def ir(self, *args: Any) -> str:
-        """The text that LLVM gets for arguments of these types."""
-        return self._translate(tuple(map(_kind, args)), args)[0]
-
-    def _translate(self, kinds: tuple[Kind | None, ...], args: tuple) -> tuple[str, Any]:
-        known = []
-        for i, kind in enumerate(kinds):
-            if kind is None:
-                self._refuse(i, args[i], f"an int, a float or an array of {', '.join(map(str, ELEMENTS))}")
-            known.append(kind)
-        module = Module(Typed)
-        function = module.function(self.function, tuple(known))
-        return module.text(), function
-
-    def _compile(self, kinds: tuple[Kind | None, ...], args: tuple) -> Native:
+    def _compile(self, kinds: tuple[Kind, ...], args: tuple) -> Native:
         from wonderland.compile import llvm  # LLVM is loaded on the first call, not on import
 
+        for i, kind in enumerate(kinds):
+            if kind is not int and kind not in ELEMENTS:
+                self._refuse(i, args[i], f"an int or an array of {', '.join(map(str, ELEMENTS))}")
         with llvm.lock:
             if kinds not in self._native:
-                text, function = self._translate(kinds, args)
-                library = llvm.compile_library(text, ["run"], quick=True)
+                module = Module(Typed)
+                function = module.function(self.function, kinds)
+                library = llvm.compile_library(module.text(), ["run"], quick=True)
                 types = []
                 for kind in kinds:
-                    types += (ctypes.c_void_p, ctypes.c_int64) if isinstance(kind, Element) else (C_TYPES[kind],)
-                call = ctypes.CFUNCTYPE(C_TYPES[function.result], *types)(library.address("run"))
-                self._native[kinds] = Native(call, function.written, library)
+                    types += (ctypes.c_int64,) if kind is int else (ctypes.c_void_p, ctypes.c_int64)
+                result = ctypes.c_int64 if function.returns else None
+                call = ctypes.CFUNCTYPE(result, *types)(library.address("run"))
+                written = {i for i, name in enumerate(function.parameters) if name in function.written}
+                self._native[kinds] = Native(call, written, library)
             return self._native[kinds]
 
     def _refuse(self, i: int, value: Any, expected: str) -> NoReturn:
@@ -135,12 +123,10 @@ class Typed:
         raise ArgumentError(f"{self.function.__name__}: argument {name} is {what}; it takes {expected}")
 
 
-def _kind(value: Any) -> Kind | None:
+def _kind(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return ELEMENTS.get(value.dtype)
-    if isinstance(value, (int, np.integer, np.bool_)):
-        return INT
-    return FLOAT if isinstance(value, (float, np.floating)) else None
+        return value.dtype
+    return int if isinstance(value, (int, np.integer)) else type(value)
 
 
 def typed(function: Callable) -> Typed:

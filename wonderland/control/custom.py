@@ -7,7 +7,6 @@ looking inside; `custom_vjp` puts a linear primitive into the linear Program tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -123,7 +122,7 @@ def _pattern(types: tuple, params: dict) -> Any:
 
 def _transposed_reads(pulled: Flat, types: Sequence[Any], outs: Sequence[ArrayType], reads: Sequence[Any]) -> tuple:
     """What results of these types read if `pulled(*values, *their cotangents)` gives the operands' cotangents."""
-    from wonderland.ops.sets import identity, union
+    from wonderland.ops.sets import identity, separate, union
 
     flags: list[bool] = []
 
@@ -142,8 +141,7 @@ def _transposed_reads(pulled: Flat, types: Sequence[Any], outs: Sequence[ArrayTy
         if back is not None and own is not None:
             elements, rows = back.matrix().nonzero()
             terms.append((rows, own.index[elements], own.table))
-    whole, ends = union(sum(sizes), terms), np.cumsum([0, *sizes])
-    return [None if whole is None or a == b else whole[a:b] for a, b in pairwise(ends)], []
+    return separate(union(sum(sizes), terms), sizes), []
 
 
 custom_p = Primitive(

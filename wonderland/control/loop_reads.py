@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,9 @@ from scipy.sparse.csgraph import connected_components
 from wonderland.control.scan import Parts
 from wonderland.core.program import Literal, Program, eliminate_dead, run
 from wonderland.core.types import is_differentiable
-from wonderland.ops.pattern import count, known, propagate
-from wonderland.ops.sets import Sets, concatenate, identity, product, union
+from wonderland.ops.pattern import known, matrix_of_reads, propagate
+from wonderland.ops.sets import Sets, concatenate, product, separate, union
+from wonderland.ops.work import count
 from wonderland.transform.programs import pick, scatter_flags
 
 _MANY = 32  # steps that are worth powers of a matrix
@@ -36,7 +36,7 @@ class Loop:
         self.n_carry, self.backwards, self.params = params["n_carry"], params["reverse"], params
         self.consts: list[Value] = [(s, known(t)) for s, t in zip(sets.consts, parts.consts, strict=True)]
         self.carry: list[Value] = [(s, known(t)) for s, t in zip(sets.carry, parts.carry, strict=True)]
-        self.xs = [(s, t) for s, t in zip(sets.xs, parts.xs, strict=True)]
+        self.xs = list(zip(sets.xs, parts.xs, strict=True))
         self.length = params["length"]
         if parts.head and known(parts.head[0]) is not None:
             self.length = int(parts.head[0])
@@ -48,7 +48,8 @@ class Loop:
             carry, ys = self._fixed_point()
         else:
             carry, ys = self._steps()
-        return [*carry, *(None for _ in [0] if self.params["condition"] is not None), *ys]
+        steps = [] if self.params["condition"] is None else [None]  # their number reads nothing
+        return [*carry, *steps, *ys]
 
     def values(self) -> list[Any]:
         """The outputs that don't depend on what isn't known: stacked counters, which index something later."""
@@ -87,6 +88,7 @@ class Loop:
     def _steps(self) -> tuple[list, list]:
         carry, rows = list(self.carry), []
         matrices: dict[tuple, _Step | None] = {}
+        reads_rows = any(s is not None for s, _ in self.xs)
         for t in range(self.length - 1, -1, -1) if self.backwards else range(self.length):
             inputs = [*self.consts, *carry, *(self._slice(x, t) for x in self.xs)]
             flags = tuple((s is not None, x is not None) for s, x in inputs)
@@ -100,14 +102,14 @@ class Loop:
                 outs = step(inputs)
             new = outs[: self.n_carry]
             rows.append([s and s.alone() for s, _ in outs[self.n_carry :]])
-            if step is not None and len(outs) == self.n_carry and not any(s is not None for s, _ in self.xs):
-                left = self.length - len(rows)
-                if left >= _MANY:  # nothing comes out on the way
+            left, same = self.length - len(rows), False
+            if step is not None and not reads_rows:
+                if len(outs) == self.n_carry and left >= _MANY:  # nothing comes out on the way
                     return step.repeated(left, [*self.consts, *new]), []
-            same = step is not None and not any(s is not None for s, _ in self.xs) and _equal(new, carry)
+                same = _equal(new, carry)
             carry = new
             if same:  # and so are all steps from here on
-                rows += [rows[-1]] * (self.length - len(rows))
+                rows += [rows[-1]] * left
                 break
         return [s for s, _ in carry], self._stacked(rows[::-1] if self.backwards else rows)
 
@@ -161,8 +163,7 @@ class Loop:
         base = _joined(total, [(None, concatenate(of_carry)), (own, rest)])
         if base is not None:
             base = _closure(own[:, first : first + total], base)
-        ends = np.cumsum([0, *sizes])
-        final = [base[a:b] if base is not None and a < b else None for a, b in pairwise(ends)]
+        final = separate(base, sizes)
         outs = step([*self.consts, *((s, None) for s in final), *rows])
         return final, [s for s, _ in outs[self.n_carry :]]
 
@@ -186,11 +187,7 @@ class _Step:
 
     @cached_property
     def matrix(self) -> Any:
-        body, loop = self.loop.body, self.loop
-        sizes = [count(t) if flag else 0 for t, flag in zip(body.input_types, self.active, strict=True)]
-        columns = [s if flag else None for s, flag in zip(identity(sizes), self.active, strict=True)]
-        found = concatenate(list(zip(propagate(body, columns, self.known)[0], loop.sizes, strict=True)))
-        return sparse.csr_array((sum(loop.sizes), sum(sizes)), dtype=bool) if found is None else found.matrix()
+        return matrix_of_reads(self.loop.body, [int(i) for i in np.flatnonzero(self.active)], self.known)
 
     def parts(self, values: Sequence[Value], first: int) -> list[tuple[Sets | None, int]]:
         """What values in the place of inputs from a number on read, each with its number of columns."""
@@ -203,15 +200,11 @@ class _Step:
     def __call__(self, inputs: Sequence[Value]) -> list[Value]:
         """What the outputs of the body read."""
         found = _joined(sum(self.loop.sizes), [(self.matrix, concatenate(self.parts(inputs, 0)))])
-        ends = np.cumsum([0, *self.loop.sizes])
-        return [
-            (None if found is None or not np.any(found.index[a:b] >= 0) else found[a:b], self._value(i, inputs))
-            for i, (a, b) in enumerate(pairwise(ends))
-        ]
+        return [(s, self._value(i, inputs)) for i, s in enumerate(separate(found, self.loop.sizes))]
 
     def repeated(self, times: int, inputs: Sequence[Value]) -> list[Sets | None]:
         """What is carried reads after so many steps, by powers of the matrix."""
-        consts, carry = len(self.loop.consts), self.loop.n_carry
+        consts = len(self.loop.consts)
         given = [*self.parts(inputs[:consts], 0), *self.parts(inputs[consts:], consts)]
         sizes = [size for _, size in given]
         fixed, total = sum(sizes[:consts]), sum(sizes)
@@ -226,8 +219,7 @@ class _Step:
                 found = step if found is None else product(found, step)
             times //= 2
             step = product(step, step) if times else step
-        whole, ends = _joined(total, [(found, concatenate(given))]), np.cumsum([0, *sizes])
-        return [None if whole is None or a == b else whole[a:b] for a, b in pairwise(ends[consts : consts + carry + 1])]
+        return separate(_joined(total, [(found, concatenate(given))]), sizes)[consts:]
 
     def _value(self, output: int, inputs: Sequence[Value]) -> Any:
         """Something in the place of a value that is known and decides nothing."""

@@ -19,7 +19,6 @@ all along them.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from itertools import pairwise
@@ -31,6 +30,7 @@ from wonderland.core.level import Traced, evaluate
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Equation, Literal, Program
 from wonderland.core.types import ArrayType, is_differentiable, type_of
+from wonderland.ops.work import count
 
 if TYPE_CHECKING:
     from wonderland.ops.sets import Sets
@@ -38,28 +38,28 @@ if TYPE_CHECKING:
 _warned: set[str] = set()
 
 
-def count(kind: Any) -> int:
-    """How many elements a type (or array) has; unknown extents left out."""
-    return math.prod(n for n in kind.shape if n is not None)
-
-
 def program_reads(program: Program, chosen: Sequence[int] | None = None) -> Any:
     """A boolean CSR array (elements of all outputs) x (elements of the inputs, or the chosen ones), canonical."""
-    chosen = range(len(program.inputs)) if chosen is None else chosen
-    key = "reads", tuple(chosen)
+    chosen = tuple(range(len(program.inputs)) if chosen is None else chosen)
+    key = "reads", chosen
     if key not in program.cache:
-        from wonderland.ops import sets
-
-        widths = [count(program.inputs[i].type) for i in chosen]
-        reads: list = [None] * len(program.inputs)
-        for i, own in zip(chosen, sets.identity(widths), strict=True):
-            reads[i] = own if is_differentiable(program.inputs[i].dtype) else None
-        found, _ = propagate(program, reads, [None] * len(reads))
-        sizes = [count(t) for t in program.output_types]
-        together = sets.concatenate(list(zip(found, sizes, strict=True)))
-        empty = sets.sparse.csr_array((sum(sizes), sum(widths)), dtype=bool)
-        program.cache[key] = empty if together is None else together.matrix()
+        program.cache[key] = matrix_of_reads(program, chosen, [None] * len(program.inputs))
     return program.cache[key]
+
+
+def matrix_of_reads(program: Program, chosen: Sequence[int], known: Sequence[Any]) -> Any:
+    """The same for the chosen inputs, from the values of those inputs that are known."""
+    from wonderland.ops import sets
+
+    widths = [count(program.inputs[i].type) for i in chosen]
+    reads: list = [None] * len(program.inputs)
+    for i, own in zip(chosen, sets.identity(widths), strict=True):
+        reads[i] = own if is_differentiable(program.inputs[i].dtype) else None
+    found, _ = propagate(program, reads, known)
+    sizes = [count(t) for t in program.output_types]
+    together = sets.concatenate(list(zip(found, sizes, strict=True)))
+    empty = sets.sparse.csr_array((sum(sizes), sum(widths)), dtype=bool)
+    return empty if together is None else together.matrix()
 
 
 def propagate(

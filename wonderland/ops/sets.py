@@ -186,6 +186,14 @@ def concatenate(values: Sequence[tuple[Sets | None, int]]) -> Sets | None:
     return Sets(np.concatenate([np.full(n, -1) if s is None else next(rest) for s, n in values]), table)
 
 
+def separate(whole: Sets | None, sizes: Sequence[int]) -> list[Sets | None]:
+    """`concatenate` undone: values of these sizes, None for one that reads nothing."""
+    if whole is None:
+        return [None] * len(sizes)
+    parts = [whole[a:b] for a, b in pairwise(np.cumsum([0, *sizes]))]
+    return [s if np.any(s.index >= 0) else None for s in parts]
+
+
 def together(parts: Sequence[tuple[np.ndarray, Table]]) -> tuple[list[np.ndarray], Table]:
     """Numbers of sets in several tables as numbers in one, without sets that few refer to."""
     groups: dict[int, list[int]] = {}

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
+import numpy as np
+
 from wonderland.core.program import Program
 from wonderland.core.types import ArrayType
 
@@ -33,7 +35,7 @@ class Runs(NamedTuple):
     either: bool = False
 
 
-def count(t: ArrayType) -> int:
+def count(t: ArrayType | np.ndarray) -> int:
     """How many elements there are; an extent that only the run knows counts as 1."""
     return prod(1 if extent is None else extent for extent in t.shape)
 

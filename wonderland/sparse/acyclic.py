@@ -11,7 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from wonderland.compile.typed import typed
+from wonderland.sparse.distance import smallest
 from wonderland.sparse.graphs import Graph
+from wonderland.sparse.star import edge_to, link
 
 
 @typed
@@ -53,11 +55,7 @@ def _color_trees(
                         forbidden[c] = v
                     visitor[t] = v
                 edge = after[edge]
-        color = 0
-        if v >= split:
-            color = 1
-        while forbidden[color] == v:
-            color += sides
+        color = smallest(forbidden, v, 1 if v >= split else 0, sides)
         colors[v] = color
         for k in range(indptr[v], indptr[v + 1]):
             w = indices[k]
@@ -68,9 +66,7 @@ def _color_trees(
             if new:
                 first_of[c] = v
                 first[c] = k
-            edge = head[w]
-            while edge >= 0 and colors[indices[edge]] != color:
-                edge = after[edge]
+            edge = edge_to(color, w, indices, colors, head, after)
             if edge >= 0:
                 t = _root(parent, tree[edge])
                 if not new:
@@ -84,14 +80,10 @@ def _color_trees(
                 trees += 1
             if new:
                 tree[k] = t
-                after[k] = head[v]
-                head[v] = k
+                link(k, v, head, after)
             if edge < 0:
-                back = mate[k]
-                tree[back] = t
-                after[back] = head[w]
-                head[w] = back
-    return trees
+                tree[mate[k]] = t
+                link(mate[k], w, head, after)
 
 
 def color_acyclic(graph: Graph, order: np.ndarray) -> np.ndarray:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from wonderland.core.errors import ArgumentError
 from wonderland.sparse.coloring import Coloring, color
+from wonderland.sparse.graphs import Pattern
 
 FEW = 8  # colours: with so few by columns or rows alone, nobody looks for a partition in both directions
 
 
-def choose(
-    pattern: sparse.csr_array, decompression: str, order: Any, forward: float = 1, reverse: float = 1
-) -> Coloring:
+def choose(pattern: Pattern, decompression: str, order: Any, forward: float, reverse: float) -> Coloring:
     """The colouring with the least cost, when a product with a column costs `forward` and one with a row `reverse`."""
     _check_order(order)
     counts = np.diff(pattern.indptr), np.bincount(pattern.indices, minlength=pattern.shape[1])
@@ -30,7 +28,7 @@ def choose(
     return min([best, *found], key=lambda coloring: price(coloring, forward, reverse))
 
 
-def choose_symmetric(pattern: sparse.csr_array, decompression: str, order: Any) -> Coloring:
+def choose_symmetric(pattern: Pattern, decompression: str, order: Any) -> Coloring:
     """With regard to symmetry, or by columns if that takes fewer colours: greedy colourings can be worse than that."""
     _check_order(order)
     best = color(pattern, "symmetric", decompression, order)

@@ -213,9 +213,9 @@ def color(
         column_colors = colors
     if order is not None and not isinstance(order, str):
         order = np.array(order)
-    arrays = (row_colors, column_colors, sources, *(reading or ()), None if isinstance(order, str) else order)
-    for array in arrays:
-        if array is not None:
+    arrays = (row_colors, column_colors, sources, *(reading or ()), order)
+    for array in (*arrays, pattern.data, pattern.indices, pattern.indptr):
+        if isinstance(array, np.ndarray):
             array.flags.writeable = False
     return Coloring(pattern, partition, decompression, order, row_colors, column_colors, sources, reading)
 

@@ -18,8 +18,9 @@ from wonderland.core.functions import Call
 from wonderland.core.level import Traced
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import type_of
-from wonderland.sparse.coloring import Coloring, canonical
+from wonderland.sparse.coloring import Coloring
 from wonderland.sparse.detect import scalar
+from wonderland.sparse.graphs import canonical
 from wonderland.sparse.plan import Flat, Options, Plan
 from wonderland.transform.chunks import check_chunks
 from wonderland.transform.derivatives import argument_numbers, grad, named, selected
@@ -93,6 +94,8 @@ class SparseDerivative:
     `prepare(*args)` does all that a first call does before it computes. `pattern`, `coloring`, `report()` and `plot()`
     tell of the last preparation.
     """
+
+    __name__: str
 
     def __init__(
         self, name: str, f: Callable, argnums: int | Sequence[int], partition: str, decompression: str, order: Any,

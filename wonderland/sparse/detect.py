@@ -21,7 +21,9 @@ from wonderland.core.errors import ArgumentError, NoValueError
 from wonderland.core.functions import Call
 from wonderland.core.tracer import unwrap
 from wonderland.core.types import type_of
-from wonderland.ops.pattern import count, program_reads
+from wonderland.ops.pattern import program_reads
+from wonderland.ops.work import count
+from wonderland.sparse.graphs import canonical
 from wonderland.transform.derivatives import Linearized, grad, named, quiet
 from wonderland.transform.programs import pick, record
 
@@ -41,11 +43,10 @@ def hessian_pattern(f: Callable, *args: Any, local: bool = False, **kwargs: Any)
 
     It is that of the gradient's Jacobian: first derivatives that are constant leave nothing in it.
     """
-
     _checked("hessian_pattern", f, args)
     gradient = grad(scalar(f, "hessian_pattern"), tuple(range(len(args))))
     found = _pattern("hessian_pattern", gradient, args, kwargs, local)
-    return _canonical(sparse.csr_array(found + found.T))
+    return canonical(found + found.T)
 
 
 def scalar(f: Callable, name: str) -> Callable:
@@ -87,7 +88,7 @@ def _pattern(name: str, f: Callable, args: tuple, kwargs: dict, local: bool) -> 
         advice = f"Or give {name} local=True: the pattern at these arguments alone, which may be another elsewhere."
         error.args = (f"{error.args[0]} {advice}",)
         raise
-    return _canonical(program_reads(program))
+    return canonical(program_reads(program))
 
 
 def _local(call: Call) -> sparse.csr_array:
@@ -98,7 +99,7 @@ def _local(call: Call) -> sparse.csr_array:
     rows, columns = _places(lin.types, lin.has_tangent), _places(call.types, lin.select)
     shape = sum(map(count, lin.types)), sum(map(count, call.types))
     pairs = rows[found.row], columns[found.col]
-    return _canonical(sparse.csr_array((np.ones(found.nnz, bool), pairs), shape=shape))
+    return canonical(sparse.csr_array((np.ones(found.nnz, bool), pairs), shape=shape))
 
 
 def _places(types: Sequence[Any], flags: Sequence[bool]) -> np.ndarray:
@@ -106,10 +107,3 @@ def _places(types: Sequence[Any], flags: Sequence[bool]) -> np.ndarray:
     ends = np.cumsum([0, *map(count, types)])
     chosen = [np.arange(a, b) for a, b in pick(list(pairwise(ends)), flags)]
     return np.concatenate([np.arange(0), *chosen])
-
-
-def _canonical(pattern: sparse.csr_array) -> sparse.csr_array:
-    pattern = sparse.csr_array(pattern, dtype=bool, copy=True)
-    pattern.sum_duplicates()
-    pattern.data = np.ones(pattern.nnz, bool)
-    return pattern

@@ -13,7 +13,6 @@ from __future__ import annotations
 import numpy as np
 
 from wonderland.compile.typed import Typed, typed
-from wonderland.sparse.orders import indexes
 
 
 def distance1(indptr: np.ndarray, indices: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -33,23 +32,22 @@ def partial_distance2(
     m, n = len(row_ptr) - 1, len(col_ptr) - 1
     colors, forbidden = np.full(n, -1), np.full(n, -1)
     used, count, low = np.empty(len(row_ind), np.int64), np.zeros(m, np.int64), np.zeros(m, np.int64)
-    color_columns(*indexes(row_ptr, col_ptr, col_ind, order), colors, forbidden, used, count, low)
+    color_columns(row_ptr, col_ptr, col_ind, order, colors, forbidden, used, count, low)
     return colors
 
 
 def _colors(loop: Typed, indptr: np.ndarray, indices: np.ndarray, order: np.ndarray) -> np.ndarray:
     n = len(indptr) - 1
     colors, forbidden = np.full(n, -1), np.full(n, -1)
-    loop(*indexes(indptr, indices, order), colors, forbidden)
+    loop(indptr, indices, order, colors, forbidden)
     return colors
 
 
 @typed
-def smallest(forbidden, v):
-    """The smallest colour that isn't forbidden for a vertex."""
-    color = 0
+def smallest(forbidden, v, color, step):
+    """The first colour of color, color + step, ... that isn't forbidden for a vertex."""
     while forbidden[color] == v:
-        color += 1
+        color += step
     return color
 
 
@@ -61,7 +59,7 @@ def color_neighbors(indptr, indices, order, colors, forbidden):
         for i in range(indptr[v], indptr[v + 1]):
             if colors[indices[i]] >= 0:
                 forbidden[colors[indices[i]]] = v
-        colors[v] = smallest(forbidden, v)
+        colors[v] = smallest(forbidden, v, 0, 1)
 
 
 @typed
@@ -76,7 +74,7 @@ def color_neighborhoods(indptr, indices, order, colors, forbidden):
             for j in range(indptr[u], indptr[u + 1]):
                 if colors[indices[j]] >= 0:
                     forbidden[colors[indices[j]]] = v
-        colors[v] = smallest(forbidden, v)
+        colors[v] = smallest(forbidden, v, 0, 1)
 
 
 @typed
@@ -92,8 +90,7 @@ def color_columns(row_ptr, col_ptr, col_ind, order, colors, forbidden, used, cou
             row = col_ind[i]
             forbid(row, row_ptr[row], v, forbidden, used, count, low)
             color = max(color, low[row])
-        while forbidden[color] == v:
-            color += 1
+        color = smallest(forbidden, v, color, 1)
         colors[v] = color
         for i in range(col_ptr[v], col_ptr[v + 1]):
             row = col_ind[i]

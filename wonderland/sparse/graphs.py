@@ -39,7 +39,7 @@ class Graph(NamedTuple):
 
 
 def canonical(pattern: Any, what: str = "pattern") -> Pattern:
-    """A boolean CSR array with sorted indices: true where an entry is stored (sparse) or isn't zero (dense)."""
+    """A new boolean CSR array with sorted indices: true where an entry is stored (sparse) or isn't zero (dense)."""
     if not sparse.issparse(pattern):
         try:
             pattern = np.asarray(pattern)
@@ -56,8 +56,6 @@ def canonical(pattern: Any, what: str = "pattern") -> Pattern:
     result = sparse.csr_array((np.ones(len(csr.indices), bool), csr.indices, csr.indptr), shape=csr.shape, copy=True)
     result.sum_duplicates()
     result.data = np.ones(result.nnz, bool)
-    for array in (result.data, result.indices, result.indptr):
-        array.flags.writeable = False
     return result
 
 

@@ -1,7 +1,7 @@
 """In which order a greedy colouring takes the vertices: an order's name and a graph come in, a permutation goes out.
 
-A graph is `indptr, indices` of its symmetric pattern. Columns of a matrix (`indptr, indices` of its rows, then of its
-columns) are neighbours if some row has entries in both; for rows swap the two.
+A graph is `indptr, indices` of its symmetric pattern, as `graphs.raw` has them. Columns of a matrix (`indptr, indices`
+of its rows, then of its columns) are neighbours if some row has entries in both; for rows swap the two.
 
 | order | each next vertex has |
 |---|---|
@@ -43,7 +43,6 @@ ORDERS = ("natural", "random", "largest_first", *DYNAMIC)
 
 def order_vertices(order: Any, indptr: np.ndarray, indices: np.ndarray, seed: int = 0) -> np.ndarray:
     """The vertices of an undirected graph in this order: a name of `ORDERS`, or a permutation to be checked."""
-    indptr, indices = indexes(indptr, indices)
     n = len(indptr) - 1
     if not isinstance(order, str) or order in ("natural", "random"):
         return _free_order(order, n, seed)
@@ -60,7 +59,7 @@ def order_columns(
     order: Any, row_ptr: np.ndarray, row_ind: np.ndarray, col_ptr: np.ndarray, col_ind: np.ndarray, seed: int = 0
 ) -> np.ndarray:
     """The columns of a matrix in this order; for its rows pass the columns' arrays first."""
-    rows_and_columns = indexes(row_ptr, row_ind, col_ptr, col_ind)
+    rows_and_columns = row_ptr, row_ind, col_ptr, col_ind
     n = len(col_ptr) - 1
     if not isinstance(order, str) or order in ("natural", "random"):
         return _free_order(order, n, seed)
@@ -72,11 +71,6 @@ def order_columns(
     seen.fill(-1)
     order_by_columns(*rows_and_columns, *queue.arguments, seen)
     return queue.permutation()
-
-
-def indexes(*arrays: np.ndarray) -> list[np.ndarray]:
-    """Index arrays as typed loops take them."""
-    return [np.ascontiguousarray(a, np.int64) for a in arrays]
 
 
 def _free_order(order: Any, n: int, seed: int) -> np.ndarray:
@@ -165,8 +159,8 @@ def fill(degrees, heads, following, previous):
 
 
 @typed
-def find(degree, largest, heads):
-    """The largest or smallest count there is, when it was `degree` one vertex earlier."""
+def take(place, degree, largest, degrees, heads, following, previous, taken):
+    """Take the vertex with the largest or smallest count, which was `degree` one vertex earlier; its count."""
     if largest:
         degree = min(degree + 1, len(heads) - 1)
         while heads[degree] < 0:
@@ -175,6 +169,10 @@ def find(degree, largest, heads):
         degree = max(degree - 1, 0)
         while heads[degree] < 0:
             degree += 1
+    u = heads[degree]
+    drop(u, degree, heads, following, previous)
+    degrees[u] = -1
+    taken[place] = u
     return degree
 
 
@@ -193,11 +191,8 @@ def order_by_neighbors(indptr, indices, degrees, change, largest, heads, followi
     fill(degrees, heads, following, previous)
     degree = len(heads) - 1 if largest else 0
     for place in range(len(taken)):
-        degree = find(degree, largest, heads)
-        u = heads[degree]
-        drop(u, degree, heads, following, previous)
-        degrees[u] = -1
-        taken[place] = u
+        degree = take(place, degree, largest, degrees, heads, following, previous, taken)
+        u = taken[place]
         for i in range(indptr[u], indptr[u + 1]):
             move(indices[i], change, degrees, heads, following, previous)
 
@@ -210,11 +205,8 @@ def order_by_columns(
     fill(degrees, heads, following, previous)
     degree = len(heads) - 1 if largest else 0
     for place in range(len(taken)):
-        degree = find(degree, largest, heads)
-        u = heads[degree]
-        drop(u, degree, heads, following, previous)
-        degrees[u] = -1
-        taken[place] = u
+        degree = take(place, degree, largest, degrees, heads, following, previous, taken)
+        u = taken[place]
         for i in range(col_ptr[u], col_ptr[u + 1]):
             row = col_ind[i]
             for j in range(row_ptr[row], row_ptr[row + 1]):

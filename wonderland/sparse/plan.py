@@ -20,8 +20,9 @@ from wonderland.ops.index import gather
 from wonderland.ops.pattern import program_reads
 from wonderland.ops.shape import zeros_like_type
 from wonderland.sparse.choice import choose, choose_symmetric
-from wonderland.sparse.coloring import Coloring, canonical, color
+from wonderland.sparse.coloring import Coloring, color
 from wonderland.sparse.compression import products
+from wonderland.sparse.graphs import canonical
 from wonderland.transform.chunks import chunk_of
 from wonderland.transform.derivatives import Linearized, quiet
 from wonderland.transform.jacobian import pass_costs
@@ -37,7 +38,7 @@ class Options:
     partition: str
     decompression: str
     order: Any
-    given: sparse.csr_array | Coloring | None  # a pattern or a colouring of the user's
+    given: Any  # a pattern or a colouring of the user's, or None
     format: str
     jit: bool
     chunk_size: int | str | None
@@ -115,7 +116,7 @@ class Plan:
 
             self.products = jit(self._products)
 
-    def _check(self, shape: tuple[int, int]) -> None:
+    def _check(self, shape: Any) -> None:
         if shape[1] != self.flat.size:
             raise ArgumentError(
                 f"wl.sparse.{self.name}: the given pattern is {shape[0]} x {shape[1]}, but the chosen arguments have "
@@ -162,7 +163,8 @@ class Plan:
         pattern, format = self.pattern, self.options.format
         kind = sparse.get_index_dtype(maxval=max(pattern.nnz, *pattern.shape))
         places = pattern.indices.astype(kind), pattern.indptr.astype(kind)
-        self.template = sparse.csr_array((np.arange(pattern.nnz), *places), shape=pattern.shape).asformat(format)
+        numbered: Any = sparse.csr_array((np.arange(pattern.nnz), *places), shape=pattern.shape)
+        self.template = numbered.asformat(format)
         self.order = self.template.data if format == "csc" else None
         self.template.has_canonical_format = True
 

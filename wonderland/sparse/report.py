@@ -54,6 +54,7 @@ def entry_colors(coloring: Coloring) -> np.ndarray:
     """For each entry, by rows, the number of the product it is read from; by substitution, that of its column."""
     (m, n), pattern = coloring.shape, coloring.pattern
     if coloring.sources is None:
+        assert coloring.column_colors is not None
         rows = np.repeat(np.arange(m), np.diff(pattern.indptr))
         by_row = None if coloring.row_colors is None else coloring.num_column_colors + coloring.row_colors[rows]
         by_column = coloring.column_colors[pattern.indices]

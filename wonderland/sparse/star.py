@@ -13,7 +13,24 @@ from __future__ import annotations
 import numpy as np
 
 from wonderland.compile.typed import typed
+from wonderland.sparse.distance import smallest
 from wonderland.sparse.graphs import Graph
+
+
+@typed
+def edge_to(color, w, indices, colors, head, after):
+    """The edge that w lists to a neighbour of this colour, or -1."""
+    edge = head[w]
+    while edge >= 0 and colors[indices[edge]] != color:
+        edge = after[edge]
+    return edge
+
+
+@typed
+def link(edge, w, head, after):
+    """Put an edge at the head of w's list."""
+    after[edge] = head[w]
+    head[w] = edge
 
 
 @typed
@@ -60,20 +77,14 @@ def _color_stars(
                     if h >= 0 and h != w:
                         forbidden[colors[indices[edge]]] = v
                     edge = after[edge]
-        color = 0
-        if v >= split:
-            color = 1
-        while forbidden[color] == v:
-            color += sides
+        color = smallest(forbidden, v, 1 if v >= split else 0, sides)
         colors[v] = color
         for k in range(indptr[v], indptr[v + 1]):
             w = indices[k]
             c = colors[w]
             if c < 0:
                 continue
-            edge = head[w]
-            while edge >= 0 and colors[indices[edge]] != color:
-                edge = after[edge]
+            edge = edge_to(color, w, indices, colors, head, after)
             if edge >= 0:
                 s = star[edge]
                 hub[s] = w
@@ -86,14 +97,10 @@ def _color_stars(
                 stars += 1
             if first[c] == k:
                 star[k] = s
-                after[k] = head[v]
-                head[v] = k
+                link(k, v, head, after)
             if edge < 0:
-                back = mate[k]
-                star[back] = s
-                after[back] = head[w]
-                head[w] = back
-    return stars
+                star[mate[k]] = s
+                link(mate[k], w, head, after)
 
 
 def color_star(graph: Graph, order: np.ndarray) -> np.ndarray:

@@ -92,24 +92,33 @@ def check_coloring(coloring: Any, seed: int = 0) -> None:
 
 
 def _coloring_fault(coloring: Any, generator: np.random.Generator) -> str | None:
-    pattern, rows, columns = _dense(coloring.pattern), coloring.row_colors, coloring.column_colors
-    symmetric, direct = coloring.partition == "symmetric", coloring.decompression == "direct"
+    rows, columns = coloring.row_colors, coloring.column_colors
     for colors in (rows, columns):
         if colors is not None and set(range(1 + max(colors, default=-1))) - set(colors.tolist()):
             return "there are gaps between the colours"
     if coloring.num_colors != sum(1 + max(colors, default=-1) for colors in (rows, columns) if colors is not None):
         return "num_colors isn't the number of colours"
+    fault = definition_fault(coloring, rows, columns) or recovery_fault(coloring, rows, columns)
+    return fault or _round_trip_fault(coloring, generator)
+
+
+def definition_fault(coloring: Any, rows: Any, columns: Any) -> str | None:
+    """These colours are, for a colouring's pattern, of its kind."""
+    direct = coloring.decompression == "direct"
     if coloring.partition == "column":
-        fault = columns_fault(pattern, columns)
-    elif coloring.partition == "row":
-        fault = rows_fault(pattern, rows)
-    elif symmetric:
-        fault = (star_fault if direct else acyclic_fault)(pattern, columns)
-    else:
-        fault = (star_bicoloring_fault if direct else acyclic_bicoloring_fault)(pattern, rows, columns)
-    one_sided = coloring.partition in ("column", "row")
-    recoverable = direct_fault if direct or one_sided else substitution_fault
-    return fault or recoverable(pattern, rows, columns, symmetric) or _round_trip_fault(coloring, generator)
+        return columns_fault(coloring.pattern, columns)
+    if coloring.partition == "row":
+        return rows_fault(coloring.pattern, rows)
+    if coloring.partition == "symmetric":
+        return (star_fault if direct else acyclic_fault)(coloring.pattern, columns)
+    return (star_bicoloring_fault if direct else acyclic_bicoloring_fault)(coloring.pattern, rows, columns)
+
+
+def recovery_fault(coloring: Any, rows: Any, columns: Any) -> str | None:
+    """With these colours all entries of a colouring's pattern can be read, in its way."""
+    direct = coloring.decompression == "direct" or coloring.partition in ("column", "row")
+    fault = direct_fault if direct else substitution_fault
+    return fault(coloring.pattern, rows, columns, coloring.partition == "symmetric")
 
 
 def _round_trip_fault(coloring: Any, generator: np.random.Generator) -> str | None:

@@ -22,7 +22,7 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, NoValueError, TracingError
 from wonderland.core.functions import Call, handles
 from wonderland.core.level import Traced, constant_copy
-from wonderland.core.program import Equation, Program, subprograms
+from wonderland.core.program import Equation, Program
 from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
 from wonderland.numpy.join import stack
 from wonderland.ops.elementwise import abs, add, div, eq, imag, like, maximum, mul, real, stop_gradient, sub, where
@@ -31,6 +31,7 @@ from wonderland.ops.reduce import max as largest_of
 from wonderland.ops.shape import convert, reshape, zeros_like_type
 from wonderland.transform.chunks import element
 from wonderland.transform.derivatives import argument_numbers, flat_tangents, named, quiet
+from wonderland.transform.jacobian import all_equations
 from wonderland.transform.programs import record
 
 EXPONENTS = {"forward": 1 / 2, "central": 1 / 3}  # eps to this power is the step where rounding and truncation balance
@@ -287,9 +288,7 @@ def _far(a: Any, b: Any, tolerance: float) -> Any:
 
 def _not_analytic(program: Program) -> Iterator[Equation]:
     """The equations that lose or turn an imaginary part."""
-    for equation in program.equations:
-        for inner in subprograms(equation):
-            yield from _not_analytic(inner)
+    for equation in all_equations(program):
         if any(a.type.dtype.kind == "c" for a in equation.inputs):
             turned = equation.primitive.name in ("conj", "sign", "bessel_ie")
             if turned or any(v.type.dtype.kind == "f" for v in equation.outputs):

@@ -157,7 +157,7 @@ def prefer_forward(program: Program, inputs: Sequence[ArrayType], outputs: Seque
 
 def pass_costs(program: Program, outputs: Sequence[ArrayType], count: bool = True) -> tuple[float, float]:
     """Operations of a run of a linear Program and of its transpose, or only their ratio; inf if there is none."""
-    equations = list(_equations(program))
+    equations = list(all_equations(program))
     if any(e.primitive.name == "custom_linear" for e in equations):  # a rule for reverse mode, from the user
         return math.inf, 1
     if any(e.primitive.transpose is None for e in equations):
@@ -170,11 +170,12 @@ def pass_costs(program: Program, outputs: Sequence[ArrayType], count: bool = Tru
     return cost(program).operations, cost(backward).operations
 
 
-def _equations(program: Program) -> Iterator[Equation]:
+def all_equations(program: Program) -> Iterator[Equation]:
+    """The equations of a Program and of those that they hold, which come first."""
     for equation in program.equations:
-        yield equation
         for inside in subprograms(equation):
-            yield from _equations(inside)
+            yield from all_equations(inside)
+        yield equation
 
 
 def by_columns(program: Program, inputs: list[ArrayType], outputs: list[ArrayType], size: int | None) -> list[list]:
