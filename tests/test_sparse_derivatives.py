@@ -102,6 +102,24 @@ def test_other_arguments_are_not_constants():
     assert J.pattern.nnz == 9
 
 
+def test_arrays_of_a_closure_may_change():
+    """Zeros of an array that f closes over are known; when others are written into it, the pattern is looked at again."""
+    A, places = np.eye(5), np.arange(5)
+    J = wl.sparse.jacobian(lambda x: A @ x[places])
+    H = wl.sparse.hessian(lambda x: np.sum((A @ x) ** 2))
+    x = RNG.standard_normal(5)
+    assert J(x).nnz == H(x).nnz == 5
+    A[0, 3] = 7.0
+    np.testing.assert_array_equal(J(x).toarray(), A)
+    np.testing.assert_allclose(H(x).toarray(), 2 * A.T @ A)
+    kept = J.coloring
+    A[0, 3] = 0.0  # fewer: an entry that is there is enough
+    np.testing.assert_array_equal(J(x).toarray(), A)
+    assert J.coloring is kept
+    places[:] = places[::-1].copy()
+    np.testing.assert_array_equal(J(x).toarray(), A[:, ::-1])
+
+
 def test_odd_shapes():
     assert wl.sparse.jacobian(lambda x: x * 2)(3.0).toarray() == 2.0
     assert wl.sparse.jacobian(np.sin)(np.zeros(0)).shape == (0, 0)

@@ -151,7 +151,7 @@ class SparseDerivative:
             call = Call(self.f, args, kwargs, argument_numbers(self.argnums, len(args)))
             key, leaves = (call.structure, tuple(call.types)), call.owners
         plan = self._plans.get(key)
-        if plan is None:
+        if plan is None or not plan.holds():
             numbers = argument_numbers(self.argnums, len(args))
             plan = self._new_plan(call or Call(self.f, args, kwargs, numbers), numbers)
             if len(self._plans) >= MOST_PLANS:

@@ -14,6 +14,7 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
+from wonderland.core.program import Program
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable
 from wonderland.ops.index import gather
@@ -94,6 +95,8 @@ class Plan:
     def __init__(self, name: str, flat: Flat, options: Options, values: Sequence[Any]):
         self.name, self.flat, self.options, self._values = name, flat, options, values
         self.seconds: dict[str, float] = {}
+        self.recorded: Program | None = None  # what the pattern was found from
+        self.closed_over: list[tuple[np.ndarray, np.ndarray]] = []  # writable arrays in it, and what they were
         self.costs: tuple[float, float] = (1, 1)  # of a product with a column and with a row, relative to each other
         pattern = coloring = options.given
         if not isinstance(coloring, Coloring):
@@ -130,8 +133,24 @@ class Plan:
             args, kwargs = flat.structure.unflatten([Tracer(v) for v in leaves])
             return [unwrap(v) for v in tree.leaves(flat.f(*args, **kwargs))]
 
-        found = program_reads(record(results, flat.types), flat.chosen)
+        self.recorded = record(results, flat.types)
+        return self._read()
+
+    def _read(self) -> sparse.csr_array:
+        assert self.recorded is not None
+        arrays = [v for _, v in self.recorded.constants if isinstance(v, np.ndarray) and v.flags.writeable]
+        self.closed_over = [(v, v.copy()) for v in arrays]
+        found = program_reads(self.recorded, self.flat.chosen)
         return canonical(found + found.T) if self.name == "hessian" else found
+
+    def holds(self) -> bool:
+        """Is the pattern still right? The function may close over arrays that were written to since it was found."""
+        if all(np.array_equal(v, before, equal_nan=True) for v, before in self.closed_over):
+            return True
+        assert self.recorded is not None
+        self.recorded.cache.clear()
+        found = self._read()
+        return found.multiply(self.pattern).nnz == found.nnz
 
     def _colored(self, pattern: sparse.csr_array) -> Coloring:
         partition, decompression, order = self.options.partition, self.options.decompression, self.options.order
