@@ -103,7 +103,7 @@ def test_other_arguments_are_not_constants():
 
 
 def test_arrays_of_a_closure_may_change():
-    """Zeros of an array that f closes over are known; when others are written into it, the pattern is looked at again."""
+    """Zeros of an array that f closes over are known; when it is written to, the pattern is looked at again."""
     A, places = np.eye(5), np.arange(5)
     J = wl.sparse.jacobian(lambda x: A @ x[places])
     H = wl.sparse.hessian(lambda x: np.sum((A @ x) ** 2))
@@ -336,7 +336,6 @@ def test_more_that_is_wrong_is_said():
 
 def pieces(x, y):
     return {"sum": x[1:] + y[:-1] ** 2, "product": x * y}
-
 
 
 @pytest.mark.parametrize("jit", [True, False])
