@@ -70,6 +70,39 @@ def test_dtypes_stay(dtype):
             np.testing.assert_allclose(found.toarray(), expected, rtol=rtol, atol=rtol)
 
 
+def test_complex_numbers_as_in_the_dense_jacobian():
+    z, x = np.array([1 + 2j, 3 - 1j, 0.5j]), np.array([1.0, 2.0, 3.0])
+    arrow = lambda v: np.concatenate([np.sum(v)[None], v[1:] * v[0]])
+    cases = [(lambda z: np.abs(arrow(z)) ** 2, z), (lambda z: arrow(z) ** 2, z), (lambda x: arrow(x) * (1 + 2j), x)]
+    for f, at in cases:
+        np.testing.assert_allclose(wl.sparse.jacobian(f)(at).toarray(), wl.jacobian(f)(at), rtol=1e-12)
+    found = wl.sparse.jacobian(cases[0][0], pattern=np.ones((3, 3)), partition="row")(z)  # tried, not warned about
+    np.testing.assert_allclose(found.toarray(), wl.jacobian(cases[0][0])(z), rtol=1e-12)
+    wrong = [
+        (wl.sparse.jacobian(cases[0][0], partition="column"), (z,), "only products with rows"),
+        (wl.sparse.jacobian(cases[2][0], partition="row"), (x,), "only products with columns"),
+        (wl.sparse.jacobian(lambda z, x: z * x, (0, 1)), (z, x), "both real and complex chosen arguments"),
+        (wl.sparse.jacobian(lambda z: (z, np.abs(z))), (z,), "both real and complex results"),
+        (wl.sparse.hessian(lambda z: np.sum(np.abs(z) ** 2)), (z,), "needs real arguments"),
+    ]
+    for derivative, args, message in wrong:
+        with pytest.raises(wl.ArgumentError, match=message):
+            derivative(*args)
+
+
+@pytest.mark.parametrize("partition", ["column", "row", "bidirectional"])
+def test_dtypes_are_those_of_the_results(partition):
+    single = wl.sparse.jacobian(lambda x: x.astype(np.float32) * 3, partition=partition)(np.ones(4))
+    assert single.dtype == np.float32
+    assert wl.sparse.jacobian(lambda x: x.astype(int), partition=partition)(np.ones(4)).dtype == np.float64
+
+
+def test_arguments_chosen_twice_or_without_numbers():
+    for argnums in ((0, 0), (0, -2), (), 1):
+        with pytest.raises(wl.ArgumentError, match="each named once"):
+            wl.sparse.jacobian(lambda x, nothing: x**2, argnums)(np.ones(2), None)
+
+
 def test_trees_and_several_arguments():
     def f(params, scale, x, steps):
         return {"a": params["w"] * x[0] * scale, "b": (x[1:] - params["b"], np.sum(steps))}

@@ -23,7 +23,7 @@ from wonderland.sparse.choice import choose, price
 from wonderland.sparse.coloring import Coloring
 from wonderland.transform.chunks import batched, in_chunks, recording, unit_vectors
 from wonderland.transform.cost import cost
-from wonderland.transform.jacobian import pass_costs, pulled, split
+from wonderland.transform.jacobian import as_output, pass_costs, pulled, split
 from wonderland.transform.programs import record
 
 SMALLEST = 32  # rows or columns: fewer go through at once
@@ -48,7 +48,10 @@ def products(program: Program, coloring: Coloring, size: int | None) -> Any:
     by_rows = through(
         lambda seeds: pulled(program, seeds), program.output_types, coloring.row_colors, coloring.num_row_colors
     )
-    return joined([*by_columns, *map(conjugate, by_rows)])
+    kind = program.output_types[0].dtype
+    if kind.kind == "c":  # what is pulled back is the conjugate of a holomorphic derivative
+        by_rows = list(map(conjugate, by_rows))
+    return joined([*by_columns, *(as_output(v, kind) for v in by_rows)])
 
 
 def dense_blocks(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -57,7 +58,14 @@ class Flat:
         self.chosen = [k for i in numbers for k in range(starts[i], starts[i + 1])]  # leaves
         kinds = [self.types[k] for k in self.chosen]
         self.size = sum(t.size for t in kinds)
-        self.dtype = np.result_type(*(t.dtype for t in kinds if is_differentiable(t.dtype)))
+        dtypes = [t.dtype for t in kinds if is_differentiable(t.dtype)]
+        if not dtypes or len(set(numbers)) < len(numbers):
+            raise ArgumentError(
+                f"argnums={tuple(numbers)}: sparse derivatives need arguments with floating-point numbers, each "
+                "named once"
+            )
+        self.dtype = np.result_type(*dtypes)
+        self._check_alike("chosen arguments", dtypes)
 
     def vector(self, leaves: Sequence[Any]) -> Any:
         """The chosen leaves' elements."""
@@ -76,11 +84,23 @@ class Flat:
                 start += kind.size
             args, kwargs = self.structure.unflatten(filled)
             parts = [np.ravel(leaf) for leaf in tree.leaves(self.f(*args, **kwargs))]
+            self._check_alike("results", [v.dtype for v in parts if is_differentiable(v.dtype)])
             if len(parts) == 1:
                 return parts[0]
             return np.concatenate(parts) if parts else np.zeros(0)
 
         return function
+
+    def _check_alike(self, what: str, dtypes: Sequence[np.dtype]) -> None:
+        if self.dtype.kind == "c" and len({dtype.kind for dtype in dtypes}) > 1:
+            raise ArgumentError(
+                f"a sparse derivative by complex numbers can't have both real and complex {what}: derivatives are "
+                "of different kinds. Take one at a time, or use wl.jacobian."
+            )
+
+    def one_way(self, result: np.dtype) -> str | None:
+        """What alone can be compressed: "column" for complex of real, "row" for real of complex. Others say half."""
+        return {"fc": "column", "cf": "row"}.get(self.dtype.kind + result.kind)
 
     def linearized(self, leaves: Sequence[Any]) -> Linearized:
         """The derivative at these leaves, a linear Program of the vector."""
@@ -165,6 +185,9 @@ class Plan:
         def count(*leaves: Any) -> list:
             lin = self.flat.linearized(leaves)
             self.costs = pass_costs(lin.program, lin.types) if lin.has_tangent[0] else (1, 1)
+            way = self.flat.one_way(lin.types[0].dtype)
+            if way is not None:
+                self.costs = (1, math.inf) if way == "column" else (math.inf, 1)
             return []
 
         record(count, self.flat.types) if self.options.jit else count(*self._values)
@@ -217,13 +240,20 @@ class Plan:
                 f"wl.sparse.{self.name}: the given pattern has {m} rows, but the result has {kind.size} elements"
             )
         coloring, size = self.coloring, self.options.chunk_size
+        way = self.flat.one_way(kind.dtype)
+        if way is not None and (coloring.num_row_colors if way == "column" else coloring.num_column_colors):
+            raise ArgumentError(
+                f"wl.sparse.{self.name}: of {kind.dtype} results by {self.flat.dtype} arguments only products with "
+                f'{way}s can be taken: partition="{way}" or "auto", not "{coloring.partition}"'
+            )
         if lin.has_tangent[0] and coloring.nnz:
             with quiet():
                 size = chunk_of(lin.program, size, self.options.memory_budget or BUDGET)
                 found = products(lin.program, coloring, size)
         else:
             count = coloring.num_column_colors * m + coloring.num_row_colors * self.shape[1]
-            found = zeros_like_type(ArrayType((count,), kind.dtype), real=True)
+            dtype = kind.dtype if is_differentiable(kind.dtype) else self.flat.dtype
+            found = zeros_like_type(ArrayType((count,), dtype), real=True)
         if coloring.sources is None:
             return _handle(found)
         sources = coloring.sources if self.order is None else coloring.sources[self.order]
