@@ -236,6 +236,13 @@ def test_hessians_never_take_more_products_than_by_columns():
     ).coloring.num_colors == 7  # fmt: skip
 
 
+def test_large_full_hessians_are_taken_by_columns():
+    """Regard for symmetry would take n^3 steps: a minute for n = 3000."""
+    H = wl.sparse.hessian(lambda x: np.sum(x) ** 2)
+    np.testing.assert_array_equal(H(np.ones(600)).toarray(), np.full((600, 600), 2.0))
+    assert H.coloring.partition == "column"
+
+
 def test_index_arrays_are_as_small_as_scipys():
     for format in ("csr", "csc", "coo"):
         found = wl.sparse.jacobian(problems.broyden_tridiagonal, format=format)(np.ones(50))

@@ -11,6 +11,7 @@ from wonderland.core.errors import ArgumentError
 from wonderland.sparse.coloring import Coloring, color
 
 FEW = 8  # colours: with so few by columns or rows alone, nobody looks for a partition in both directions
+LARGE = 500  # rows of a symmetric matrix: if it is nearly full as well, it is coloured by columns
 
 
 def choose(
@@ -33,6 +34,9 @@ def choose(
 def choose_symmetric(pattern: sparse.csr_array, decompression: str, order: Any) -> Coloring:
     """With regard to symmetry, or by columns if that takes fewer colours: greedy colourings can be worse than that."""
     _check_order(order)
+    n = pattern.shape[0]
+    if n > LARGE and 2 * pattern.nnz > n * n:  # n^3 steps, for half of the products at best
+        return color(pattern, "column", order=order)
     best = color(pattern, "symmetric", decompression, order)
     if best.num_colors <= np.diff(pattern.indptr).max(initial=0):
         return best
