@@ -1,5 +1,7 @@
 """Sparse Jacobians and Hessians: equal to the dense ones, whatever the partition; prepared once; SciPy's formats."""
 
+import copy
+import pickle
 import warnings
 
 import numpy as np
@@ -291,6 +293,29 @@ def test_values_can_be_traced():
     np.testing.assert_allclose(wl.jit(J.values)(x), 3 * x**2)
     with pytest.raises(wl.TracingError, match=r"\.values"):
         wl.jit(J)(x)
+
+
+@pytest.mark.parametrize("format", ["csr", "csc"])
+@pytest.mark.parametrize("partition", ["symmetric", "bidirectional"])
+def test_values_by_substitution_can_be_traced(partition, format):
+    f = lambda x: np.sum(x[1:] ** 2 * x[:-1]) + x[0] ** 2 * np.sum(x)
+    H = wl.sparse.hessian(f, partition=partition, decompression="substitution", format=format)
+    x = RNG.standard_normal(8)
+    expected = wl.sparse.hessian(f, format=format)
+    np.testing.assert_allclose(wl.jit(H.values)(x), H(x).data, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(wl.vmap(H.values)(x[None])[0], H(x).data, rtol=1e-12, atol=1e-12)
+    tangents = [wl.jvp(h.values, (x,), (x[::-1],))[1] for h in (H, expected)]
+    np.testing.assert_allclose(*tangents, rtol=1e-12)
+    with pytest.raises(wl.TracingError, match="values"):
+        wl.jit(H)(x)
+
+
+def test_pickled_without_what_was_compiled():
+    J = wl.sparse.jacobian(np.sin, format="csc")
+    J(np.ones(3))
+    for other in (pickle.loads(pickle.dumps(J)), copy.deepcopy(J)):
+        np.testing.assert_array_equal(other(np.zeros(3)).toarray(), np.eye(3))
+        assert other(np.zeros(3)).format == "csc"
 
 
 def test_python_numbers_and_keywords():

@@ -210,6 +210,10 @@ class SparseDerivative:
 
         return plot(self._known().coloring, ax)
 
+    def __getstate__(self) -> dict:
+        """Without what was compiled: copies prepare themselves, in another process or here."""
+        return self.__dict__ | {"_plans": {}, "_last": None}
+
     def __repr__(self) -> str:
         count = len(self._plans)
         return f"<{self.__name__}, prepared for {count} kind{'s' * (count != 1)} of arguments>"

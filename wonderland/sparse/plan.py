@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -226,9 +227,17 @@ class Plan:
         """The stored entries, in the order of the format."""
         found = self.products(*leaves)
         if self.coloring.sources is None:
+            if isinstance(found, Tracer):
+                return self._direct.entries(leaves)
             found = self.coloring.values(found)
             found = found if self.order is None else found[self.order]
         return found
+
+    @cached_property
+    def _direct(self) -> Plan:
+        """The same without substitution, which is a loop over plain arrays: for values that are traced."""
+        coloring = color(self.pattern, self.coloring.partition)
+        return Plan(self.name, self.flat, replace(self.options, given=coloring), ())
 
     def _products(self, *leaves: Any) -> Any:
         """What the seeds give, one product after another; the entries themselves if they can be read off."""
