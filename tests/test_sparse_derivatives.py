@@ -406,9 +406,8 @@ def pieces(x, y):
 @pytest.mark.parametrize("jit", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_dense_jacobians_are_compressed(monkeypatch, dtype, jit):
-    from wonderland.sparse import compression
 
-    monkeypatch.setattr(compression, "WORTHWHILE", 0)
+    monkeypatch.setattr("wonderland.sparse.compression.WORTHWHILE", 0)
     x, y = (RNG.standard_normal(50).astype(dtype) for _ in range(2))
     compute = wl.jacobian(pieces, argnums=(0, 1))
     found = (wl.jit(compute) if jit else compute)(x, y)
@@ -418,6 +417,19 @@ def test_dense_jacobians_are_compressed(monkeypatch, dtype, jit):
             assert one.dtype == other.dtype == dtype and one.shape == other.shape
             np.testing.assert_array_equal(one, other)
     np.testing.assert_allclose(compute(x, y)["product"][1], np.diag(x))
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_dense_jacobians_of_several_arguments_by_rows(monkeypatch, jit):
+    monkeypatch.setattr("wonderland.sparse.compression.WORTHWHILE", 0)
+    x, y = RNG.standard_normal((2, 60))
+    matrix = np.diag(RNG.standard_normal(60))
+    for argnums in ((0, 1), (1, 0)):
+        f = lambda x, y: x * np.sin(y) + matrix @ x
+        found = (wl.jit if jit else lambda g: g)(wl.jacobian(f, argnums))(x, y)
+        expected = wl.jacfwd(f, argnums)(x, y)
+        for block, correct in zip(found, expected, strict=True):
+            np.testing.assert_allclose(block, correct, rtol=1e-13)
 
 
 def test_compressed_only_where_it_pays(monkeypatch):
