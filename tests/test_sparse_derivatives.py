@@ -1,6 +1,7 @@
 """Sparse Jacobians and Hessians: equal to the dense ones, whatever the partition; prepared once; SciPy's formats."""
 
 import copy
+import itertools
 import pickle
 import warnings
 
