@@ -1,7 +1,6 @@
 """Sparse Jacobians and Hessians: equal to the dense ones, whatever the partition; prepared once; SciPy's formats."""
 
 import copy
-import itertools
 import pickle
 import warnings
 
