@@ -1,6 +1,7 @@
 """Sparse Jacobians and Hessians: equal to the dense ones, whatever the partition; prepared once; SciPy's formats."""
 
 import copy
+import itertools
 import pickle
 import warnings
 
@@ -424,8 +425,8 @@ def test_dense_jacobians_of_several_arguments_by_rows(monkeypatch, jit):
     monkeypatch.setattr("wonderland.sparse.compression.WORTHWHILE", 0)
     x, y = RNG.standard_normal((2, 60))
     matrix = np.diag(RNG.standard_normal(60))
-    for argnums in ((0, 1), (1, 0)):
-        f = lambda x, y: x * np.sin(y) + matrix @ x
+    functions = (lambda x, y: x * y**2), (lambda x, y: x * np.sin(y) + matrix @ x)
+    for argnums, f in itertools.product(((0, 1), (1, 0)), functions):
         found = (wl.jit if jit else lambda g: g)(wl.jacobian(f, argnums))(x, y)
         expected = wl.jacfwd(f, argnums)(x, y)
         for block, correct in zip(found, expected, strict=True):
