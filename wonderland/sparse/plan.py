@@ -117,7 +117,7 @@ class Plan:
         self.name, self.flat, self.options, self._values = name, flat, options, values
         self.seconds: dict[str, float] = {}
         self.recorded: Program | None = None  # what the pattern was found from
-        self.closed_over: list[tuple[np.ndarray, np.ndarray]] = []  # writable arrays in it, and what they were
+        self.closed_over: list[tuple[np.ndarray, bytes]] = []  # writable arrays in it, and what they were
         self.costs: tuple[float, float] = (1, 1)  # of a product with a column and with a row, relative to each other
         pattern = coloring = options.given
         if not isinstance(coloring, Coloring):
@@ -160,13 +160,13 @@ class Plan:
     def _read(self) -> sparse.csr_array:
         assert self.recorded is not None
         arrays = [v for _, v in self.recorded.constants if isinstance(v, np.ndarray) and v.flags.writeable]
-        self.closed_over = [(v, v.copy()) for v in arrays]
+        self.closed_over = [(v, v.tobytes()) for v in arrays]
         found = program_reads(self.recorded, self.flat.chosen)
         return canonical(found + found.T) if self.name == "hessian" else found
 
     def holds(self) -> bool:
         """Is the pattern still right? The function may close over arrays that were written to since it was found."""
-        if all(np.array_equal(v, before, equal_nan=True) for v, before in self.closed_over):
+        if all(v.tobytes() == before for v, before in self.closed_over):
             return True
         assert self.recorded is not None
         self.recorded.cache.clear()
