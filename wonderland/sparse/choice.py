@@ -34,7 +34,7 @@ def choose(
 def choose_symmetric(pattern: sparse.csr_array, decompression: str, order: Any) -> Coloring:
     """With regard to symmetry, or by columns if that takes fewer colours: greedy colourings can be worse than that."""
     _check_order(order)
-    n = pattern.shape[0]
+    n = pattern.indptr.size - 1
     if n > LARGE and 2 * pattern.nnz > n * n:  # n^3 steps, for half of the products at best
         return color(pattern, "column", order=order)
     best = color(pattern, "symmetric", decompression, order)
