@@ -1,5 +1,8 @@
 """Sparse Jacobians and Hessians: equal to the dense ones, whatever the partition; prepared once; SciPy's formats."""
 
+import copy
+import itertools
+import pickle
 import warnings
 
 import numpy as np
@@ -55,6 +58,39 @@ def test_dtypes_stay(dtype):
         np.testing.assert_allclose(found.toarray(), expected, rtol=rtol, atol=rtol)
 
 
+def test_complex_numbers_as_in_the_dense_jacobian():
+    z, x = np.array([1 + 2j, 3 - 1j, 0.5j]), np.array([1.0, 2.0, 3.0])
+    arrow = lambda v: np.concatenate([np.sum(v)[None], v[1:] * v[0]])
+    cases = [(lambda z: np.abs(arrow(z)) ** 2, z), (lambda z: arrow(z) ** 2, z), (lambda x: arrow(x) * (1 + 2j), x)]
+    for f, at in cases:
+        np.testing.assert_allclose(wl.sparse.jacobian(f)(at).toarray(), wl.jacobian(f)(at), rtol=1e-12)
+    found = wl.sparse.jacobian(cases[0][0], pattern=np.ones((3, 3)), partition="row")(z)  # tried, not warned about
+    np.testing.assert_allclose(found.toarray(), wl.jacobian(cases[0][0])(z), rtol=1e-12)
+    wrong = [
+        (wl.sparse.jacobian(cases[0][0], partition="column"), (z,), "only products with rows"),
+        (wl.sparse.jacobian(cases[2][0], partition="row"), (x,), "only products with columns"),
+        (wl.sparse.jacobian(lambda z, x: z * x, (0, 1)), (z, x), "both real and complex chosen arguments"),
+        (wl.sparse.jacobian(lambda z: (z, np.abs(z))), (z,), "both real and complex results"),
+        (wl.sparse.hessian(lambda z: np.sum(np.abs(z) ** 2)), (z,), "needs real arguments"),
+    ]
+    for derivative, args, message in wrong:
+        with pytest.raises(wl.ArgumentError, match=message):
+            derivative(*args)
+
+
+@pytest.mark.parametrize("partition", ["column", "row", "bidirectional"])
+def test_dtypes_are_those_of_the_results(partition):
+    single = wl.sparse.jacobian(lambda x: x.astype(np.float32) * 3, partition=partition)(np.ones(4))
+    assert single.dtype == np.float32
+    assert wl.sparse.jacobian(lambda x: x.astype(int), partition=partition)(np.ones(4)).dtype == np.float64
+
+
+def test_arguments_chosen_twice_or_without_numbers():
+    for argnums in ((0, 0), (0, -2), (), 1):
+        with pytest.raises(wl.ArgumentError, match="each named once"):
+            wl.sparse.jacobian(lambda x, nothing: x**2, argnums)(np.ones(2), None)
+
+
 def test_trees_and_several_arguments():
     def f(params, scale, x, steps):
         return {"a": params["w"] * x[0] * scale, "b": (x[1:] - params["b"], np.sum(steps))}
@@ -85,6 +121,24 @@ def test_other_arguments_are_not_constants():
     np.testing.assert_array_equal(J(first, np.ones(3)).toarray(), first)
     np.testing.assert_array_equal(J(second, np.ones(3)).toarray(), second)
     assert J.pattern.nnz == 9
+
+
+def test_arrays_of_a_closure_may_change():
+    """Zeros of an array that f closes over are known; when it is written to, the pattern is looked at again."""
+    A, places = np.eye(5), np.arange(5)
+    J = wl.sparse.jacobian(lambda x: A @ x[places])
+    H = wl.sparse.hessian(lambda x: np.sum((A @ x) ** 2))
+    x = RNG.standard_normal(5)
+    assert J(x).nnz == H(x).nnz == 5
+    A[0, 3] = 7.0
+    np.testing.assert_array_equal(J(x).toarray(), A)
+    np.testing.assert_allclose(H(x).toarray(), 2 * A.T @ A)
+    kept = J.coloring
+    A[0, 3] = 0.0  # fewer: an entry that is there is enough
+    np.testing.assert_array_equal(J(x).toarray(), A)
+    assert J.coloring is kept
+    places[:] = places[::-1].copy()
+    np.testing.assert_array_equal(J(x).toarray(), A[:, ::-1])
 
 
 def test_odd_shapes():
@@ -170,6 +224,13 @@ def test_hessians_never_take_more_products_than_by_columns():
     ).coloring.num_colors == 7  # fmt: skip
 
 
+def test_large_full_hessians_are_taken_by_columns():
+    """Regard for symmetry would take n^3 steps: a minute for n = 3000."""
+    H = wl.sparse.hessian(lambda x: np.sum(x) ** 2)
+    np.testing.assert_array_equal(H(np.ones(600)).toarray(), np.full((600, 600), 2.0))
+    assert H.coloring.partition == "column"
+
+
 def test_index_arrays_are_as_small_as_scipys():
     for format in ("csr", "csc", "coo"):
         found = wl.sparse.jacobian(problems.broyden_tridiagonal, format=format)(np.ones(50))
@@ -218,6 +279,29 @@ def test_values_can_be_traced():
     np.testing.assert_allclose(wl.jit(J.values)(x), 3 * x**2)
     with pytest.raises(wl.TracingError, match=r"\.values"):
         wl.jit(J)(x)
+
+
+@pytest.mark.parametrize("format", ["csr", "csc"])
+@pytest.mark.parametrize("partition", ["symmetric", "bidirectional"])
+def test_values_by_substitution_can_be_traced(partition, format):
+    f = lambda x: np.sum(x[1:] ** 2 * x[:-1]) + x[0] ** 2 * np.sum(x)
+    H = wl.sparse.hessian(f, partition=partition, decompression="substitution", format=format)
+    x = RNG.standard_normal(8)
+    expected = wl.sparse.hessian(f, format=format)
+    np.testing.assert_allclose(wl.jit(H.values)(x), H(x).data, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(wl.vmap(H.values)(x[None])[0], H(x).data, rtol=1e-12, atol=1e-12)
+    tangents = [wl.jvp(h.values, (x,), (x[::-1],))[1] for h in (H, expected)]
+    np.testing.assert_allclose(*tangents, rtol=1e-12)
+    with pytest.raises(wl.TracingError, match="values"):
+        wl.jit(H)(x)
+
+
+def test_pickled_without_what_was_compiled():
+    J = wl.sparse.jacobian(np.sin, format="csc")
+    J(np.ones(3))
+    for other in (pickle.loads(pickle.dumps(J)), copy.deepcopy(J)):
+        np.testing.assert_array_equal(other(np.zeros(3)).toarray(), np.eye(3))
+        assert other(np.zeros(3)).format == "csc"
 
 
 def test_python_numbers_and_keywords():
@@ -308,9 +392,8 @@ def pieces(x, y):
 @pytest.mark.parametrize("jit", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_dense_jacobians_are_compressed(monkeypatch, dtype, jit):
-    from wonderland.sparse import compression
 
-    monkeypatch.setattr(compression, "WORTHWHILE", 0)
+    monkeypatch.setattr("wonderland.sparse.compression.WORTHWHILE", 0)
     x, y = (RNG.standard_normal(50).astype(dtype) for _ in range(2))
     compute = wl.jacobian(pieces, argnums=(0, 1))
     found = (wl.jit(compute) if jit else compute)(x, y)
@@ -320,6 +403,19 @@ def test_dense_jacobians_are_compressed(monkeypatch, dtype, jit):
             assert one.dtype == other.dtype == dtype and one.shape == other.shape
             np.testing.assert_array_equal(one, other)
     np.testing.assert_allclose(compute(x, y)["product"][1], np.diag(x))
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_dense_jacobians_of_several_arguments_by_rows(monkeypatch, jit):
+    monkeypatch.setattr("wonderland.sparse.compression.WORTHWHILE", 0)
+    x, y = RNG.standard_normal((2, 60))
+    matrix = np.diag(RNG.standard_normal(60))
+    functions = (lambda x, y: x * y**2), (lambda x, y: x * np.sin(y) + matrix @ x)
+    for argnums, f in itertools.product(((0, 1), (1, 0)), functions):
+        found = (wl.jit if jit else lambda g: g)(wl.jacobian(f, argnums))(x, y)
+        expected = wl.jacfwd(f, argnums)(x, y)
+        for block, correct in zip(found, expected, strict=True):
+            np.testing.assert_allclose(block, correct, rtol=1e-13)
 
 
 def test_compressed_only_where_it_pays(monkeypatch):

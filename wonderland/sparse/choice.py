@@ -11,6 +11,7 @@ from wonderland.sparse.coloring import Coloring, color
 from wonderland.sparse.graphs import Pattern
 
 FEW = 8  # colours: with so few by columns or rows alone, nobody looks for a partition in both directions
+LARGE = 500  # rows of a symmetric matrix: if it is nearly full as well, it is coloured by columns
 
 
 def choose(pattern: Pattern, decompression: str, order: Any, forward: float, reverse: float) -> Coloring:
@@ -31,6 +32,9 @@ def choose(pattern: Pattern, decompression: str, order: Any, forward: float, rev
 def choose_symmetric(pattern: Pattern, decompression: str, order: Any) -> Coloring:
     """With regard to symmetry, or by columns if that takes fewer colours: greedy colourings can be worse than that."""
     _check_order(order)
+    n = pattern.indptr.size - 1
+    if n > LARGE and 2 * pattern.nnz > n * n:  # n^3 steps, for half of the products at best
+        return color(pattern, "column", order=order)
     best = color(pattern, "symmetric", decompression, order)
     if best.num_colors <= np.diff(pattern.indptr).max(initial=0):
         return best

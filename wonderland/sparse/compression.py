@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.level import Traced
-from wonderland.core.program import Program, run
+from wonderland.core.program import Program, Tape, run
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, type_of
 from wonderland.ops.elementwise import conjugate
@@ -23,8 +23,7 @@ from wonderland.sparse.choice import choose, price
 from wonderland.sparse.coloring import Coloring
 from wonderland.transform.chunks import batched, in_chunks, recording, unit_vectors
 from wonderland.transform.cost import cost
-from wonderland.transform.jacobian import pass_costs, pulled, split
-from wonderland.transform.programs import record
+from wonderland.transform.jacobian import as_output, pass_costs, pulled, split
 
 SMALLEST = 32  # rows or columns: fewer go through at once
 WORTHWHILE = 1e7  # operations of the dense passes from which a pattern is looked for, if it serves for this call alone
@@ -48,7 +47,10 @@ def products(program: Program, coloring: Coloring, size: int | None) -> Any:
     by_rows = through(
         lambda seeds: pulled(program, seeds), program.output_types, coloring.row_colors, coloring.num_row_colors
     )
-    return joined([*by_columns, *map(conjugate, by_rows)])
+    kind = program.output_types[0].dtype
+    if kind.kind == "c":  # what is pulled back is the conjugate of a holomorphic derivative
+        by_rows = list(map(conjugate, by_rows))
+    return joined([*by_columns, *(as_output(v, kind) for v in by_rows)])
 
 
 def dense_blocks(
@@ -74,13 +76,12 @@ def dense_blocks(
 
 
 def _vectorized(program: Program, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> Program:
-    """A Program of several leaves as one from vector to vector."""
-
-    def function(vector: Any) -> list:
+    """A Program of several leaves as one from vector to vector; on a tape, so that it can be transposed."""
+    with Tape() as tape:
+        vector = tape.variable(ArrayType((sum(t.size for t in inputs),), inputs[0].dtype))
         found = run(program, split(vector, inputs, 0))
-        return [joined([reshape(value, shape=(t.size,)) for value, t in zip(found, outputs, strict=True)])]
-
-    return record(function, [ArrayType((sum(t.size for t in inputs),), inputs[0].dtype)])
+        flat = [reshape(value, shape=(t.size,)) for value, t in zip(found, outputs, strict=True)]
+        return tape.finish([vector], [joined(flat)])
 
 
 def joined(values: list) -> Any:

@@ -154,7 +154,7 @@ class SparseDerivative:
             call = Call(self.f, args, kwargs, argument_numbers(self.argnums, len(args)))
             key, leaves = (call.structure, tuple(call.types)), call.owners
         plan = self._plans.get(key)
-        if plan is None:
+        if plan is None or not plan.holds():
             numbers = argument_numbers(self.argnums, len(args))
             plan = self._new_plan(call or Call(self.f, args, kwargs, numbers), numbers)
             if len(self._plans) >= MOST_PLANS:
@@ -167,8 +167,14 @@ class SparseDerivative:
         function = grad(scalar(self.f, f"wl.sparse.{self.name}"), numbers) if self.name == "hessian" else self.f
         selected(call, numbers)  # refuses integers
         traced = any(isinstance(v, Traced) for v in call.values)
+        flat = Flat(function, call, numbers)
+        if self.name == "hessian" and flat.dtype.kind == "c":
+            raise ArgumentError(
+                "wl.sparse.hessian needs real arguments: with respect to complex ones the second derivatives of a real "
+                "function are no complex matrix. Use wl.hvp, or the real and the imaginary part as arguments."
+            )
         try:
-            plan = Plan(self.name, Flat(function, call, numbers), self._options, call.values)
+            plan = Plan(self.name, flat, self._options, call.values)
             if not traced:
                 plan.compile(call.values)
         except NoValueError as error:
@@ -207,6 +213,10 @@ class SparseDerivative:
 
         return plot(self._known().coloring, ax)
 
+    def __getstate__(self) -> dict:
+        """Without what was compiled: copies prepare themselves, in another process or here."""
+        return self.__dict__ | {"_plans": {}, "_last": None}
+
     def __repr__(self) -> str:
         count = len(self._plans)
         return f"<{self.__name__}, prepared for {count} kind{'s' * (count != 1)} of arguments>"
@@ -219,6 +229,7 @@ def _probe(plan: Plan, call: Call) -> None:
     expected = lin.push([vector])[0]
     matrix = plan.matrix(plan.entries(call.owners))
     found, scale = matrix @ vector, abs(matrix) @ abs(vector) + np.abs(expected)
+    found = found if np.iscomplexobj(expected) else found.real  # of a real result: the gradient
     tolerance = np.sqrt(np.finfo(scale.dtype).eps)
     wrong = np.flatnonzero(np.abs(found - expected) > tolerance * scale)
     if len(wrong):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
+from wonderland.core.program import Program
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable
 from wonderland.ops.index import gather
@@ -57,7 +60,14 @@ class Flat:
         self.chosen = [k for i in numbers for k in range(starts[i], starts[i + 1])]  # leaves
         kinds = [self.types[k] for k in self.chosen]
         self.size = sum(t.size for t in kinds)
-        self.dtype = np.result_type(*(t.dtype for t in kinds if is_differentiable(t.dtype)))
+        dtypes = [t.dtype for t in kinds if is_differentiable(t.dtype)]
+        if not dtypes or len(set(numbers)) < len(numbers):
+            raise ArgumentError(
+                f"argnums={tuple(numbers)}: sparse derivatives need arguments with floating-point numbers, each "
+                "named once"
+            )
+        self.dtype = np.result_type(*dtypes)
+        self._check_alike("chosen arguments", dtypes)
 
     def vector(self, leaves: Sequence[Any]) -> Any:
         """The chosen leaves' elements."""
@@ -76,11 +86,23 @@ class Flat:
                 start += kind.size
             args, kwargs = self.structure.unflatten(filled)
             parts = [np.ravel(leaf) for leaf in tree.leaves(self.f(*args, **kwargs))]
+            self._check_alike("results", [v.dtype for v in parts if is_differentiable(v.dtype)])
             if len(parts) == 1:
                 return parts[0]
             return np.concatenate(parts) if parts else np.zeros(0)
 
         return function
+
+    def _check_alike(self, what: str, dtypes: Sequence[np.dtype]) -> None:
+        if self.dtype.kind == "c" and len({dtype.kind for dtype in dtypes}) > 1:
+            raise ArgumentError(
+                f"a sparse derivative by complex numbers can't have both real and complex {what}: derivatives are "
+                "of different kinds. Take one at a time, or use wl.jacobian."
+            )
+
+    def one_way(self, result: np.dtype) -> str | None:
+        """What alone can be compressed: "column" for complex of real, "row" for real of complex. Others say half."""
+        return {"fc": "column", "cf": "row"}.get(self.dtype.kind + result.kind)
 
     def linearized(self, leaves: Sequence[Any]) -> Linearized:
         """The derivative at these leaves, a linear Program of the vector."""
@@ -95,6 +117,8 @@ class Plan:
     def __init__(self, name: str, flat: Flat, options: Options, values: Sequence[Any]):
         self.name, self.flat, self.options, self._values = name, flat, options, values
         self.seconds: dict[str, float] = {}
+        self.recorded: Program | None = None  # what the pattern was found from
+        self.closed_over: list[tuple[np.ndarray, bytes]] = []  # writable arrays in it, and what they were
         self.costs: tuple[float, float] = (1, 1)  # of a product with a column and with a row, relative to each other
         pattern = coloring = options.given
         if not isinstance(coloring, Coloring):
@@ -131,8 +155,24 @@ class Plan:
             args, kwargs = flat.structure.unflatten([Tracer(v) for v in leaves])
             return [unwrap(v) for v in tree.leaves(flat.f(*args, **kwargs))]
 
-        found = program_reads(record(results, flat.types), flat.chosen)
+        self.recorded = record(results, flat.types)
+        return self._read()
+
+    def _read(self) -> sparse.csr_array:
+        assert self.recorded is not None
+        arrays = [v for _, v in self.recorded.constants if isinstance(v, np.ndarray) and v.flags.writeable]
+        self.closed_over = [(v, v.tobytes()) for v in arrays]
+        found = program_reads(self.recorded, self.flat.chosen)
         return canonical(found + found.T) if self.name == "hessian" else found
+
+    def holds(self) -> bool:
+        """Is the pattern still right? The function may close over arrays that were written to since it was found."""
+        if all(v.tobytes() == before for v, before in self.closed_over):
+            return True
+        assert self.recorded is not None
+        self.recorded.cache.clear()
+        found = self._read()
+        return found.multiply(self.pattern).nnz == found.nnz
 
     def _colored(self, pattern: sparse.csr_array) -> Coloring:
         partition, decompression, order = self.options.partition, self.options.decompression, self.options.order
@@ -147,6 +187,9 @@ class Plan:
         def count(*leaves: Any) -> list:
             lin = self.flat.linearized(leaves)
             self.costs = pass_costs(lin.program, lin.types) if lin.has_tangent[0] else (1, 1)
+            way = self.flat.one_way(lin.types[0].dtype)
+            if way is not None:
+                self.costs = (1, math.inf) if way == "column" else (math.inf, 1)
             return []
 
         record(count, self.flat.types) if self.options.jit else count(*self._values)
@@ -186,9 +229,17 @@ class Plan:
         """The stored entries, in the order of the format."""
         found = self.products(*leaves)
         if self.coloring.sources is None:
+            if isinstance(found, Tracer):
+                return self._direct.entries(leaves)
             found = self.coloring.values(found)
             found = found if self.order is None else found[self.order]
         return found
+
+    @cached_property
+    def _direct(self) -> Plan:
+        """The same without substitution, which is a loop over plain arrays: for values that are traced."""
+        coloring = color(self.pattern, self.coloring.partition)
+        return Plan(self.name, self.flat, replace(self.options, given=coloring), ())
 
     def _products(self, *leaves: Any) -> Any:
         """What the seeds give, one product after another; the entries themselves if they can be read off."""
@@ -200,13 +251,20 @@ class Plan:
                 f"wl.sparse.{self.name}: the given pattern has {m} rows, but the result has {kind.size} elements"
             )
         coloring, size = self.coloring, self.options.chunk_size
+        way = self.flat.one_way(kind.dtype)
+        if way is not None and (coloring.num_row_colors if way == "column" else coloring.num_column_colors):
+            raise ArgumentError(
+                f"wl.sparse.{self.name}: of {kind.dtype} results by {self.flat.dtype} arguments only products with "
+                f'{way}s can be taken: partition="{way}" or "auto", not "{coloring.partition}"'
+            )
         if lin.has_tangent[0] and coloring.nnz:
             with quiet():
                 size = chunk_of(lin.program, size, self.options.memory_budget or BUDGET)
                 found = products(lin.program, coloring, size)
         else:
             count = coloring.num_column_colors * m + coloring.num_row_colors * self.shape[1]
-            found = zeros_like_type(ArrayType((count,), kind.dtype), real=True)
+            dtype = kind.dtype if is_differentiable(kind.dtype) else self.flat.dtype
+            found = zeros_like_type(ArrayType((count,), dtype), real=True)
         if coloring.sources is None:
             return _handle(found)
         sources = coloring.sources if self.order is None else coloring.sources[self.order]

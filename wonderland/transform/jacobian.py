@@ -211,7 +211,7 @@ def by_rows(program: Program, inputs: list[ArrayType], outputs: list[ArrayType],
         if outputs[k].dtype.kind == "c":  # what is pulled back is the conjugate of a holomorphic derivative
             row = [conjugate(b) if t.dtype.kind == "c" and (j, k) not in imaginary else b
                    for j, (b, t) in enumerate(zip(row, inputs, strict=True))]  # fmt: skip
-        blocks[k] = [_as_output(b, outputs[k].dtype) for b in row]
+        blocks[k] = [as_output(b, outputs[k].dtype) for b in row]
     return blocks
 
 
@@ -221,7 +221,7 @@ def pulled(program: Program, cotangents: Sequence[Any]) -> list:
     return [zeros_like_type(t) if ct is None else ct for ct, t in zip(found, program.input_types, strict=True)]
 
 
-def _as_output(block: Any, dtype: np.dtype) -> Any:
+def as_output(block: Any, dtype: np.dtype) -> Any:
     """What is pulled back has the argument's precision; a Jacobian has that of the result, in both modes."""
     found = type_of(block).dtype
     return convert(block, dtype=dtype) if found.kind == dtype.kind and found != dtype else block
