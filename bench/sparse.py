@@ -31,16 +31,31 @@ HESSIANS = {
     "extended Rosenbrock": (problems.extended_rosenbrock, (2_000,)),
     "minimal surface": (problems.minimal_surface, (40, 50)),
     "banded least squares": (problems.banded_least_squares, (2_000,)),
-    "log barrier": (lambda x: problems.log_barrier(x, np.ones(x.shape[0]), *_polytope(x.shape[0])), (2_000,)),
+    "log barrier of a plan over 1,000 periods": (lambda x: barrier(x, periods(x.shape[0] // 2)), (2_000,)),
+    "log barrier of a random LP": (lambda x: barrier(x, scattered(x.shape[0])), (2_000,)),
 }
 ROUNDS = 5
 
 
-def _polytope(n: int) -> tuple:
+def barrier(x: Any, A: Any) -> Any:
+    return problems.log_barrier(x, np.ones(A.shape[1]), A, np.full(A.shape[0], 50.0))
+
+
+def periods(count: int) -> Any:
+    """How much is made and kept in each period: what is made and what was kept is kept or sold, within a limit."""
     from scipy import sparse
 
-    A = sparse.random_array((n // 2, n), density=4 / n, rng=np.random.default_rng(0), format="csr")
-    return A, np.full(n // 2, 50.0)
+    t = np.arange(count)
+    rows, columns = np.concatenate([t, t, t[1:]]), np.concatenate([2 * t, 2 * t + 1, 2 * t[1:] - 1])
+    signs = np.repeat([1.0, -1.0, 1.0], [count, count, count - 1])
+    return sparse.csr_array((signs, (rows, columns)), shape=(count, 2 * count))
+
+
+def scattered(n: int) -> Any:
+    """4 entries a row, anywhere."""
+    from scipy import sparse
+
+    return sparse.random_array((n // 2, n), density=4 / n, rng=np.random.default_rng(0), format="csr")
 
 
 def best(f: Callable, *args: Any) -> float:
