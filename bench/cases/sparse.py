@@ -79,7 +79,7 @@ for name, f, inputs, sizes, dense in (
             GROUP,
             f"Jacobian of the {name} function, {about}, float64, per call",
             partial(inputs, n),
-            targets={"scipy": 1 / 3},
+            targets={"scipy": 0.33},
             rtol=1e-4,
             atol=1e-2,  # differences: their error is of this size, with a Laplacian of 1e5
             float64=True,
