@@ -418,8 +418,8 @@ def check_operator(row: Row, dtypes: Sequence[str] | None = None, compiled: bool
 
 
 @_quiet
-def check_compiled(s: Sample, derived: bool = True) -> None:
-    """jit gives eager's types, and values as exact as NumPy's (SEMANTICS 7); `derived`, gradients and batches too."""
+def check_compiled(s: Sample) -> None:
+    """jit gives eager's types, and values as exact as NumPy's (SEMANTICS 7); of gradients and batches, too."""
     if _excluded(s, "recording"):
         return
     args = s.args()
@@ -428,8 +428,6 @@ def check_compiled(s: Sample, derived: bool = True) -> None:
     if _excluded(s, "higher precision") and s.dtype != "float32":  # then with eager, up to the order of additions
         wider, eps = s.dtype, s.tolerance
     _compare_compiled(s.function, args, s.args(wider), f"{s}: jit", eps)
-    if not derived:
-        return
     flags = tuple(shape is not None for shape in s.case.shapes)
     if any(flags):
         batched = wl.vmap(s.function, tuple(0 if b else None for b in flags))
