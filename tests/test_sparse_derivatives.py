@@ -365,6 +365,10 @@ def test_what_is_wrong_is_said(options, message):
 def test_more_that_is_wrong_is_said():
     with pytest.raises(wl.ArgumentError, match="takes a function"):
         wl.sparse.jacobian(np.ones(3))
+    with pytest.raises(wl.ArgumentError, match="without a result"):
+        wl.sparse.jacobian(lambda x: None)(np.ones(3))
+    with pytest.raises(wl.ArgumentError, match="returned str"):
+        wl.sparse.jacobian(lambda x: "text")(np.ones(3))
     with pytest.raises(wl.ArgumentError, match="one of the two"):
         wl.sparse.jacobian(np.sin, pattern=np.eye(2), coloring=wl.sparse.color(np.eye(2)))
     with pytest.raises(wl.ArgumentError, match=r"wl.sparse.hessian needs .* scalar .* wl.sparse.jacobian"):

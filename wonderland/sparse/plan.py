@@ -55,7 +55,7 @@ class Flat:
     """
 
     def __init__(self, f: Callable, call: Call, numbers: Sequence[int]):
-        self.f, self.structure, self.types = f, call.structure, call.types
+        self.f, self.structure, self.types, self.numbers = f, call.structure, call.types, numbers
         starts = np.cumsum([0, *(child.leaf_count for child in call.structure.children[0].children)])
         self.chosen = [k for i in numbers for k in range(starts[i], starts[i + 1])]  # leaves
         kinds = [self.types[k] for k in self.chosen]
@@ -87,9 +87,9 @@ class Flat:
             args, kwargs = self.structure.unflatten(filled)
             parts = [np.ravel(leaf) for leaf in tree.leaves(self.f(*args, **kwargs))]
             self._check_alike("results", [v.dtype for v in parts if is_differentiable(v.dtype)])
-            if len(parts) == 1:
-                return parts[0]
-            return np.concatenate(parts) if parts else np.zeros(0)
+            if not parts:
+                raise ArgumentError("a function without a result has no derivative. Is there a `return` in it?")
+            return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
         return function
 
@@ -149,13 +149,9 @@ class Plan:
 
     def _found(self) -> sparse.csr_array:
         """The pattern, from the types alone."""
-        flat = self.flat
-
-        def results(*leaves: Any) -> list:
-            args, kwargs = flat.structure.unflatten([Tracer(v) for v in leaves])
-            return [unwrap(v) for v in tree.leaves(flat.f(*args, **kwargs))]
-
-        self.recorded = record(results, flat.types)
+        args, kwargs = self.flat.structure.unflatten(map(_handle, self._values))  # with mutable objects of its own
+        call = Call(self.flat.f, args, kwargs, self.flat.numbers)
+        self.recorded = record(lambda *leaves: call.split(call.run(leaves))[0], call.types)
         return self._read()
 
     def _read(self) -> sparse.csr_array:
