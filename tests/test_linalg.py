@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.linalg
@@ -110,6 +111,55 @@ def test_norm_of_the_exponential_when_the_direction_is_large(rng):
     a, e = rng.normal(size=(3, 3)), 1e8 * rng.normal(size=(3, 3))
     expected = scipy.linalg.expm_frechet(a, e, compute_expm=False)
     np.testing.assert_allclose(wl.jvp(wsl.expm, (a,), (e,))[1], expected, rtol=1e-10)
+
+
+_STRATEGIES = {
+    "reverse over reverse": lambda f, a, v, w: np.sum(wl.grad(lambda a: np.sum(wl.grad(f)(a) * v))(a) * w),
+    "forward over reverse": lambda f, a, v, w: np.sum(wl.jvp(wl.grad(f), (a,), (v,))[1] * w),
+    "reverse over forward": lambda f, a, v, w: np.sum(wl.grad(lambda a: wl.jvp(f, (a,), (v,))[1])(a) * w),
+    "forward over forward": lambda f, a, v, w: (
+        wl.jvp(lambda a: wl.jvp(f, (a,), (v,))[1], (a,), (w,))[1]
+    ),
+}  # fmt: skip
+
+
+def _mixed_derivative(f, a, v, w):
+    """The second derivative along v and w with 60 digits, by differences."""
+    with mpmath.workdps(60):
+        a, v, w, h = *(mpmath.matrix(x.tolist()) for x in (a, v, w)), mpmath.mpf(10) ** -18
+        at = lambda s, t: f(a + s * h * v + t * h * w)
+        return (at(1, 1) - at(1, -1) - at(-1, 1) + at(-1, -1)) / (4 * h * h)
+
+
+@pytest.mark.parametrize("strategy", _STRATEGIES)
+def test_second_derivatives_of_expm_keep_their_digits(rng, strategy):
+    """Cotangents of expm are of the size of its result, far larger than the matrix they are embedded with."""
+    a, v, w = np.diag([12.0, 10.0, 1.0, 1.0]) + 5 * np.triu(np.ones((4, 4))), *rng.normal(size=(2, 4, 4))
+    expected = _mixed_derivative(lambda a: sum(x * x for x in mpmath.expm(a, method="taylor")), a, v, w)
+    second = lambda a: _STRATEGIES[strategy](lambda a: np.sum(wsl.expm(a) ** 2), a, v, w)
+    assert abs(second(a) / expected - 1) < 1e-11
+    assert abs(wl.jit(second)(a) / expected - 1) < 1e-11
+    stack = np.stack([a, a / 10, 0 * a])  # each with a scale of its own
+    np.testing.assert_allclose(wl.vmap(second)(stack), [second(x) for x in stack], rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype, rtol", [(np.float32, 1e-4), (np.complex128, 1e-11)])
+def test_second_derivatives_of_expm_in_other_dtypes(rng, dtype, rtol):
+    a, v = np.diag([6.0, 5.0, 1.0]) + 2 * np.triu(np.ones((3, 3))), rng.normal(size=(3, 3))
+    f = lambda a: np.sum(np.real(wsl.expm(a) ** 2))
+    along = wl.grad(lambda t: np.sum(np.real(wl.grad(f)((a + t * v).astype(dtype))) * v))
+    expected = _mixed_derivative(lambda a: sum(x * x for x in mpmath.expm(a, method="taylor")), a, v, v)
+    assert abs(along(0.0) / expected - 1) < rtol
+
+
+def test_higher_derivatives_of_expm_along_a_large_direction(rng):
+    a, v = matrix(rng, 3, 3), 1e6 * rng.normal(size=(3, 3))
+    f = lambda t: np.sum(wsl.expm(a + t * v))
+    with mpmath.workdps(60):
+        start, step = mpmath.matrix(a.tolist()), mpmath.matrix(v.tolist())
+        expected = mpmath.diff(lambda t: sum(mpmath.expm(start + t * step, method="taylor")), 0, 3)
+    assert abs(wl.grad(wl.grad(wl.grad(f)))(0.0) / expected - 1) < 1e-11
+    assert abs(wl.jet(f, (0.0,), ((1.0, 0.0, 0.0),))[1][2] / expected - 1) < 1e-11
 
 
 # Conventions ----------------------------------------------------------------------------------------------------------

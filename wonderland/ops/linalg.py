@@ -9,13 +9,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from wonderland.core.primitive import Primitive
 from wonderland.core.types import ArrayType, shape_of, type_of
-from wonderland.ops.elementwise import add, div, imag, mul, neg, real, sub
+from wonderland.ops.elementwise import (
+    abs,
+    add,
+    bitwise_and,
+    div,
+    gt,
+    imag,
+    lt,
+    maximum,
+    mul,
+    neg,
+    pow,
+    real,
+    stop_gradient,
+    sub,
+    where,
+)
 from wonderland.ops.matrices import (
     adjoint,
     block,
@@ -35,6 +52,8 @@ from wonderland.ops.matrices import (
     with_shared_rules,
 )
 from wonderland.ops.pattern import as_type, blocks
+from wonderland.ops.reduce import max as reduce_max
+from wonderland.ops.reduce import sum as reduce_sum
 from wonderland.ops.series import convolve
 from wonderland.ops.shape import reshape, transpose
 from wonderland.ops.substitution import lower_triangular_system
@@ -444,32 +463,66 @@ def _exponential(a: Any) -> Any:
     return np.asarray(expm(a), a.dtype) if a.size else np.zeros(a.shape, a.dtype)
 
 
+def _size(x: Any) -> Any:
+    """The 1-norm of each matrix, (..., 1, 1): what scaling and squaring looks at."""
+    last = len(shape_of(x)) - 1
+    return scalars(reduce_max(reduce_sum(abs(x), axes=(last - 1,)), axes=(last - 1,)))
+
+
+def _beside(a: Any, e: Any) -> Any:
+    """The factor that e is larger than a, by which it is divided where both are blocks of one matrix.
+
+    A larger block would have the exponential scale a by more than it needs, and lose its digits in the squaring; a much
+    smaller one would drown in the rounding errors of the others. Results are linear in e: this number is a constant.
+    """
+    size = _size(stop_gradient(e))
+    one = np.ones((), type_of(size).dtype)[()]
+    known = bitwise_and(gt(size, 0), lt(size, np.inf))
+    return div(where(known, size, one), maximum(_size(stop_gradient(a)), one))
+
+
+def _pair(a: Any, e: Any) -> Any:
+    """[[a, e], [0, a]], of which a function is [[f(a), Df(a)[e]], [0, f(a)]]."""
+    n = shape_of(a)[-1]
+    return add(_twice(a), embedded(e, (2 * n, 2 * n), 0, n))
+
+
+def _twice(a: Any) -> Any:
+    n = shape_of(a)[-1]
+    return add(embedded(a, (2 * n, 2 * n)), embedded(a, (2 * n, 2 * n), n, n))
+
+
+def _corner(whole: Any) -> Any:
+    """The upper right block."""
+    n = shape_of(whole)[-1] // 2
+    return block(whole, (n, n), 0, n)
+
+
 def _expm_tangent(a: Any, e: Any) -> Any:
-    """The upper right block of exp [[a, e], [0, a]]. It is linear in e, which is first made as large as a."""
-    n = a.shape[-1]
     if not a.size:
         return np.zeros(a.shape, a.dtype)
-    size = np.max(np.abs(e), axis=(-2, -1), keepdims=True)
-    known = np.isfinite(size) & (size > 0)
-    scale = np.where(known, size, 1) / np.maximum(1, np.max(np.abs(a), axis=(-2, -1), keepdims=True))
-    scale = scale.astype(real_dtype(a.dtype))
-    whole = np.zeros((*a.shape[:-2], 2 * n, 2 * n), a.dtype)
-    whole[..., :n, :n] = whole[..., n:, n:] = a
-    whole[..., :n, n:] = e / scale
-    return _exponential(whole)[..., :n, n:] * scale
+    scale = _beside(a, e)
+    return _corner(_exponential(_pair(a, e / scale))) * scale
 
 
 def _expm_tangent_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     (a, e), (da, de) = primals, tangents
     out = expm_tangent(a, e)
     second = None
-    if da is not None:  # the same construction once more, with [[a, e], [0, a]] in the place of a
-        n = shape_of(a)[-1]
-        twice = (2 * n, 2 * n)
-        both = lambda x: add(embedded(x, twice), embedded(x, twice, n, n))
-        whole = expm_tangent(add(both(a), embedded(e, twice, 0, n)), both(da))
-        second = block(whole, (n, n), 0, n)
+    if da is not None and shape_of(a)[-1]:  # the same construction once more, with [[a, e], [0, a]] in the place of a
+        scale = _beside(a, e)
+        second = mul(_corner(expm_tangent(_pair(a, div(e, scale)), _twice(da))), scale)
     return out, total(None if de is None else expm_tangent(a, de), second)
+
+
+def _pace(a: Any, order: int) -> list:
+    """The powers of a number c with which no a_j / c^j is larger than a_0, (..., 1, 1) each."""
+    one = np.ones((), real_dtype(a.dtype))[()]
+    each = [pow(_beside(a[0], a[j]), 1 / j) for j in range(1, order + 1) if a[j] is not None and shape_of(a)[-1]]
+    powers = [one]
+    for _ in range(order):
+        powers.append(mul(powers[-1], reduce(maximum, each)) if each else one)
+    return powers
 
 
 def _expm_taylor(out: Any, a: Any) -> Callable:
@@ -481,22 +534,21 @@ def _expm_taylor(out: Any, a: Any) -> Callable:
         if len(found) <= k:
             order = a.level.order if a.find is None else k
             size = ((order + 1) * n, (order + 1) * n)
+            powers = _pace(a, order)
             whole: Any = np.zeros((*head, *size), a.dtype)
             for j in range(order + 1):
                 for i in range(order + 1 - j) if a[j] is not None else ():
-                    whole = add(whole, embedded(a[j], size, i * n, (i + j) * n))
+                    whole = add(whole, embedded(div(a[j], powers[j]), size, i * n, (i + j) * n))
             whole = expm(whole)
-            found[:] = [block(whole, (n, n), 0, j * n) for j in range(order + 1)]
+            found[:] = [mul(block(whole, (n, n), 0, j * n), powers[j]) for j in range(order + 1)]
         return found[k]
 
     return coefficient
 
 
 def _expm_tangent_taylor(out: Any, a: Any, e: Any) -> Callable:
-    n = shape_of(a)[-1]
-    twice = (2 * n, 2 * n)
-    whole = add(add(embedded(a, twice), embedded(a, twice, n, n)), embedded(e, twice, 0, n))
-    corner = block(expm(whole), (n, n), 0, n)
+    scale = _beside(a, e) if shape_of(a)[-1] else np.ones((), real_dtype(a.dtype))[()]
+    corner = mul(_corner(expm(_pair(a, div(e, scale)))), scale)
     return lambda k: corner[k]
 
 
