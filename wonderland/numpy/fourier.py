@@ -9,6 +9,7 @@ import numpy as np
 
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.dispatch import implements
+from wonderland.numpy.join import as_value
 from wonderland.numpy.shape import normalize_axis
 from wonderland.ops import elementwise as ops
 from wonderland.ops import fft as transforms
@@ -26,7 +27,7 @@ def _norm(norm: Any) -> str:
 
 def _array(a: Any, real: bool = False) -> Any:
     """An operand in the dtype that NumPy transforms: float32 and complex64 stay single, integers become double."""
-    a = a if hasattr(a, "dtype") else np.asarray(a)
+    a = as_value(a)
     dtype = type_of(a).dtype
     spectrum: np.dtype = np.fft.fft(np.zeros(1, dtype)).dtype
     goal = np.dtype(spectrum.char.lower()) if real else spectrum
@@ -167,7 +168,7 @@ def _rolled(x: Any, axis: int, shift: int) -> Any:
 
 
 def _shifted(x: Any, axes: Any, back: bool) -> Any:
-    x = x if hasattr(x, "dtype") else np.asarray(x)
+    x = as_value(x)
     rank = len(shape_of(x))
     axes = range(rank) if axes is None else axes if isinstance(axes, (tuple, list)) else (axes,)
     for axis in (normalize_axis(i, rank) for i in axes):

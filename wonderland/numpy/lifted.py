@@ -24,11 +24,11 @@ from wonderland.numpy.dispatch import has_tracer, spaces
 
 _DISPATCHED = type(np.sum)  # functions that look for __array_function__
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
-# These take several arrays in a list, in which NumPy itself finds the traced ones.
+# These take several arrays in a list or tuple, in which the traced ones are found.
 _TAKES_LISTS = frozenset(
     """
     concatenate concat stack vstack hstack dstack column_stack row_stack block select choose piecewise lexsort ix_
-    broadcast_arrays
+    broadcast_arrays multi_dot cho_solve
 """.split()
 )
 # Methods that change the array they belong to: a plain array can't be made to hold a traced value afterwards.

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.tracer import FUNCTIONS, concrete
+from wonderland.core.tracer import FUNCTIONS, Tracer, concrete
 from wonderland.core.types import ArrayType, promote, shape_of, type_of
 from wonderland.numpy.dispatch import implements, spaces
+from wonderland.numpy.join import as_value
 from wonderland.ops import decompositions, linalg
 from wonderland.ops import elementwise as ops
-from wonderland.ops.matrices import adjoint, identity_like, product, real_dtype, square
+from wonderland.ops.matrices import adjoint, identity_like, of_triangle, product, real_dtype, square
 from wonderland.ops.reduce import max as reduce_max
 from wonderland.ops.reduce import sum as reduce_sum
 from wonderland.ops.shape import broadcast, convert, reshape, transpose
@@ -33,7 +34,7 @@ EighResult, EigResult, QRResult, SVDResult, SlogdetResult = (
 
 def inexact(*arrays: Any) -> list:
     """Operands in the one dtype in which LAPACK computes: float64 for integers."""
-    arrays = tuple(a if hasattr(a, "dtype") else np.asarray(a) for a in arrays)
+    arrays = tuple(as_value(a) for a in arrays)
     dtype = promote(*(type_of(a) for a in arrays))[0]
     dtype = np.dtype(float) if dtype.kind in "biu" else dtype
     if dtype.char not in "fdFD":
@@ -55,6 +56,11 @@ def square_matrix(a: Any) -> Any:
     a = matrix(a)
     square(type_of(a))
     return a
+
+
+def hermitian_matrix(a: Any) -> Any:
+    """Hermitian matrices, of which NumPy reads the lower triangle."""
+    return of_triangle(square_matrix(a), lower=True)
 
 
 def stacked(*arrays: Any) -> list:
@@ -116,7 +122,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 @implements(np.linalg.pinv)
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
-    a = matrix(a)
+    a = hermitian_matrix(a) if hermitian else matrix(a)
     m, n = shape_of(a)[-2:]
     if rcond is not None and rtol is not np._NoValue:
         raise ValueError("`rtol` and `rcond` can't be both set.")
@@ -214,8 +220,21 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 @implements(np.linalg.svd)
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    if hermitian:
+        return _hermitian_svd(a, compute_uv)
     parts = decompositions.svd(matrix(a), full=bool(full_matrices and compute_uv))
     return SVDResult(*parts) if compute_uv else parts[1]
+
+
+def _hermitian_svd(a: Any, compute_uv: bool) -> Any:
+    """Singular values are the sizes of eigenvalues; their signs go to the right-hand vectors."""
+    w, v = map(Tracer, decompositions.eigh(square_matrix(a), lower=True))
+    order = np.argsort(np.abs(w))[..., ::-1]
+    w = np.take_along_axis(w, order, axis=-1)
+    if not compute_uv:
+        return np.abs(w)._get()
+    u = np.take_along_axis(v, order[..., None, :], axis=-1)
+    return SVDResult(u._get(), np.abs(w)._get(), adjoint((u * np.sign(w)[..., None, :])._get()))
 
 
 @implements(np.linalg.svdvals)
@@ -260,7 +279,7 @@ def matrix_power(a: Any, n: int) -> Any:
 
 @implements(np.linalg.multi_dot)
 def multi_dot(arrays: Any) -> Any:
-    arrays = [a if hasattr(a, "dtype") else np.asarray(a) for a in arrays]
+    arrays = [as_value(a) for a in arrays]
     if len(arrays) < 2:
         raise ValueError("Expecting at least two arrays.")
     first, last = shape_of(arrays[0]), shape_of(arrays[-1])

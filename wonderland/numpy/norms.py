@@ -11,7 +11,8 @@ import numpy as np
 
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.dispatch import implements
-from wonderland.numpy.linear_algebra import inv, matrix
+from wonderland.numpy.join import as_value
+from wonderland.numpy.linear_algebra import hermitian_matrix, inv, matrix
 from wonderland.numpy.shape import normalize_axis
 from wonderland.ops import decompositions, reduce
 from wonderland.ops import elementwise as ops
@@ -20,7 +21,7 @@ from wonderland.ops.shape import convert, reshape, transpose
 
 
 def _inexact(x: Any) -> Any:
-    x = x if hasattr(x, "dtype") else np.asarray(x)
+    x = as_value(x)
     kind = type_of(x)
     return x if kind.dtype.kind in "fc" and not kind.weak else convert(x, dtype=np.result_type(kind.dtype, np.float64))
 
@@ -150,7 +151,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     if len(shape_of(A)) < 2:
         largest = _vector(_inexact(A), np.inf, tuple(range(len(shape_of(A)))))
         return convert(ops.ne(largest, 0), dtype=np.dtype(np.int64))
-    A = matrix(A)
+    A = hermitian_matrix(A) if hermitian else matrix(A)
     s = decompositions.svd(A, full=False)[1]
     last = len(shape_of(s)) - 1
     if tol is None:

@@ -27,6 +27,7 @@ from wonderland.ops.matrices import (
     hermitian_part,
     lower_part,
     masked,
+    of_triangle,
     product,
     real_dtype,
     square,
@@ -82,14 +83,13 @@ def _eigh_type(a: ArrayType, lower: bool) -> tuple[ArrayType, ArrayType]:
 def _eigh_jvp(primals: tuple, tangents: tuple, lower: bool) -> tuple[Any, Any]:
     (a,), (da,) = primals, tangents
     w, v = eigh(a, lower=lower)
-    inside = product(adjoint(v), hermitian_part(da), v)
+    inside = product(adjoint(v), of_triangle(da, lower), v)
     dw = diagonal(inside)
     dw = real(dw) if type_of(dw).dtype.kind == "c" else dw
     return (w, v), (dw, product(v, mul(inside, _inverse_gaps(w))))
 
 
-# Eigenvalues in ascending order and orthonormal eigenvectors; one triangle is read. It is differentiated as a function
-# of Hermitian matrices: gradients are Hermitian.
+# Eigenvalues in ascending order and orthonormal eigenvectors; one triangle is read, and differentiated.
 eigh = _decomposition(
     "eigh", lambda a, lower: tuple(np.linalg.eigh(a, "L" if lower else "U")), _eigh_type, _eigh_jvp, 4.5
 )  # fmt: skip

@@ -38,9 +38,9 @@ from wonderland.ops.matrices import (
     block,
     block_pattern,
     embedded,
-    hermitian_part,
     identity_like,
     masked,
+    of_triangle,
     product,
     real_dtype,
     same_square,
@@ -286,14 +286,13 @@ def _cholesky_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     # dL = L Phi(L^-1 da L^-H), where Phi takes the lower triangle with half the diagonal
     (a,), (da,) = primals, tangents
     out = cholesky(a)
-    half = triangular_solve(out, hermitian_part(da), lower=True, adjoint=False, unit=False)
+    half = triangular_solve(out, of_triangle(da, lower=True), lower=True, adjoint=False, unit=False)
     whole = triangular_solve(out, adjoint(half), lower=True, adjoint=False, unit=False)
     weights = np.tri(shape_of(a)[-1]) - 0.5 * np.eye(shape_of(a)[-1])
     return out, product(out, mul(adjoint(whole), weights.astype(real_dtype(type_of(out).dtype))))
 
 
-# The lower factor L of a = L L^H, of which the lower triangle is read. It is differentiated as a function of Hermitian
-# matrices: gradients are Hermitian.
+# The lower factor L of a = L L^H, of which the lower triangle is read, and differentiated.
 cholesky = with_shared_rules(
     Primitive(
         "cholesky",

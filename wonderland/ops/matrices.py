@@ -45,6 +45,19 @@ def hermitian_part(x: Any) -> Any:
     return mul(add(x, adjoint(x)), 0.5)
 
 
+def of_triangle(x: Any, lower: bool, hermitian: bool = True) -> Any:
+    """The Hermitian (or symmetric) matrix of which x has one triangle: the other isn't read.
+
+    The imaginary part of a Hermitian diagonal isn't read either.
+    """
+    n = shape_of(x)[-1]
+    weights = np.tri(n) - 0.5 * np.eye(n)  # the diagonal is in both halves
+    weights = (weights if lower else weights.T).astype(real_dtype(type_of(x).dtype))
+    half = mul(masked(x, weights != 0), weights)
+    other = adjoint(half)
+    return add(half, other if hermitian else conjugate(other))
+
+
 def masked(x: Any, mask: np.ndarray) -> Any:
     """The elements where the mask is true, and zeros."""
     return where(mask, x, np.zeros((), type_of(x).dtype)[()])

@@ -15,13 +15,13 @@ from wonderland.core.level import bind_update
 from wonderland.core.tracer import FUNCTIONS, Tracer
 from wonderland.core.types import promote, shape_of, type_of
 from wonderland.numpy import linear_algebra as of_numpy
-from wonderland.numpy.construct import LIFTED
 from wonderland.numpy.dispatch import has_tracer, implements, spaces, values
+from wonderland.numpy.join import as_value
 from wonderland.numpy.linear_algebra import inexact, square_matrix, stacked
 from wonderland.ops import decompositions, linalg
 from wonderland.ops.elementwise import conjugate, where
 from wonderland.ops.index import gather, scatter_slice
-from wonderland.ops.matrices import adjoint, hermitian_part
+from wonderland.ops.matrices import adjoint, hermitian_part, identity_like, masked, of_triangle
 from wonderland.ops.shape import convert, reshape
 
 
@@ -61,9 +61,9 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
 
 def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """The Cholesky factor for `cho_solve`, with zeros in the other triangle."""
-    if not isinstance(a, Tracer):
+    if not has_tracer(a):
         return scipy.linalg.cho_factor(a, lower)
-    return Tracer(cholesky(a._get(), lower)), lower
+    return Tracer(cholesky(values(a), lower)), lower
 
 
 def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
@@ -71,9 +71,7 @@ def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite:
     factor, lower = c_and_lower
     if not has_tracer((factor, b)):
         return scipy.linalg.cho_solve((factor, lower), b)
-    c, b = inexact(values(factor), values(b))
-    half = _triangular(c, b, lower, adjoint=not lower)
-    return Tracer(_triangular(c, half, lower, adjoint=bool(lower)))
+    return Tracer(_solved(values(factor), values(b), lower))
 
 
 for _function in (cho_factor, cho_solve):  # one argument or result of them isn't an array
@@ -81,23 +79,53 @@ for _function in (cho_factor, cho_solve):  # one argument or result of them isn'
     FUNCTIONS[_original] = spaces["scipy.linalg"][_function.__name__] = _function
 
 
+_POSITIVE = ("pos", "positive definite")
+
+
+def _solved(factor: Any, b: Any, lower: bool) -> Any:
+    """x in a x = b, given a Cholesky factor of a."""
+    factor, b = inexact(factor, b)
+    half = _triangular(factor, b, lower, adjoint=not lower)
+    return _triangular(factor, half, lower, adjoint=bool(lower))
+
+
+def _assumed(a: Any, structure: str | None, lower: bool) -> Any:
+    """The matrix that SciPy takes `a` for, of which it reads a part."""
+    a = square_matrix(a)
+    if structure in (None, "general", "gen", "banded"):
+        return a
+    if structure in ("sym", "symmetric", "her", "hermitian"):
+        return of_triangle(a, bool(lower), hermitian=structure in ("her", "hermitian"))
+    if structure not in ("diagonal", "tridiagonal"):
+        raise ValueError(f"{structure} is not a recognized matrix structure")
+    far = np.abs(np.subtract.outer(*2 * (np.arange(shape_of(a)[-1]),)))
+    return masked(a, far <= (structure == "tridiagonal"))
+
+
 @implements(scipy.linalg.solve)
 def solve(
     a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
     check_finite: bool = True, assume_a: str | None = None, transposed: bool = False,
 ) -> Any:  # fmt: skip
-    """Solve a x = b. A structure assumed of a changes nothing, unless it is a triangle: then only that is read."""
+    """Solve a x = b. Of a structure that is assumed of a, only the part that defines it is read."""
+    a, b = inexact(a, b)
+    if transposed and type_of(a).dtype.kind == "c":
+        raise NotImplementedError("solve: transposed=True is for real matrices; write solve(a.T, b)")
     if assume_a in ("upper triangular", "lower triangular"):
         return solve_triangular(a, b, int(transposed), assume_a == "lower triangular")
-    a, b = inexact(a, b)
-    square_matrix(a)
+    if assume_a in _POSITIVE:
+        return _solved(of_numpy.cholesky(a, upper=not lower), b, lower)
+    a = _assumed(a, assume_a, lower)
     return of_numpy.solve(_transposed(a) if transposed else a, b)
 
 
 @implements(scipy.linalg.inv)
-def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True, **options: Any) -> Any:
-    """The inverse."""
-    return of_numpy.inv(a)
+def inv(
+    a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: str | None = None, lower: bool = False
+) -> Any:
+    """The inverse. Of a structure that is assumed of a, only the part that defines it is read."""
+    a = square_matrix(a)
+    return solve(a, identity_like(a), lower, assume_a=assume_a)
 
 
 @implements(scipy.linalg.det)
@@ -128,16 +156,22 @@ def eigh(
     a, b = inexact(a, b)
     # With b = L L^H: the eigenvectors u of L^-1 a L^-H are L^H v, and v^H b v = 1.
     factor = of_numpy.cholesky(b) if lower else adjoint(of_numpy.cholesky(b, upper=True))
-    half = _triangular(factor, hermitian_part(a), True, False)
+    half = _triangular(factor, of_triangle(a, bool(lower)), True, False)
     inner = hermitian_part(_triangular(factor, adjoint(half), True, False))
     w, u = decompositions.eigh(inner, lower=True)
     return w if eigvals_only else (w, _triangular(factor, u, True, True))
 
 
+@implements(scipy.linalg.eigvalsh)
+def eigvalsh(a: Any, b: Any = None, *, lower: bool = True, **options: Any) -> Any:
+    """Eigenvalues of Hermitian matrices, or of the pair a v = w b v."""
+    return eigh(a, b, lower=lower, eigvals_only=True, **options)
+
+
 @implements(scipy.linalg.block_diag)
 def block_diag(*arrs: Any) -> Any:
     """A matrix with the given ones along its diagonal; numbers and vectors count as rows."""
-    parts = [a if hasattr(a, "dtype") else np.asarray(a) for a in arrs]
+    parts = [as_value(a) for a in arrs]
     dtype = promote(*(type_of(a) for a in parts))[0]
     parts = [a if type_of(a).dtype == dtype else convert(a, dtype=dtype) for a in parts]
     if any(len(shape_of(a)) > 2 for a in parts):
@@ -157,8 +191,8 @@ def block_diag(*arrs: Any) -> Any:
 @implements(scipy.linalg.toeplitz)
 def toeplitz(c: Any, r: Any = None) -> Any:
     """The matrix with constant diagonals whose first column is c and first row r (by default the conjugate of c)."""
-    c = c if hasattr(c, "dtype") else np.asarray(c)
-    r = conjugate(c) if r is None else r if hasattr(r, "dtype") else np.asarray(r)
+    c = as_value(c)
+    r = conjugate(c) if r is None else as_value(r)
     if len(shape_of(c)) != 1 or len(shape_of(r)) != 1:
         raise ValueError("toeplitz on traced arrays takes vectors, one column and one row")
     (m,), (n,) = shape_of(c), shape_of(r)
@@ -167,6 +201,3 @@ def toeplitz(c: Any, r: Any = None) -> Any:
         return np.zeros((m, n), promote(type_of(c), type_of(r))[0])
     return where(np.tri(m, n, dtype=bool), gather(c, below, axes=(0,)), gather(r, above, axes=(0,)))
 
-
-# Under `wl.lift`, SciPy's functions are these.
-LIFTED.update({getattr(scipy.linalg, name): f for name, f in spaces["scipy.linalg"].items()})

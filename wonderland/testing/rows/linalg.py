@@ -1,8 +1,8 @@
 """Rows of the op table: linear algebra.
 
-Cholesky factors and eigenvectors of Hermitian matrices are differentiated as functions of Hermitian matrices, so these
-rows make one of any matrix. Phases of eigenvectors and singular vectors are the library's choice: rows of complex
-matrices compare what doesn't depend on them.
+Functions of Hermitian matrices read one triangle, and get matrices that aren't Hermitian: differences are of what NumPy
+computes. Phases of eigenvectors and singular vectors are the library's choice: rows of complex matrices compare what
+doesn't depend on them.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def _matrices(rng: np.random.Generator, shape: tuple) -> np.ndarray:
 
 
 matrices = Operand(_matrices)
+definite = Operand(lambda rng, shape: np.eye(shape[-1]) + _matrices(rng, shape))  # whichever triangle is read
 vectors = Operand(lambda rng, shape: rng.uniform(-1.0, 1.0, shape))
 _dense = {"pattern exact": "blocks are taken to be full", "higher precision": "LAPACK computes in float64 at most"}
 _SQUARE = [case((3, 3)), case((2, 3, 3)), case((1, 1)), case((0, 0)), case((0, 2, 2))]
@@ -40,16 +41,6 @@ _SQUARE = [case((3, 3)), case((2, 3, 3)), case((1, 1)), case((0, 0)), case((0, 2
 def adjoint(x: Any) -> Any:
     """The conjugate transpose."""
     return np.conj(np.swapaxes(x, -1, -2))
-
-
-def hermitian(x: Any) -> Any:
-    """A Hermitian matrix made of any one."""
-    return x + adjoint(x)
-
-
-def positive_definite(x: Any) -> Any:
-    """A positive definite matrix made of any one."""
-    return x @ adjoint(x) + np.eye(x.shape[-1], dtype=x.dtype)
 
 
 def _primitive(name: str) -> Any:
@@ -95,8 +86,7 @@ add(
     ],
 )  # fmt: skip
 add(
-    "cholesky", matrices, reference=lambda x: np.linalg.cholesky(positive_definite(x)), dtypes="fc", excluded=_dense,
-    function=lambda x: _primitive("cholesky")(positive_definite(x)), cases=_SQUARE,
+    "cholesky", definite, reference=np.linalg.cholesky, dtypes="fc", excluded=_dense, cases=_SQUARE,
 )  # fmt: skip
 add("slogdet", matrices, reference=lambda x: tuple(np.linalg.slogdet(x)), dtypes="fc", excluded=_dense, cases=_SQUARE)
 add("det", matrices, reference=np.linalg.det, dtypes="fc", excluded=_dense, cases=_SQUARE)
@@ -143,8 +133,8 @@ for _lower in (True, False):
     add(
         "eigh", matrices, dtypes="fc", excluded=_dense, label=f"eigh ({'lower' if _lower else 'upper'})",
         cases=[case(shape, lower=_lower) for shape in ((3, 3), (2, 3, 3), (1, 1), (0, 2, 2))],
-        reference=lambda x, lower: _eigen(np.linalg.eigh(hermitian(x), "L" if lower else "U")),
-        function=lambda x, lower: _eigen(_primitive("eigh")(hermitian(x), lower=lower)),
+        reference=lambda x, lower: _eigen(np.linalg.eigh(x, "L" if lower else "U")),
+        function=lambda x, lower: _eigen(_primitive("eigh")(x, lower=lower)),
     )  # fmt: skip
 for _operand, _label in ((matrices, "eig"), (vectors, "eig (complex pairs)")):
     add(
@@ -195,16 +185,6 @@ for _full in (False, True):
 
 _lapack = {"higher precision": "LAPACK computes in float64 at most"}
 
-
-def _of(make: Any, original: Any) -> Any:
-    """A function of a matrix made of any one."""
-    return lambda x, **params: original(make(x), **params)
-
-
-def _parted(original: Any, choose: Any) -> Any:
-    return lambda x, **params: choose(original(x, **params))
-
-
 function(
     np.linalg.solve, matrices, vectors, dtypes="ifc", excluded=_lapack,
     cases=[
@@ -229,7 +209,7 @@ function(
 )  # fmt: skip
 function(
     np.linalg.pinv, matrices, dtypes="fc", excluded=_lapack, label="np.linalg.pinv (rtol)",
-    cases=[case((3, 3), rtol=None), case((3, 2), rtol=1e-3), case((0, 2))],
+    cases=[case((3, 3), rtol=None), case((3, 2), rtol=1e-3), case((0, 2)), case((3, 3), hermitian=True)],
 )  # fmt: skip
 function(
     np.linalg.lstsq, matrices, vectors, dtypes="ifc", excluded=_lapack,
@@ -244,17 +224,16 @@ def _without_rank(parts: Any) -> Any:
 
 for _upper in (False, True):
     function(
-        np.linalg.cholesky, matrices, dtypes="fc", excluded=_lapack, label=f"np.linalg.cholesky (upper={_upper})",
-        call=_of(positive_definite, np.linalg.cholesky), cases=[case(c.shapes[0], upper=_upper) for c in _SQUARE],
+        np.linalg.cholesky, definite, dtypes="fc", excluded=_lapack, label=f"np.linalg.cholesky (upper={_upper})",
+        cases=[case(c.shapes[0], upper=_upper) for c in _SQUARE],
     )  # fmt: skip
 _UPLO = [case((3, 3), UPLO="U"), case((2, 3, 3)), case((1, 1))]
 function(
     np.linalg.eigh, matrices, dtypes="fc", excluded=_lapack, cases=_UPLO,
-    call=lambda x, **params: _eigen(np.linalg.eigh(hermitian(x), **params)),
+    call=lambda x, **params: _eigen(np.linalg.eigh(x, **params)),
 )  # fmt: skip
 function(
-    np.linalg.eigvalsh, matrices, dtypes="ifc", excluded=_lapack, cases=[*_UPLO, case((0, 0))],
-    call=_of(hermitian, np.linalg.eigvalsh),
+    np.linalg.eigvalsh, matrices, dtypes="ifc", excluded=_lapack, cases=[*_UPLO, case((0, 0))]
 )  # fmt: skip
 # Real eigenvalues are complex numbers here, whatever they are: their dtype can't depend on values.
 function(
@@ -272,6 +251,11 @@ function(
 function(
     np.linalg.svd, matrices, dtypes="ifc", excluded=_lapack, label="np.linalg.svd (compute_uv=False)",
     cases=[case((3, 3), compute_uv=False), case((2, 3, 2), compute_uv=False)],
+)  # fmt: skip
+function(
+    np.linalg.svd, matrices, dtypes="fc", excluded=_lapack, label="np.linalg.svd (hermitian)",
+    call=lambda x, **p: _singular(np.linalg.svd(x - 1.6 * np.eye(3).astype(x.dtype), **p)),
+    cases=[case((3, 3), hermitian=True), case((2, 3, 3), hermitian=True)],  # with eigenvalues of both signs
 )  # fmt: skip
 function(
     np.linalg.svdvals, matrices, dtypes="ifc", excluded=_lapack, cases=[case(s) for s in ((3, 3), (2, 4, 2), (0, 3))]
@@ -376,19 +360,19 @@ for _trans in (0, "T", "C"):
     )  # fmt: skip
 for _lower in (False, True):
     function(
-        scipy.linalg.cholesky, matrices, dtypes="fc", excluded=_lapack, call=_of(positive_definite, ours.cholesky),
+        scipy.linalg.cholesky, definite, dtypes="fc", excluded=_lapack, call=ours.cholesky,
         cases=[case((3, 3), lower=_lower), case((1, 1), lower=_lower)],
         label=f"scipy.linalg.cholesky (lower={_lower})",
     )  # fmt: skip
     function(
-        scipy.linalg.cho_solve, matrices, vectors, dtypes="fc", excluded=_lapack,
-        call=lambda a, b, lower: ours.cho_solve(ours.cho_factor(positive_definite(a), lower), b),
+        scipy.linalg.cho_solve, definite, vectors, dtypes="fc", excluded=_lapack,
+        call=lambda a, b, lower: ours.cho_solve(ours.cho_factor(a, lower), b),
         cases=[case((3, 3), (3,), lower=_lower), case((3, 3), (3, 2), lower=_lower)],
         label=f"scipy.linalg.cho_solve (lower={_lower})",
     )  # fmt: skip
 function(
-    scipy.linalg.cho_factor, matrices, dtypes="fc", excluded=_lapack,
-    call=lambda x: np.triu(ours.cho_factor(positive_definite(x))[0]), cases=[case((3, 3)), case((1, 1))],
+    scipy.linalg.cho_factor, definite, dtypes="fc", excluded=_lapack,
+    call=lambda x: np.triu(ours.cho_factor(x)[0]), cases=[case((3, 3)), case((1, 1))],
 )  # fmt: skip
 function(
     scipy.linalg.solve, matrices, vectors, dtypes="ifc", excluded=_lapack, call=ours.solve,
@@ -396,6 +380,12 @@ function(
         case((3, 3), (3,)), case((3, 3), (3, 2), assume_a="gen"), case((3, 3), (3,), assume_a="lower triangular"),
     ],
 )  # fmt: skip
+for _structure in ("sym", "her", "pos", "diagonal", "tridiagonal"):
+    function(
+        scipy.linalg.solve, definite, vectors, dtypes="ifc", excluded=_lapack, call=ours.solve,
+        cases=[case((3, 3), (3,), assume_a=_structure), case((3, 3), (3, 2), assume_a=_structure, lower=True)],
+        label=f"scipy.linalg.solve ({_structure})",
+    )  # fmt: skip
 function(
     scipy.linalg.solve, matrices, vectors, dtypes="if", excluded=_lapack, call=ours.solve,
     cases=[case((3, 3), (3,), transposed=True)], label="scipy.linalg.solve (transposed)",
@@ -405,12 +395,16 @@ function(scipy.linalg.det, matrices, dtypes="ifc", excluded=_lapack, call=ours.d
 function(scipy.linalg.expm, vectors, dtypes="fc", excluded=_lapack, call=ours.expm, cases=_SQUARE[:3])
 function(
     scipy.linalg.eigh, matrices, dtypes="fc", excluded=_lapack, cases=[case((3, 3)), case((2, 2), lower=False)],
-    call=lambda x, **params: _eigen(ours.eigh(hermitian(x), **params)),
+    call=lambda x, **params: _eigen(ours.eigh(x, **params)),
 )  # fmt: skip
 function(
-    scipy.linalg.eigh, matrices, matrices, dtypes="fc", excluded=_lapack, label="scipy.linalg.eigh of pairs",
+    scipy.linalg.eigvalsh, matrices, definite, dtypes="fc", excluded=_lapack, call=ours.eigvalsh,
     cases=[case((3, 3), (3, 3)), case((2, 2), (2, 2), lower=False)],
-    call=lambda a, b, **params: _eigen(ours.eigh(hermitian(a), positive_definite(b), **params)),
+)  # fmt: skip
+function(
+    scipy.linalg.eigh, matrices, definite, dtypes="fc", excluded=_lapack, label="scipy.linalg.eigh of pairs",
+    cases=[case((3, 3), (3, 3)), case((2, 2), (2, 2), lower=False)],
+    call=lambda a, b, **params: _eigen(ours.eigh(a, b, **params)),
 )  # fmt: skip
 function(
     scipy.linalg.block_diag, reals, reals, dtypes="ifc", call=ours.block_diag,
