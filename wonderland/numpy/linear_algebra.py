@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.tracer import FUNCTIONS, Tracer, concrete
+from wonderland.core.tracer import FUNCTIONS, Tracer, concrete, unwrap
 from wonderland.core.types import ArrayType, promote, shape_of, type_of
 from wonderland.numpy.dispatch import implements, spaces
 from wonderland.numpy.join import as_value
@@ -228,13 +228,14 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
 
 def _hermitian_svd(a: Any, compute_uv: bool) -> Any:
     """Singular values are the sizes of eigenvalues; their signs go to the right-hand vectors."""
-    w, v = map(Tracer, decompositions.eigh(square_matrix(a), lower=True))
-    order = np.argsort(np.abs(w))[..., ::-1]
+    parts: Any = map(Tracer, decompositions.eigh(square_matrix(a), lower=True))
+    w, v = parts
+    order: Any = np.argsort(np.abs(w))[..., ::-1]
     w = np.take_along_axis(w, order, axis=-1)
     if not compute_uv:
-        return np.abs(w)._get()
+        return unwrap(np.abs(w))
     u = np.take_along_axis(v, order[..., None, :], axis=-1)
-    return SVDResult(u._get(), np.abs(w)._get(), adjoint((u * np.sign(w)[..., None, :])._get()))
+    return SVDResult(*map(unwrap, (u, np.abs(w))), adjoint(unwrap(u * np.sign(w)[..., None, :])))
 
 
 @implements(np.linalg.svdvals)
