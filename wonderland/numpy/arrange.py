@@ -20,6 +20,7 @@ from wonderland.numpy.shape import (
     moved_value,
     normalize_axis,
     on_handles,
+    one_axis,
     read_only_view,
     reshape_value,
     transpose_value,
@@ -72,10 +73,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 @implements(np.repeat, method="repeat")
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     a = as_value(a)
-    if axis is None:
-        a, axis = flat_value(a), 0
+    a, axis = one_axis(a, axis)
     shape = shape_of(a)
-    axis = normalize_axis(axis, len(shape))
     counts = integers(repeats, "the number of repetitions (the result's shape depends on it)")
     if min(counts, default=0) < 0:
         raise ValueError("repeats may not contain negative values.")
@@ -156,6 +155,8 @@ def trim_zeros(filt: Tracer, trim: str = "fb", axis: Any = None) -> Tracer:
     if trim not in ("fb", "bf", "f", "b"):
         raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
     axes = range(filt.ndim) if axis is None else [normalize_axis(a, filt.ndim) for a in np.atleast_1d(axis)]
+    if not axes:
+        return filt[...]
     places = np.nonzero(concrete(filt._get(), "np.trim_zeros (its result's shape depends on values)"))
     index = [slice(None)] * filt.ndim
     for i in axes:

@@ -12,7 +12,7 @@ from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.dispatch import implements
 from wonderland.numpy.join import concatenate
 from wonderland.numpy.reduce import accumulating, as_dtype, flip_order, no_out, operand, ufunc_method
-from wonderland.numpy.shape import broadcast_to, normalize_axis, reshape_value
+from wonderland.numpy.shape import broadcast_to, normalize_axis, one_axis, reshape_value
 from wonderland.ops import cumulative
 from wonderland.ops import elementwise as ops
 from wonderland.ops.index import slice as part
@@ -27,9 +27,7 @@ def between(a: Any, axis: int, start: int, stop: int) -> Any:
 
 def _along(primitive: Callable, a: Any, axis: Any) -> Any:
     """A cumulative operation along an axis, or over the flattened array."""
-    if axis is None or (shape_of(a) == () and axis in (0, -1)):  # NumPy takes a number for one of one element
-        a, axis = reshape_value(a, (type_of(a).size,)), 0
-    axis = normalize_axis(axis, len(shape_of(a)))
+    a, axis = one_axis(a, axis)
     return primitive(a, axis=axis, reverse=False)
 
 
@@ -61,16 +59,15 @@ def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> 
     return cumprod(_numbers(a, 1), axis, dtype, out)
 
 
-def _standard(primitive: Callable, unit: int, x: Any, axis: Any, dtype: Any, include_initial: bool, name: str) -> Any:
+def _standard(primitive: Callable, unit: int, x: Any, axis: Any, dtype: Any, include_initial: bool) -> Any:
     """The array API's cumulative functions: an axis, and the identity in front if asked for."""
     x = accumulating(x, dtype)
+    x = x if shape_of(x) else reshape_value(x, (1,))
     rank = len(shape_of(x))
     if axis is None:
         if rank > 1:
             raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
         axis = 0
-    if not rank:
-        raise ValueError(f"{name}: the array must be at least one-dimensional")
     axis = normalize_axis(axis, rank)
     out = primitive(x, axis=axis, reverse=False)
     if not include_initial:
@@ -86,14 +83,14 @@ if hasattr(np, "cumulative_sum"):  # NumPy 2.1
         x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
     ) -> Any:
         no_out(out, "cumulative_sum")
-        return _standard(cumulative.cumsum, 0, x, axis, dtype, include_initial, "cumulative_sum")
+        return _standard(cumulative.cumsum, 0, x, axis, dtype, include_initial)
 
     @implements(np.cumulative_prod)
     def cumulative_prod(
         x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
     ) -> Any:
         no_out(out, "cumulative_prod")
-        return _standard(cumulative.cumprod, 1, x, axis, dtype, include_initial, "cumulative_prod")
+        return _standard(cumulative.cumprod, 1, x, axis, dtype, include_initial)
 
 
 @implements(np.diff)

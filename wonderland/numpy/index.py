@@ -19,7 +19,7 @@ from wonderland.core.tracer import METHODS, PROPERTIES, Tracer, concrete, unwrap
 from wonderland.core.types import broadcast_shapes, shape_of, type_of
 from wonderland.numpy.dispatch import implements
 from wonderland.numpy.join import as_value
-from wonderland.numpy.shape import StridedView, flat_view, normalize_axis, reshape_value, transpose_value
+from wonderland.numpy.shape import StridedView, flat_view, one_axis, reshape_value, transpose_value
 from wonderland.ops import elementwise as ops
 from wonderland.ops.index import gather, scatter, scatter_slice, sliced_shape
 from wonderland.ops.index import slice as slice_primitive
@@ -515,8 +515,6 @@ def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> 
         indices = convert(indices, dtype=np.dtype(np.intp))
     if type_of(indices).dtype.kind not in "iu":
         raise TypeError(f"Cannot cast array data from {type_of(indices).dtype} to int64 according to the rule 'safe'")
-    if axis is None:
-        a, axis = reshape_value(a, (type_of(a).size,)), 0
-    axis = normalize_axis(axis, len(shape_of(a)))
+    a, axis = one_axis(a, axis)
     indices = bounded(indices, shape_of(a)[axis], mode)
     return Key(shape_of(a), (*(Slice(None),) * axis, indices)).read(a)

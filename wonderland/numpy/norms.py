@@ -109,7 +109,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     rank = len(shape)
     given = range(rank) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
     axes: tuple[int, ...] = tuple(normalize_axis(a, rank) for a in given)
-    if (len(axes) > 2 and (axis is not None or ord is not None)) or (not axes and ord is not None):
+    if (len(axes) > 2 or not axes) and (axis is not None or ord is not None):
         raise ValueError("Improper number of dimensions to norm.")
     if len(set(axes)) < len(axes):
         raise ValueError("Duplicate axes given.")

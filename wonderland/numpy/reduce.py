@@ -14,7 +14,7 @@ from wonderland.core.tracer import UFUNCS, Tracer
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.dispatch import implements
 from wonderland.numpy.join import as_value
-from wonderland.numpy.shape import broadcast_to, normalize_axes, normalize_axis, reshape_value
+from wonderland.numpy.shape import broadcast_to, normalize_axes, normalize_axis, one_axis, reduced_axes, reshape_value
 from wonderland.ops import elementwise as ops
 from wonderland.ops import reduce
 from wonderland.ops.index import gather, scatter
@@ -109,7 +109,7 @@ def _reduced(
 ) -> Any:
     """A reduction with an identity: what `where` leaves out counts as that, and `initial` joins in."""
     shape = shape_of(a)
-    axes = normalize_axes(axis, len(shape))
+    axes = reduced_axes(axis, len(shape))
     if where is not True and where is not _MISSING:
         a = ops.where(mask_of(where, shape), a, type_of(a).dtype.type(unit))
     out = primitive(a, axes=axes) if axes else a
@@ -214,7 +214,7 @@ def extremum(a: Any, axis: Any, keepdims: Any, initial: Any, where: Any, name: s
     """The maximum of an array. Without an identity of its own it needs `initial` for what there is not."""
     a = operand(a)
     shape = shape_of(a)
-    axes = normalize_axes(axis, len(shape))
+    axes = reduced_axes(axis, len(shape))
     mask = mask_of(where, shape)
     if not given(initial):
         if mask is not None:
@@ -280,11 +280,8 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
 def place_of_maximum(a: Any, axis: Any, keepdims: Any, name: str = "argmax") -> Any:
     """The first place of the maximum, along an axis or in the flattened array."""
     shape = shape_of(a)
-    if axis is None:
-        a, where, axes = reshape_value(a, (type_of(a).size,)), 0, tuple(range(len(shape)))
-    else:
-        where = normalize_axis(axis, len(shape))
-        axes = (where,)
+    a, where = one_axis(a, axis)
+    axes = reduced_axes(axis, len(shape))
     if shape_of(a)[where] == 0:
         raise ValueError(f"attempt to get {name} of an empty sequence")
     return kept(reduce.argmax(a, axis=where), shape, axes, keepdims)
@@ -327,7 +324,6 @@ def ufunc_reduce(ufunc: np.ufunc, f: Callable) -> None:
 
     def reduction(array: Any, axis: Any = 0, dtype: Any = None, keepdims: Any = False, **options: Any) -> Any:
         array = operand(array) if dtype is None else as_dtype(array, dtype)
-        axis = None if not shape_of(array) and axis in (0, -1) else axis
         return f(array, axis=axis, keepdims=keepdims, **options)
 
     ufunc_method(ufunc, "reduce")(reduction)
@@ -354,7 +350,7 @@ def log_sum_exp(a: Any, axis: Any = None, keepdims: Any = False, initial: Any = 
     a = inexact(operand(a))
     mask = mask_of(where, shape_of(a))
     a = a if mask is None else ops.where(mask, a, -np.inf)
-    axes = normalize_axes(axis, len(shape_of(a)))
+    axes = reduced_axes(axis, len(shape_of(a)))
     top = ops.stop_gradient(max(a, axis=axes, keepdims=True, initial=initial if given(initial) else -np.inf))
     top = ops.where(ops.eq(ops.sub(top, top), 0), top, type_of(a).dtype.type(0))  # infinities shift nothing
     total = sum(ops.exp(ops.sub(a, top)), axis=axes, keepdims=True)

@@ -17,7 +17,15 @@ from wonderland.numpy.arrange import along, flat_value, target
 from wonderland.numpy.dispatch import implements
 from wonderland.numpy.index import Key, bounded, repeated, setitem
 from wonderland.numpy.join import as_value, stack, unstacked
-from wonderland.numpy.shape import broadcast_to, flat_view, integers, normalize_axis, on_handles, reshape_value
+from wonderland.numpy.shape import (
+    broadcast_to,
+    flat_view,
+    integers,
+    normalize_axis,
+    on_handles,
+    one_axis,
+    reshape_value,
+)
 from wonderland.ops import elementwise as ops
 from wonderland.ops.shape import convert
 
@@ -153,10 +161,8 @@ def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
     a, condition = as_value(a), _known(as_value(condition), "compress")
     if condition.ndim != 1:
         raise ValueError("condition must be a 1-d array")
-    if axis is None:
-        a, axis = flat_value(a), 0
     places = np.flatnonzero(condition)
-    axis = normalize_axis(axis, len(shape_of(a)))
+    a, axis = one_axis(a, axis)
     return Key(shape_of(a), (*(slice(None),) * axis, places)).read(a)
 
 

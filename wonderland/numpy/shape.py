@@ -56,6 +56,20 @@ def normalize_axes(axis: Any, rank: int) -> tuple[int, ...]:
     return tuple(sorted(axes))
 
 
+def reduced_axes(axis: Any, rank: int) -> tuple[int, ...]:
+    """The axes of a reduction: of a number, 0 and -1 stand for none."""
+    if rank == 0 and axis is not None and not isinstance(axis, (tuple, list)) and operator.index(axis) in (0, -1):
+        return ()
+    return normalize_axes(axis, rank)
+
+
+def one_axis(a: Any, axis: Any) -> tuple[Any, int]:
+    """A value and the axis to go along. Without one it is flattened; along 0 or -1, a number is an array of one."""
+    if axis is None or (shape_of(a) == () and operator.index(axis) in (0, -1)):
+        return reshape_value(a, (math.prod(shape_of(a)),)), 0
+    return a, normalize_axis(axis, len(shape_of(a)))
+
+
 def resolve_shape(shape: Any, size: int) -> tuple[int, ...]:
     """The shape argument of reshape, with -1 filled in."""
     shape = integers(shape)
@@ -313,7 +327,7 @@ def expand_dims(a: Tracer, axis: Any) -> Tracer:
 
 @on_handles(np.squeeze, "squeeze")
 def squeeze(a: Tracer, axis: Any = None) -> Tracer:
-    axes = normalize_axes(axis, a.ndim) if axis is not None else [i for i, n in enumerate(a.shape) if n == 1]
+    axes = reduced_axes(axis, a.ndim) if axis is not None else [i for i, n in enumerate(a.shape) if n == 1]
     for i in axes:
         if a.shape[i] != 1:
             raise ValueError("cannot select an axis to squeeze out which has size not equal to one")

@@ -19,7 +19,7 @@ from wonderland.numpy.reduce import known as value_of
 from wonderland.numpy.reduce import max as maximum
 from wonderland.numpy.reduce import min as minimum
 from wonderland.numpy.reduce import sum as total
-from wonderland.numpy.shape import broadcast_to, normalize_axis, reshape_value
+from wonderland.numpy.shape import broadcast_to, normalize_axis, one_axis, reshape_value
 from wonderland.ops import elementwise as ops
 from wonderland.ops import sort as order
 from wonderland.ops.cumulative import take_along
@@ -76,7 +76,7 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order
 
 @implements(np.argpartition, method="argpartition")
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
-    a, axis = _sortable(a, axis, None, order)
+    a, axis = _sortable(*one_axis(operand(a), axis), None, order)
     _check_kth(kth, shape_of(a)[axis])
     return _argsort(a, axis=axis)
 

@@ -26,7 +26,7 @@ from wonderland.numpy.reduce import (
     place_of_maximum,
     root,
 )
-from wonderland.numpy.shape import broadcast_to, normalize_axes, reshape_value, transpose_value
+from wonderland.numpy.shape import broadcast_to, normalize_axes, reduced_axes, reshape_value, transpose_value
 from wonderland.ops import elementwise as ops
 from wonderland.ops.cumulative import cumsum, take_along
 from wonderland.ops.index import gather
@@ -332,6 +332,7 @@ def nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = _MISSING
 ) -> Any:  # fmt: skip
     a, where = _numbers(a, where, 0)
+    axis = axis if where is _MISSING else reduced_axes(axis, len(shape_of(a)))  # of integers it is `mean`
     return reduce.mean(a, axis, dtype, out, keepdims, where=where)
 
 
@@ -342,6 +343,7 @@ def nanvar(
 ) -> Any:  # fmt: skip
     whole = type_of(operand(a)).dtype.kind not in "fc"
     a, where = _numbers(a, where, 0)
+    axis = axis if whole else reduced_axes(axis, len(shape_of(a)))
     result = reduce.var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
     if whole:
         return result

@@ -16,7 +16,7 @@ import scipy.special as sp
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.dispatch import implements
 from wonderland.numpy.elementwise import of_dtype, result_dtype
-from wonderland.numpy.shape import normalize_axes
+from wonderland.numpy.shape import normalize_axes, reduced_axes
 from wonderland.ops import elementwise as ops
 from wonderland.ops import integer, reduce, special
 from wonderland.ops import math as elementary
@@ -239,6 +239,8 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
         b = _floating(b)
         shape = np.broadcast_shapes(shape_of(a), shape_of(b))
         a, b = (x if shape_of(x) == shape else broadcast(x, shape=shape) for x in (a, b))
+    if not shape_of(a):  # SciPy's numbers are arrays of one element here
+        a, b = reshape(a, shape=(1,)), None if b is None else reshape(b, shape=(1,))
     shape, dtype = shape_of(a), type_of(a).dtype
     axes = normalize_axes(axis, len(shape))
     if any(shape[i] == 0 for i in axes):
@@ -271,7 +273,7 @@ def _shaped(out: Any, sign: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
 @implements(sp.softmax)
 def softmax(x: Any, axis: Any = None) -> Any:
     x = _floating(x)
-    axes = normalize_axes(axis, len(shape_of(x)))
+    axes = reduced_axes(axis, len(shape_of(x)))
     terms = ops.exp(ops.sub(x, _largest(x, axes)))
     return ops.div(terms, _sum(terms, axes))
 
@@ -279,6 +281,6 @@ def softmax(x: Any, axis: Any = None) -> Any:
 @implements(sp.log_softmax)
 def log_softmax(x: Any, axis: Any = None) -> Any:
     x = _floating(x)
-    axes = normalize_axes(axis, len(shape_of(x)))
+    axes = reduced_axes(axis, len(shape_of(x)))
     shifted = ops.sub(x, _finite(_largest(x, axes)))
     return ops.sub(shifted, _log_of_sum(shifted, axes))
