@@ -13,6 +13,7 @@ from wonderland.compile.native import compile_program
 from wonderland.core.functions import handles
 from wonderland.core.tracer import unwrap
 from wonderland.ops import elementwise as ew
+from wonderland.ops import large
 from wonderland.ops.random import FOLD, SPLIT, random_bits, random_fold
 from wonderland.ops.random_laws import random_sample
 
@@ -43,6 +44,12 @@ def check_equal(f, *args):
     got, expected = native(f, *args), f(*args)
     np.testing.assert_array_equal(got, expected, strict=True)
     return got
+
+
+@pytest.fixture(autouse=True)
+def numpy_evaluates(monkeypatch):
+    """Eager draws of any size: what compiled code is compared with."""
+    monkeypatch.setattr(large, "LARGE", 1 << 60)
 
 
 @pytest.fixture

@@ -10,21 +10,18 @@ import numpy as np
 from wonderland.core.level import Traced
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import type_of
-from wonderland.ops.random import random_bits
-from wonderland.ops.random_laws import sampled
 from wonderland.random import keys
 from wonderland.random.arguments import (
     REQUIRED,
     Shape,
     array,
     common_shape,
-    handle,
     integer_dtype,
     known_dtype,
     sampler,
     shape_tuple,
 )
-from wonderland.random.samplers import standard_exponential, standard_uniform
+from wonderland.random.samplers import samples, standard_exponential, standard_uniform, word_bits
 from wonderland.transform.derivatives import stop_gradient
 
 _FLOAT = np.dtype(np.float64)
@@ -33,7 +30,7 @@ _FLOAT = np.dtype(np.float64)
 @sampler
 def bernoulli(key: Any = None, shape: Shape | None = None, p: Any = 0.5) -> Any:
     """True with probability `p`."""
-    return standard_uniform(key, common_shape("bernoulli", shape, p), _FLOAT) < array(p)
+    return standard_uniform(key, shape=common_shape("bernoulli", shape, p), dtype=_FLOAT) < array(p)
 
 
 @sampler
@@ -42,7 +39,7 @@ def rademacher(key: Any = None, shape: Shape = (), *, dtype: Any = np.int64) -> 
     dtype = known_dtype("rademacher", dtype, np.int64)
     if dtype.kind not in "ifc":
         raise TypeError(f"rademacher: random signs have a dtype with negative numbers, not {dtype}")
-    bit = handle(random_bits(key, shape=shape_tuple("rademacher", shape), width=1))
+    bit = word_bits(key, shape=shape_tuple("rademacher", shape), width=1)
     return bit.astype(dtype) * dtype.type(2) - dtype.type(1)
 
 
@@ -62,7 +59,7 @@ def randint(
     dtype = integer_dtype("randint", dtype)
     shape = common_shape("randint", shape, minval, maxval)
     low, last = _bound(minval, dtype, 0), _bound(maxval, dtype, 1)
-    out = handle(sampled(key, unwrap(low), unwrap(last), law="integers", shape=shape, dtype=np.uint64))
+    out = samples(key, unwrap(low), unwrap(last), shape=shape, law="integers", dtype=np.uint64)
     return out.astype(dtype)
 
 
@@ -107,7 +104,7 @@ def categorical(key: Any = None, shape: Shape | None = None, logits: Any = REQUI
     full = list(wanted)
     full.insert(len(full) + axis + 1, logits.shape[axis])
     # The largest of logits + Gumbel variables; -inf is never it.
-    noise = -np.log(standard_exponential(key, tuple(full), _FLOAT))
+    noise = -np.log(standard_exponential(key, shape=tuple(full), dtype=_FLOAT))
     return np.argmax(logits + noise, axis=axis)
 
 
@@ -130,7 +127,7 @@ def permutation(key: Any = None, x: Any = REQUIRED, axis: int = 0, independent: 
 
 def _sorting_bits(key: Any, shape: tuple) -> Any:
     """64 bits each: that two are equal is so rare that no order is preferred measurably."""
-    return handle(random_bits(key, shape=shape, width=64))
+    return word_bits(key, shape=shape, width=64)
 
 
 def _size(x: Any, name: str) -> int:
@@ -172,8 +169,7 @@ def choice(
         if not isinstance(unwrap(p), Traced) and not (np.all(p >= 0) and 0 < np.sum(p) < np.inf):
             raise ValueError("choice: probabilities p must be finite, not negative, and not all zero")
     if p is None and replace:
-        last = np.full(shape, size - 1)
-        out = handle(sampled(key, np.zeros(shape, np.int64), last, law="integers", shape=shape, dtype=np.int64))
+        out = samples(key, np.array(0), np.array(size - 1), shape=shape, law="integers", dtype=np.int64)
     elif p is None:
         out = np.argsort(_sorting_bits(key, (size,)), kind="stable")[:count].reshape(shape)
     elif replace:
@@ -182,7 +178,9 @@ def choice(
         if not isinstance(unwrap(p), Traced) and np.count_nonzero(p) < count:
             raise ValueError(f"choice: {count} different elements are asked for, and fewer have a probability above 0")
         # Exponential variables with rates p finish in the order of draws without replacement.
-        times = np.where(p > 0, standard_exponential(key, (size,), _FLOAT) / np.where(p > 0, p, 1.0), np.inf)
+        times = np.where(
+            p > 0, standard_exponential(key, shape=(size,), dtype=_FLOAT) / np.where(p > 0, p, 1.0), np.inf
+        )
         out = np.argsort(times, kind="stable")[:count].reshape(shape)
     return out if is_number else _take(a, out, axis)
 
@@ -190,7 +188,7 @@ def choice(
 def _by_cumulative(key: Any, p: Any, shape: tuple) -> Any:
     """The first place where the added-up probabilities reach a uniform number in (0, total]."""
     total = np.cumsum(p)
-    mark = (1 - standard_uniform(key, shape, _FLOAT)) * total[-1]
+    mark = (1 - standard_uniform(key, shape=shape, dtype=_FLOAT)) * total[-1]
     if isinstance(mark, Tracer) or isinstance(total, Tracer):
         return np.sum((total < mark[..., None]).astype(np.int64), axis=-1)
     return np.searchsorted(total, mark)
@@ -201,7 +199,7 @@ def poisson(key: Any = None, shape: Shape | None = None, lam: Any = REQUIRED, *,
     """Poisson with mean `lam`."""
     dtype, shape = integer_dtype("poisson", dtype), common_shape("poisson", shape, lam)
     mean = unwrap(stop_gradient(array(lam, _FLOAT)))
-    return handle(sampled(key, mean, law="poisson", shape=shape, dtype=np.int64)).astype(dtype)
+    return samples(key, mean, shape=shape, law="poisson", dtype=np.int64).astype(dtype)
 
 
 @sampler
@@ -214,7 +212,7 @@ def binomial(
 
 def _binomial(key: Any, n: Any, p: Any, shape: tuple) -> Any:
     n, p = (unwrap(stop_gradient(array(x, _FLOAT))) for x in (n, p))
-    return handle(sampled(key, n, p, law="binomial", shape=shape, dtype=np.int64))
+    return samples(key, n, p, shape=shape, law="binomial", dtype=np.int64)
 
 
 @sampler

@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.tracer import unwrap
-from wonderland.ops.random_laws import sampled
 from wonderland.random import keys
-from wonderland.random.arguments import REQUIRED, Shape, array, common_shape, float_dtype, handle, sampler
-from wonderland.random.samplers import moved, standard_normal
+from wonderland.random.arguments import REQUIRED, Shape, array, common_shape, float_dtype, sampler
+from wonderland.random.samplers import moved, samples, standard_normal
 from wonderland.transform.derivatives import stop_gradient
 
 
 def log_gamma_variable(key: Any, a: Any, shape: tuple) -> Any:
     """The logarithm of a gamma variable for each element, in float64."""
     a = unwrap(array(a, np.float64))
-    return handle(sampled(key, a, law="loggamma", shape=shape, dtype=np.float64))
+    return samples(key, a, shape=shape, law="loggamma", dtype=np.float64)
 
 
 @sampler
@@ -54,7 +53,7 @@ def t(key: Any = None, shape: Shape | None = None, df: Any = REQUIRED, *, dtype:
     dtype, shape = float_dtype("t", dtype, df), common_shape("t", shape, df)
     first, second = map(unwrap, keys.split(key))
     half = array(df, np.float64) * 0.5
-    z = standard_normal(first, shape, np.dtype(np.float64))
+    z = standard_normal(first, shape=shape, dtype=np.dtype(np.float64))
     return (z * np.sqrt(half) * np.exp(-0.5 * log_gamma_variable(second, half, shape))).astype(dtype)
 
 

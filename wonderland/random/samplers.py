@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.tracer import Tracer, unwrap
+from wonderland.ops.large import natively
 from wonderland.ops.quantile import normal_quantile
 from wonderland.ops.random import random_bits
+from wonderland.ops.random_laws import sampled
 from wonderland.random import keys
 from wonderland.random.arguments import (
     REQUIRED,
@@ -26,10 +28,23 @@ from wonderland.random.arguments import (
     shape_tuple,
 )
 
-# From bits to uniform numbers ----------------------------------------------------------------------------------------
+# What is drawn for a key and a shape, large arrays by compiled code --------------------------------------------------
 
 
-def standard_uniform(key: Any, shape: tuple, dtype: np.dtype) -> Any:
+@natively
+def word_bits(key: Any, *, shape: tuple, width: int) -> Any:
+    """`width` random bits."""
+    return handle(random_bits(key, shape=shape, width=width))
+
+
+@natively
+def samples(key: Any, *operands: Any, shape: tuple, law: str, dtype: Any) -> Any:
+    """By rejection (ops/random_laws.py)."""
+    return handle(sampled(key, *operands, law=law, shape=shape, dtype=dtype))
+
+
+@natively
+def standard_uniform(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
     """In [0, 1): every multiple of 2^-53 (2^-24 in float32) alike."""
     width = 53 if dtype == np.float64 else 24
     return handle(random_bits(key, shape=shape, width=width)).astype(dtype) * dtype.type(2.0**-width)
@@ -46,17 +61,47 @@ def signed_tail(key: Any, shape: tuple, dtype: np.dtype) -> Any:
     return (bits.astype(dtype) + dtype.type(0.5)) * dtype.type(2.0**-width)
 
 
-def standard_normal(key: Any, shape: tuple, dtype: np.dtype) -> Any:
+@natively
+def standard_normal(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
     """By the inverse of the distribution function."""
     tail = signed_tail(key, shape, dtype)
     return np.sign(tail) * handle(normal_quantile(unwrap(np.abs(tail))))
 
 
-def standard_exponential(key: Any, shape: tuple, dtype: np.dtype) -> Any:
+@natively
+def standard_exponential(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
     """-log u, exact for small and for large values."""
     tail = signed_tail(key, shape, dtype)
     p = np.abs(tail)
     return -np.where(tail > 0, np.log(p), np.log1p(-p))
+
+
+@natively
+def standard_gumbel(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
+    """-log of an exponential."""
+    return -np.log(standard_exponential(key, shape=shape, dtype=dtype))
+
+
+@natively
+def standard_laplace(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
+    """Density exp(-|x|) / 2."""
+    tail = signed_tail(key, shape, dtype)
+    return -np.sign(tail) * np.log(2 * np.abs(tail))
+
+
+@natively
+def standard_logistic(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
+    """Distribution function 1 / (1 + exp(-x))."""
+    tail = signed_tail(key, shape, dtype)
+    p = np.abs(tail)
+    return -np.sign(tail) * (np.log(p) - np.log1p(-p))
+
+
+@natively
+def standard_cauchy(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
+    """The cotangent of a uniform angle."""
+    angle = np.pi * signed_tail(key, shape, dtype)
+    return np.cos(angle) / np.sin(angle)
 
 
 # The samplers --------------------------------------------------------------------------------------------------------
@@ -79,7 +124,7 @@ def bits(key: Any = None, shape: Shape = (), *, dtype: Any = np.uint32) -> Any:
     dtype = known_dtype("bits", dtype, np.uint32)
     if dtype.kind != "u":
         raise TypeError(f"random bits have an unsigned integer dtype, not {dtype}")
-    out = handle(random_bits(key, shape=shape_tuple("bits", shape), width=8 * dtype.itemsize))
+    out = word_bits(key, shape=shape_tuple("bits", shape), width=8 * dtype.itemsize)
     return out if out.dtype == dtype else out.astype(dtype)
 
 
@@ -90,7 +135,7 @@ def uniform(key: Any = None, shape: Shape | None = None, low: Any = 0.0, high: A
     Differentiable with respect to `low` and `high`.
     """
     dtype, shape = float_dtype("uniform", dtype, low, high), common_shape("uniform", shape, low, high)
-    u = standard_uniform(key, shape, dtype)
+    u = standard_uniform(key, shape=shape, dtype=dtype)
     if _is_number(low, 0) and _is_number(high, 1):
         return u
     low, high = array(low, dtype), array(high, dtype)
@@ -106,10 +151,10 @@ def normal(key: Any = None, shape: Shape | None = None, loc: Any = 0.0, scale: A
     shape = common_shape("normal", shape, loc, scale)
     if dtype is not None and (wanted := known_dtype("normal", dtype)).kind == "c":
         part = float_dtype("normal", np.empty(0, wanted).real.dtype)
-        real, imag = (standard_normal(unwrap(k), shape, part) for k in keys.split(key))
+        real, imag = (standard_normal(unwrap(k), shape=shape, dtype=part) for k in keys.split(key))
         return moved((real + 1j * imag) * part.type(0.5**0.5), loc, scale, wanted)
     dtype = float_dtype("normal", dtype, loc, scale)
-    return moved(standard_normal(key, shape, dtype), loc, scale, dtype)
+    return moved(standard_normal(key, shape=shape, dtype=dtype), loc, scale, dtype)
 
 
 @sampler
@@ -127,7 +172,7 @@ def truncated_normal(
     # In the lower tail probabilities are small and their logarithms exact: what is more on the right is mirrored.
     mirrored = lower > -upper
     low, high = np.where(mirrored, -upper, lower), np.where(mirrored, -lower, upper)
-    u = handle(random_bits(key, shape=shape, width=52)).astype(np.float64) * 2.0**-52 + 2.0**-53  # in (0, 1)
+    u = word_bits(key, shape=shape, width=52).astype(np.float64) * 2.0**-52 + 2.0**-53  # in (0, 1)
     log_p = np.logaddexp(log_ndtr(low) + np.log1p(-u), log_ndtr(high) + np.log(u))
     z = np.minimum(np.maximum(ndtri_exp(log_p), low), high)
     return np.where(mirrored, -z, z).astype(out_dtype)
@@ -166,7 +211,7 @@ def multivariate_normal(
         factor = left * np.sqrt(values)[..., None, :]
     else:
         raise ValueError(f'multivariate_normal: method is "cholesky", "eigh" or "svd", not {method!r}')
-    z = standard_normal(key, (*shape, mean.shape[-1]), out_dtype)
+    z = standard_normal(key, shape=(*shape, mean.shape[-1]), dtype=out_dtype)
     return mean + (factor @ z[..., None])[..., 0]
 
 
@@ -176,29 +221,28 @@ def lognormal(
 ) -> Any:
     """exp(mean + sigma * z) of a standard normal z."""
     dtype, shape = float_dtype("lognormal", dtype, mean, sigma), common_shape("lognormal", shape, mean, sigma)
-    return np.exp(moved(standard_normal(key, shape, dtype), mean, sigma, dtype))
+    return np.exp(moved(standard_normal(key, shape=shape, dtype=dtype), mean, sigma, dtype))
 
 
 @sampler
 def exponential(key: Any = None, shape: Shape | None = None, scale: Any = 1.0, *, dtype: Any = None) -> Any:
     """Exponential with mean `scale`."""
     dtype, shape = float_dtype("exponential", dtype, scale), common_shape("exponential", shape, scale)
-    return moved(standard_exponential(key, shape, dtype), 0, scale, dtype)
+    return moved(standard_exponential(key, shape=shape, dtype=dtype), 0, scale, dtype)
 
 
 @sampler
 def gumbel(key: Any = None, shape: Shape | None = None, loc: Any = 0.0, scale: Any = 1.0, *, dtype: Any = None) -> Any:
     """Gumbel: loc - scale * log of an exponential."""
     dtype, shape = float_dtype("gumbel", dtype, loc, scale), common_shape("gumbel", shape, loc, scale)
-    return moved(-np.log(standard_exponential(key, shape, dtype)), loc, scale, dtype)
+    return moved(standard_gumbel(key, shape=shape, dtype=dtype), loc, scale, dtype)
 
 
 @sampler
 def laplace(key: Any = None, shape: Shape | None = None, loc: Any = 0.0, scale: Any = 1.0, *, dtype: Any = None) -> Any:
     """Laplace, density exp(-|x - loc| / scale) / (2 scale)."""
     dtype, shape = float_dtype("laplace", dtype, loc, scale), common_shape("laplace", shape, loc, scale)
-    tail = signed_tail(key, shape, dtype)
-    return moved(-np.sign(tail) * np.log(2 * np.abs(tail)), loc, scale, dtype)
+    return moved(standard_laplace(key, shape=shape, dtype=dtype), loc, scale, dtype)
 
 
 @sampler
@@ -207,25 +251,21 @@ def logistic(
 ) -> Any:
     """Logistic: its distribution function is the sigmoid of (x - loc) / scale."""
     dtype, shape = float_dtype("logistic", dtype, loc, scale), common_shape("logistic", shape, loc, scale)
-    tail = signed_tail(key, shape, dtype)
-    p = np.abs(tail)
-    return moved(-np.sign(tail) * (np.log(p) - np.log1p(-p)), loc, scale, dtype)
+    return moved(standard_logistic(key, shape=shape, dtype=dtype), loc, scale, dtype)
 
 
 @sampler
 def cauchy(key: Any = None, shape: Shape | None = None, loc: Any = 0.0, scale: Any = 1.0, *, dtype: Any = None) -> Any:
     """Cauchy: loc + scale * tan of a uniform angle."""
     dtype, shape = float_dtype("cauchy", dtype, loc, scale), common_shape("cauchy", shape, loc, scale)
-    angle = np.pi * signed_tail(key, shape, dtype)
-    return moved(np.cos(angle) / np.sin(angle), loc, scale, dtype)
+    return moved(standard_cauchy(key, shape=shape, dtype=dtype), loc, scale, dtype)
 
 
 @sampler
 def orthogonal(key: Any = None, shape: Shape | None = None, n: int = REQUIRED, *, dtype: Any = None) -> Any:
     """Orthogonal matrices (*shape, n, n), uniformly (by Haar's measure)."""
-    z = standard_normal(
-        key, shape_tuple("orthogonal", (*common_shape("orthogonal", shape), n, n)), float_dtype("orthogonal", dtype)
-    )
+    shape = shape_tuple("orthogonal", (*common_shape("orthogonal", shape), n, n))
+    z = standard_normal(key, shape=shape, dtype=float_dtype("orthogonal", dtype))
     q, r = np.linalg.qr(z)
     # QR alone leaves the signs to the algorithm: with a positive diagonal of R it is unique, and then uniform.
     return q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
