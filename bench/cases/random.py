@@ -30,8 +30,7 @@ def in_numpy(law, dtype):
 
 for law in LAWS:
     for dtype in ("float64", "float32"):
-        benchmark = Benchmark(
-            f"random_{law}_f{dtype[-2:]}", GROUP, f"{law}, 10^6 numbers, {dtype}, not compiled", limit=2.0, rtol=0, atol=0
-        )
+        about = f"{law}, 10^6 numbers, {dtype}, not compiled"
+        benchmark = Benchmark(f"random_{law}_f{dtype[-2:]}", GROUP, about, limit=2.0, rtol=0, atol=0)
         benchmark.contender("wonderland")(partial(ours, law, dtype))
         benchmark.contender("numpy")(partial(in_numpy, law, dtype))

@@ -45,7 +45,7 @@ def sampler(f: Callable[P, Any]) -> Callable[P, Any]:
             _check_order(args)
         key = args[0] if args else kwargs.pop("key", None)
         key = keys.next_key() if key is None else keys.checked(key)
-        return handles([unwrap(f(key, *args[1:], **kwargs))])[0]
+        return handles([unwrap(f(key, *args[1:], **kwargs))])[0]  # type: ignore[call-arg]
 
     def _check_order(args: tuple) -> None:
         for value in args[2:]:

@@ -149,8 +149,8 @@ def normal(key: Any = None, shape: Shape | None = None, loc: Any = 0.0, scale: A
     Of a complex dtype: real and imaginary part with variance scale^2 / 2 each.
     """
     shape = common_shape("normal", shape, loc, scale)
-    if dtype is not None and (wanted := known_dtype("normal", dtype)).kind == "c":
-        part = float_dtype("normal", np.empty(0, wanted).real.dtype)
+    if dtype is not None and (wanted := known_dtype("normal", dtype)).char in "FD":
+        part = float_dtype("normal", np.float32 if wanted == np.complex64 else np.float64)
         real, imag = (standard_normal(unwrap(k), shape=shape, dtype=part) for k in keys.split(key))
         return moved((real + 1j * imag) * part.type(0.5**0.5), loc, scale, wanted)
     dtype = float_dtype("normal", dtype, loc, scale)
