@@ -1,5 +1,6 @@
 """Keys and samplers: known answers, determinism, batches and compiled code, derivatives, the global stream, errors."""
 
+import inspect
 import threading
 
 import numpy as np
@@ -21,27 +22,27 @@ SAMPLERS = {
     "uniform": lambda k: random.uniform(k, (3, 2)),
     "uniform between": lambda k: random.uniform(k, (3,), low=np.array([1.0, 2.0, 3.0]), high=5.0),
     "normal": lambda k: random.normal(k, (3,)),
-    "normal float32": lambda k: random.normal(k, (3,), np.float32),
-    "normal complex": lambda k: random.normal(k, (3,), np.complex128),
-    "truncated_normal": lambda k: random.truncated_normal(k, -1.0, np.array([1.0, 3.0])),
-    "multivariate_normal": lambda k: random.multivariate_normal(k, np.zeros(2), np.array([[2.0, 0.5], [0.5, 1.0]]), 3),
-    "lognormal": lambda k: random.lognormal(k, 0.5, (3,)),
+    "normal float32": lambda k: random.normal(k, (3,), dtype=np.float32),
+    "normal complex": lambda k: random.normal(k, (3,), dtype=np.complex128),
+    "truncated_normal": lambda k: random.truncated_normal(k, lower=-1.0, upper=np.array([1.0, 3.0])),
+    "multivariate_normal": lambda k: random.multivariate_normal(k, 3, np.zeros(2), np.array([[2.0, 0.5], [0.5, 1.0]])),
+    "lognormal": lambda k: random.lognormal(k, (3,), sigma=0.5),
     "exponential": lambda k: random.exponential(k, (3,), scale=2.0),
     "gumbel": lambda k: random.gumbel(k, (3,)),
     "laplace": lambda k: random.laplace(k, (3,)),
     "logistic": lambda k: random.logistic(k, (3,)),
     "cauchy": lambda k: random.cauchy(k, (3,)),
-    "orthogonal": lambda k: random.orthogonal(k, 3),
-    "loggamma": lambda k: random.loggamma(k, 0.01, (3,)),
-    "gamma": lambda k: random.gamma(k, np.array([0.2, 1.0, 30.0])),
-    "chisquare": lambda k: random.chisquare(k, 3.0, (3,)),
-    "t": lambda k: random.t(k, 3.0, (3,)),
-    "beta": lambda k: random.beta(k, 0.5, np.array([2.0, 0.5])),
-    "dirichlet": lambda k: random.dirichlet(k, np.array([0.3, 1.0, 2.0]), (2,)),
-    "bernoulli": lambda k: random.bernoulli(k, 0.3, (5,)),
+    "orthogonal": lambda k: random.orthogonal(k, n=3),
+    "loggamma": lambda k: random.loggamma(k, (3,), 0.01),
+    "gamma": lambda k: random.gamma(k, a=np.array([0.2, 1.0, 30.0])),
+    "chisquare": lambda k: random.chisquare(k, (3,), 3.0),
+    "t": lambda k: random.t(k, (3,), 3.0),
+    "beta": lambda k: random.beta(k, a=0.5, b=np.array([2.0, 0.5])),
+    "dirichlet": lambda k: random.dirichlet(k, (2,), np.array([0.3, 1.0, 2.0])),
+    "bernoulli": lambda k: random.bernoulli(k, (5,), 0.3),
     "rademacher": lambda k: random.rademacher(k, (5,)),
     "randint": lambda k: random.randint(k, (4,), -5, 10),
-    "categorical": lambda k: random.categorical(k, np.log(np.array([0.1, 0.2, 0.7])), shape=(4,)),
+    "categorical": lambda k: random.categorical(k, (4,), np.log(np.array([0.1, 0.2, 0.7]))),
     "permutation": lambda k: random.permutation(k, 6),
     "permutation of rows": lambda k: random.permutation(k, np.arange(6.0).reshape(3, 2)),
     "independent permutation": lambda k: random.permutation(k, np.arange(6.0).reshape(2, 3), 1, True),
@@ -49,9 +50,9 @@ SAMPLERS = {
     "choice by p": lambda k: random.choice(k, np.arange(5.0), (3,), p=np.array([0.1, 0.2, 0.0, 0.3, 0.4])),
     "choice without replacement": lambda k: random.choice(k, 5, (3,), replace=False),
     "choice without replacement by p": lambda k: random.choice(k, 4, (2,), False, np.array([0.1, 0.0, 0.3, 0.6])),
-    "poisson": lambda k: random.poisson(k, np.array([0.5, 20.0])),
-    "binomial": lambda k: random.binomial(k, np.array([5, 100]), 0.4),
-    "multinomial": lambda k: random.multinomial(k, 20, np.array([0.2, 0.3, 0.5])),
+    "poisson": lambda k: random.poisson(k, lam=np.array([0.5, 20.0])),
+    "binomial": lambda k: random.binomial(k, n=np.array([5, 100]), p=0.4),
+    "multinomial": lambda k: random.multinomial(k, n=20, p=np.array([0.2, 0.3, 0.5])),
     "split": lambda k: random.split(k, 3),
     "fold_in": lambda k: random.fold_in(k, 7),
 }
@@ -77,7 +78,7 @@ class TestGenerator:
         bits = random.bits(zero, (9,))
         assert [f"{b:08x}" for b in bits[:4]] == self.KNOWN[0].split()[6:]
         assert list(bits[4:8]) == philox_block((1, 0, 0, 0), zero)
-        wide = random.bits(zero, (2,), np.uint64)
+        wide = random.bits(zero, (2,), dtype=np.uint64)
         assert [f"{b:016x}" for b in wide] == ["e169c58d6627e8d5", "9b00dbd8bc57ac4c"]
 
     def test_numbers_depend_on_place_alone(self):
@@ -88,7 +89,7 @@ class TestGenerator:
 
     @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
     def test_each_bit_is_fair(self, dtype):
-        bits = random.bits(KEY, (20_000,), dtype)
+        bits = random.bits(KEY, (20_000,), dtype=dtype)
         assert bits.dtype == dtype
         for i in range(8 * bits.dtype.itemsize):
             assert abs(np.mean(bits >> bits.dtype.type(i) & bits.dtype.type(1)) - 0.5) < 0.02
@@ -187,9 +188,9 @@ class TestEverySampler:
 
 def test_uniforms_are_compiled_to_the_bit():
     for dtype in ("float32", "float64"):
-        f = lambda k, dtype=dtype: random.uniform(k, (1000,), dtype)
+        f = lambda k, dtype=dtype: random.uniform(k, (1000,), dtype=dtype)
         assert np.array_equal(wl.jit(f)(KEY), f(KEY))
-        g = lambda k, dtype=dtype: random.normal(k, (1000,), dtype)
+        g = lambda k, dtype=dtype: random.normal(k, (1000,), dtype=dtype)
         np.testing.assert_allclose(wl.jit(g)(KEY), g(KEY), rtol=4 * np.finfo(dtype).eps)
 
 
@@ -199,33 +200,33 @@ class TestShapes:
         assert isinstance(random.normal(KEY, dtype=np.float32), np.float32)
         assert isinstance(random.bernoulli(KEY), np.bool_)
         assert isinstance(random.randint(KEY, (), 0, 5), np.int64)
-        assert isinstance(random.gamma(KEY, 2.0), np.float64)
+        assert isinstance(random.gamma(KEY, a=2.0), np.float64)
 
     def test_shapes_are_ints_tuples_or_the_parameters(self):
         assert random.normal(KEY, 3).shape == random.normal(KEY, (3,)).shape == random.normal(KEY, [3]).shape == (3,)
-        assert random.normal(KEY, (0, 2)).shape == (0, 2) and random.gamma(KEY, np.ones((0, 2))).shape == (0, 2)
-        assert random.beta(KEY, np.ones((2, 1)), [1.0, 2.0, 3.0]).shape == (2, 3)
+        assert random.normal(KEY, (0, 2)).shape == (0, 2) and random.gamma(KEY, a=np.ones((0, 2))).shape == (0, 2)
+        assert random.beta(KEY, a=np.ones((2, 1)), b=[1.0, 2.0, 3.0]).shape == (2, 3)
         assert random.uniform(KEY, low=np.zeros((2, 3))).shape == (2, 3)
-        assert random.categorical(KEY, np.zeros((4, 5, 6)), axis=1).shape == (4, 6)
-        assert random.categorical(KEY, np.zeros((4, 5, 6)), axis=1, shape=(2, 4, 6)).shape == (2, 4, 6)
-        assert random.dirichlet(KEY, np.ones((4, 3))).shape == (4, 3)
-        assert random.multivariate_normal(KEY, np.zeros((5, 2)), np.eye(2)).shape == (5, 2)
+        assert random.categorical(KEY, logits=np.zeros((4, 5, 6)), axis=1).shape == (4, 6)
+        assert random.categorical(KEY, (2, 4, 6), np.zeros((4, 5, 6)), axis=1).shape == (2, 4, 6)
+        assert random.dirichlet(KEY, alpha=np.ones((4, 3))).shape == (4, 3)
+        assert random.multivariate_normal(KEY, mean=np.zeros((5, 2)), cov=np.eye(2)).shape == (5, 2)
         assert random.choice(KEY, np.ones((4, 3)), (2, 2), axis=1).shape == (4, 2, 2)
-        assert random.multinomial(KEY, [5, 6], [0.5, 0.5]).shape == (2, 2)
+        assert random.multinomial(KEY, n=[5, 6], p=[0.5, 0.5]).shape == (2, 2)
         assert random.permutation(KEY, 0).shape == (0,) and random.choice(KEY, 0, (0,)).shape == (0,)
 
     def test_float32(self):
         a = np.array([0.5, 2.0], np.float32)
         for x in (
-            random.gamma(KEY, a),
-            random.beta(KEY, a, 1.0),
-            random.dirichlet(KEY, a),
-            random.t(KEY, a),
-            random.lognormal(KEY, a),
-            random.truncated_normal(KEY, -a, a),
-            random.exponential(KEY, 2, "float32"),
-            random.multivariate_normal(KEY, a, np.eye(2, dtype=np.float32)),
-            random.gumbel(KEY, 2, "float32"),
+            random.gamma(KEY, a=a),
+            random.beta(KEY, a=a, b=1.0),
+            random.dirichlet(KEY, alpha=a),
+            random.t(KEY, df=a),
+            random.lognormal(KEY, sigma=a),
+            random.truncated_normal(KEY, lower=-a, upper=a),
+            random.exponential(KEY, 2, dtype="float32"),
+            random.multivariate_normal(KEY, mean=a, cov=np.eye(2, dtype=np.float32)),
+            random.gumbel(KEY, 2, dtype="float32"),
         ):
             assert x.dtype == np.float32 and np.all(np.isfinite(x))
 
@@ -236,15 +237,15 @@ class TestShapes:
             )
             monkeypatch.setattr("wonderland.random.samplers.random_bits", extreme)
             for dtype in (np.float32, np.float64):
-                assert 0 <= random.uniform(KEY, 3, dtype)[0] < 1
+                assert 0 <= random.uniform(KEY, 3, dtype=dtype)[0] < 1
                 for f in (random.normal, random.exponential, random.gumbel, random.laplace, random.logistic):
-                    assert np.all(np.isfinite(f(KEY, 3, dtype))), (f, ones)
-            assert np.all(np.isfinite(random.truncated_normal(KEY, -1.0, np.inf, 3)))
+                    assert np.all(np.isfinite(f(KEY, 3, dtype=dtype))), (f, ones)
+            assert np.all(np.isfinite(random.truncated_normal(KEY, 3, -1.0, np.inf)))
 
     def test_normals_are_symmetric_with_long_tails(self, monkeypatch):
         draw = lambda bits, dtype: (
             monkeypatch.setattr("wonderland.random.samplers.random_bits", lambda key, **_: np.array([bits])),
-            random.normal(KEY, 1, dtype)[0],
+            random.normal(KEY, 1, dtype=dtype)[0],
         )[1]
         assert draw(np.uint64(0), np.float64) == -draw(np.uint64(2**64 - 1), np.float64)
         np.testing.assert_allclose(draw(np.uint64(0), np.float64), -special.ndtri(2.0**-65), rtol=1e-14)
@@ -260,7 +261,7 @@ class TestIntegers:
         ],
     )  # fmt: skip
     def test_any_range(self, dtype, low, high):
-        x = random.randint(KEY, (2000,), low, high, dtype)
+        x = random.randint(KEY, (2000,), low, high, dtype=dtype)
         assert x.dtype == dtype and int(x.min()) >= low and int(x.max()) < high
         if high - low <= 256:
             assert len(np.unique(x)) == high - low
@@ -280,14 +281,14 @@ class TestIntegers:
         with pytest.raises(ValueError, match="empty"):
             random.randint(KEY, (), -(2**63), -(2**63))
         with pytest.raises(ValueError, match="out of bounds for uint8"):
-            random.randint(KEY, (), 0, 257, np.uint8)
+            random.randint(KEY, (), 0, 257, dtype=np.uint8)
         with pytest.raises(TypeError, match="integers"):
             random.randint(KEY, (), 0, 2.5)
         with pytest.raises(ValueError, match="empty"):
             wl.jit(lambda n: random.randint(KEY, (), 3, n))(3)
 
     def test_rejection_removes_the_bias_of_a_large_range(self):
-        x = random.randint(KEY, (30_000,), 0, 3 * 2**62, np.uint64)  # modulo alone would favour the lower third
+        x = random.randint(KEY, (30_000,), 0, 3 * 2**62, dtype=np.uint64)  # modulo alone would favour the lower third
         counts = np.bincount((x >> np.uint64(62)).astype(int), minlength=3)
         assert np.all(np.abs(counts - 10_000) < 400)
 
@@ -318,7 +319,7 @@ class TestSelections:
         p = np.array([0.0, 0.3, 0.0, 0.7, 0.0])
         assert set(random.choice(KEY, 5, (2000,), p=p)) == {1, 3}
         with np.errstate(divide="ignore"):
-            assert set(random.categorical(KEY, np.log(p), shape=(2000,))) == {1, 3}
+            assert set(random.categorical(KEY, (2000,), np.log(p))) == {1, 3}
 
     def test_derivatives_go_through_what_is_selected(self):
         x = np.arange(4.0)
@@ -328,8 +329,8 @@ class TestSelections:
 
     def test_integers_have_no_derivative(self):
         def f(p):
-            counts = random.bernoulli(KEY, p, (5,)) + random.poisson(KEY, p, (5,)) + random.binomial(KEY, 9, p, (5,))
-            return np.sum(counts + random.categorical(KEY, np.stack([p, 1 - p]))) + p
+            counts = random.bernoulli(KEY, (5,), p) + random.poisson(KEY, (5,), p) + random.binomial(KEY, (5,), 9, p)
+            return np.sum(counts + random.categorical(KEY, logits=np.stack([p, 1 - p]))) + p
 
         assert wl.grad(f)(0.4) == 1.0
 
@@ -338,24 +339,24 @@ class TestDerivatives:
     def test_bounds_and_scales(self):
         check_grads(lambda a, b: random.uniform(KEY, (3,), low=a, high=b), (1.0, np.array([2.0, 3.0, 4.0])))
         check_grads(lambda s: random.exponential(KEY, (3,), scale=s), (2.0,))
-        check_grads(lambda s: random.lognormal(KEY, s, (3,)), (0.7,))
+        check_grads(lambda s: random.lognormal(KEY, (3,), sigma=s), (0.7,))
 
     def test_truncated_normal(self):
         keys = random.split(KEY, 5)
         for bounds in ((-1.0, 2.0), (0.5, 3.0), (-3.0, -2.0)):
-            check_grads(lambda a, b: np.stack([random.truncated_normal(k, a, b) for k in keys]), bounds)
-        f = lambda a, b: random.truncated_normal(KEY, a, b)
+            check_grads(lambda a, b: np.stack([random.truncated_normal(k, lower=a, upper=b) for k in keys]), bounds)
+        f = lambda a, b: random.truncated_normal(KEY, lower=a, upper=b)
         assert wl.grad(f)(-np.inf, 1.0) == 0 and wl.grad(f, 1)(0.0, np.inf) == 0
-        far = random.truncated_normal(KEY, 100.0, np.inf, (2000,))
+        far = random.truncated_normal(KEY, (2000,), 100.0, np.inf)
         assert np.all(far > 100) and abs(np.mean(far - 100) * 100 - 1) < 0.1  # nearly exponential
         np.testing.assert_allclose(wl.grad(f)(100.0, np.inf), 1.0, atol=1e-2)
 
     def test_multivariate_normal(self):
         mean, cov = np.array([1.0, -1.0]), np.array([[2.0, 0.3], [0.3, 1.0]])
         for method in ("cholesky", "eigh", "svd"):
-            f = lambda m, c, method=method: random.multivariate_normal(KEY, m, c @ c.T, (3,), method=method)
+            f = lambda m, c, method=method: random.multivariate_normal(KEY, (3,), m, c @ c.T, method=method)
             check_grads(f, (mean, cov), order=1)
-            x = random.multivariate_normal(KEY, mean, cov, (40_000,), method=method)
+            x = random.multivariate_normal(KEY, (40_000,), mean, cov, method=method)
             np.testing.assert_allclose(np.mean(x, 0), mean, atol=0.03)
             np.testing.assert_allclose(np.cov(x.T), cov, atol=0.05)
 
@@ -393,13 +394,14 @@ class TestDerivatives:
 
         for a in (0.2, 1.0, 4.0):
             full = np.full(n, a)
-            close(lambda a: random.gamma(KEY, a), full, 1.0)
-            close(lambda a: random.gamma(KEY, a) ** 2, full, 2 * a + 1)
-            close(lambda a: random.loggamma(KEY, a), full, special.polygamma(1, a))
-            close(lambda a: random.beta(KEY, a, 2.0), full, 2 / (a + 2) ** 2)
-            close(lambda a: random.dirichlet(KEY, np.stack([a, 2 * a, a / a], -1))[:, 0], full, 1 / (3 * a + 1) ** 2)
-            close(lambda a: random.chisquare(KEY, a), full, 1.0)
-        close(lambda df: random.t(KEY, df) ** 2, np.full(n, 12.0), -2 / 10**2)
+            close(lambda a: random.gamma(KEY, a=a), full, 1.0)
+            close(lambda a: random.gamma(KEY, a=a) ** 2, full, 2 * a + 1)
+            close(lambda a: random.loggamma(KEY, a=a), full, special.polygamma(1, a))
+            close(lambda a: random.beta(KEY, a=a, b=2.0), full, 2 / (a + 2) ** 2)
+            proportion = lambda a: random.dirichlet(KEY, alpha=np.stack([a, 2 * a, a / a], -1))[:, 0]
+            close(proportion, full, 1 / (3 * a + 1) ** 2)
+            close(lambda a: random.chisquare(KEY, df=a), full, 1.0)
+        close(lambda df: random.t(KEY, df=df) ** 2, np.full(n, 12.0), -2 / 10**2)
 
     def test_second_derivatives_of_means(self):
         n = 5000
@@ -407,33 +409,34 @@ class TestDerivatives:
         for a in (0.5, 3.0):
             full = np.full(n, a)
             for f, expected in (
-                (lambda a: random.gamma(KEY, a), 0.0),
-                (lambda a: random.gamma(KEY, a) ** 2, 2.0),
-                (lambda a: random.loggamma(KEY, a), special.polygamma(2, a)),
+                (lambda a: random.gamma(KEY, a=a), 0.0),
+                (lambda a: random.gamma(KEY, a=a) ** 2, 2.0),
+                (lambda a: random.loggamma(KEY, a=a), special.polygamma(2, a)),
             ):
                 first = lambda a, f=f: wl.jvp(f, (a,), (one,))[1]
                 samples = wl.jvp(first, (full,), (one,))[1]
                 assert abs(np.mean(samples) - expected) < 4 * np.std(samples) / np.sqrt(n)
 
     def test_tiny_shape_parameters(self):
-        w = random.loggamma(KEY, np.full(1000, 1e-6))
+        w = random.loggamma(KEY, a=np.full(1000, 1e-6))
         assert np.all(np.isfinite(w)) and np.median(w) < -1e5
-        value, slope = wl.jvp(lambda a: random.loggamma(KEY, a), (np.full(9, 1e-6),), (np.ones(9),))
+        value, slope = wl.jvp(lambda a: random.loggamma(KEY, a=a), (np.full(9, 1e-6),), (np.ones(9),))
         np.testing.assert_allclose(slope, -value / 1e-6, rtol=1e-3)  # z is nearly u^(1/a)
-        assert np.all(wl.jvp(lambda a: random.gamma(KEY, a), (np.full(9, 1e-6),), (np.ones(9),))[1] == 0)
-        p = random.dirichlet(KEY, np.full((200, 3), 1e-4))
+        assert np.all(wl.jvp(lambda a: random.gamma(KEY, a=a), (np.full(9, 1e-6),), (np.ones(9),))[1] == 0)
+        p = random.dirichlet(KEY, alpha=np.full((200, 3), 1e-4))
         assert np.all(np.isfinite(p)) and np.allclose(np.sum(p, 1), 1) and np.mean(np.max(p, 1) > 0.999) > 0.9
-        assert np.all(np.isfinite(random.beta(KEY, np.full(99, 1e-5), 1e-5)))
+        assert np.all(np.isfinite(random.beta(KEY, a=np.full(99, 1e-5), b=1e-5)))
 
     def test_float32_derivatives(self):
         a = np.array([0.5, 2.0, 7.0], np.float32)
-        narrow = wl.grad(lambda a: np.sum(random.gamma(KEY, a)))(a)
+        narrow = wl.grad(lambda a: np.sum(random.gamma(KEY, a=a)))(a)
         assert narrow.dtype == np.float32
-        np.testing.assert_allclose(narrow, wl.grad(lambda a: np.sum(random.gamma(KEY, a)))(a.astype(float)), rtol=1e-6)
+        wide = wl.grad(lambda a: np.sum(random.gamma(KEY, a=a)))(a.astype(float))
+        np.testing.assert_allclose(narrow, wide, rtol=1e-6)
 
     def test_through_jit_and_vmap(self):
         a, keys = np.array([0.5, 2.0, 7.0]), random.split(KEY, 3)
-        g = wl.grad(lambda a, k: random.gamma(k, a))
+        g = wl.grad(lambda a, k: random.gamma(k, a=a))
         expected = [g(x, k) for x, k in zip(a, keys)]
         np.testing.assert_array_equal(wl.vmap(g)(a, keys), expected)
         np.testing.assert_allclose(wl.jit(wl.vmap(g))(a, keys), expected, rtol=1e-14)
@@ -498,6 +501,41 @@ class TestGlobalStream:
         assert len({tuple(k.tolist()) for k in found}) == 200
 
 
+class TestParameters:
+    def test_numpy_scalars_are_parameters(self):
+        one = np.float64(1)
+        x = random.uniform(KEY, (1000,), -one, one)
+        assert -1 <= x.min() < -0.9 and 0.9 < x.max() < 1 and x.dtype == np.float64
+        assert np.array_equal(random.normal(KEY, (3,), one, 2 * one), 1 + 2 * random.normal(KEY, (3,)))
+        assert np.array_equal(random.exponential(KEY, (3,), 2 * one), 2 * random.exponential(KEY, (3,)))
+
+    @pytest.mark.parametrize("name", ["normal", "gumbel", "laplace", "logistic", "cauchy"])
+    def test_location_and_scale(self, name):
+        f, loc = getattr(random, name), np.array([1.0, -2.0])
+        z = f(KEY, (3, 2))
+        assert np.array_equal(f(KEY, (3, 2), loc, 0.5), loc + 0.5 * z)
+        assert np.array_equal(f(KEY, (3, 2), scale=0.5), 0.5 * z)
+        assert f(KEY, loc=loc).shape == (2,) and f(KEY, loc=loc.astype(np.float32)).dtype == np.float32
+        check_grads(lambda loc, scale: f(KEY, (3, 2), loc, scale), (loc, 0.5))
+
+    def test_other_scales(self):
+        assert np.array_equal(random.gamma(KEY, (3,), 2.0, 0.5), 0.5 * random.gamma(KEY, (3,), 2.0))
+        z = random.normal(KEY, (3,))
+        assert np.array_equal(random.lognormal(KEY, (3,), 1.0, 0.5), np.exp(1.0 + 0.5 * z))
+        w = random.normal(KEY, (3,), 1.0, 2.0, dtype=complex)
+        assert np.array_equal(w, 1.0 + 2.0 * random.normal(KEY, (3,), dtype=complex)) and w.dtype == complex
+
+    @pytest.mark.parametrize("name", sorted(set(random.__all__) - {
+        "GlobalStreamError", "fold_in", "key", "next_key", "seed", "split", "permutation", "choice",
+    }))  # fmt: skip
+    def test_the_key_the_shape_the_parameters_and_the_dtype_by_name(self, name):
+        given = list(inspect.signature(getattr(random, name)).parameters.values())
+        assert [p.name for p in given[:2]] == ["key", "shape"]
+        by_name = [p.name for p in given if p.kind is p.KEYWORD_ONLY]
+        integer_free = {"bernoulli", "categorical"}
+        assert ("dtype" in by_name) == (name not in integer_free)
+
+
 class TestErrors:
     @pytest.mark.parametrize(
         ("call", "error", "message"),
@@ -510,28 +548,44 @@ class TestErrors:
             (lambda: random.key(1.5), TypeError, "a seed is an integer"),
             (lambda: random.key(2**64), ValueError, "64 bits"),
             (lambda: random.fold_in(KEY, 0.5), TypeError, "integer"),
+            (lambda: random.gamma(KEY, 2.0, (50,)), TypeError, r"shape comes second.*gamma\(key, shape, a, scale=1.0"),
+            (lambda: random.poisson(KEY, 3, (50,)), TypeError, r"poisson\(key, shape, lam, \*, dtype=int64\).*\(50,\)"),
+            (lambda: random.gamma(KEY, np.ones(3)), TypeError, r"needs the parameter 'a': gamma\(key, shape, a,"),
+            (lambda: random.gamma(KEY, 2.0, 3.0), TypeError, r"shape, an int or .* of ints, not 2.0: gamma\(key, "),
+            (lambda: random.beta(KEY, np.ones(3), 2.0, 3.0), TypeError, r"not f64\[3\]: beta\(key, shape, a, b"),
+            (lambda: random.bernoulli(KEY, 0.3), TypeError, r"not 0.3: bernoulli\(key, shape, p=0.5\)"),
+            (lambda: random.orthogonal(KEY, 3), TypeError, r"orthogonal\(key, shape, n"),
+            (lambda: random.normal(KEY, (2.0,)), TypeError, r"an int or a tuple of ints, not \(2.0,\)"),
+            (lambda: random.normal(KEY, "3"), TypeError, "an int or a tuple of ints, not '3'"),
+            (lambda: random.choice(KEY, (3,), 5), TypeError, r"choice\(key, a, shape\)"),
+            (lambda: random.uniform(KEY, (3,), np.float32), TypeError, "by keyword, dtype=float32: uniform"),
+            (lambda: random.bits(KEY, (3,), np.uint8), TypeError, "by keyword, dtype=uint8: bits"),
+            (lambda: random.normal(KEY, 3, dtype=np.float64(1)), TypeError, "dtype such as np.float32, not f64"),
+            (lambda: random.randint(KEY, 3, 0, 9, dtype=5), TypeError, "dtype such as np.float32, not 5"),
+            (lambda: random.exponential(KEY, 3, dtype="flaot32"), TypeError, "'flaot32'"),
+            (lambda: random.rademacher(KEY, 3, dtype=np.uint8), TypeError, "negative numbers, not uint8"),
             (lambda: random.normal(KEY, dtype=int), TypeError, "float32 or float64, not int64"),
             (lambda: random.uniform(KEY, dtype=np.float16), TypeError, "float32 or float64, not float16"),
             (lambda: random.bits(KEY, dtype=int), TypeError, "unsigned"),
-            (lambda: random.poisson(KEY, 1.0, dtype=float), TypeError, "integer dtype"),
+            (lambda: random.poisson(KEY, lam=1.0, dtype=float), TypeError, "integer dtype"),
             (lambda: random.normal(KEY, (-1,)), ValueError, "negative dimensions"),
-            (lambda: random.gamma(KEY, np.ones(3), (2,)), ValueError, r"gamma: .*\(3,\).*\(2,\)"),
+            (lambda: random.gamma(KEY, (2,), np.ones(3)), ValueError, r"gamma: .*\(3,\).*\(2,\)"),
             (lambda: random.gamma(KEY), TypeError, "'a'"),
-            (lambda: random.categorical(KEY, np.zeros((2, 3)), shape=(4,)), ValueError, "doesn't end with"),
-            (lambda: random.categorical(KEY, 1.0), ValueError, "at least one axis"),
+            (lambda: random.categorical(KEY, (4,), np.zeros((2, 3))), ValueError, "doesn't end with"),
+            (lambda: random.categorical(KEY, logits=1.0), ValueError, "at least one axis"),
             (lambda: random.choice(KEY, 3, (4,), replace=False), ValueError, "4 different .* there are 3"),
             (lambda: random.choice(KEY, 3, (2,), p=np.ones(2)), ValueError, r"p has shape \(2,\)"),
             (lambda: random.choice(KEY, 3, (2,), p=[1.0, -1.0, 1.0]), ValueError, "not negative"),
             (lambda: random.choice(KEY, 3, (2,), False, [1.0, 0.0, 0.0]), ValueError, "probability above 0"),
             (lambda: random.choice(KEY, 0, (2,)), ValueError, "no elements"),
             (lambda: random.permutation(KEY, 2.5), TypeError, "number of elements"),
-            (lambda: random.poisson(KEY, -1.0), ValueError, "lam"),
-            (lambda: random.binomial(KEY, 3, 1.5), ValueError, "between 0 and 1"),
-            (lambda: random.truncated_normal(KEY, 1.0, 0.0), ValueError, "above"),
-            (lambda: random.dirichlet(KEY, 1.0), ValueError, "one parameter for each"),
-            (lambda: random.multinomial(KEY, 3, 1.0), ValueError, "probability for each"),
-            (lambda: random.multivariate_normal(KEY, np.zeros(2), np.eye(3)), ValueError, r"\(2,\) and \(3, 3\)"),
-            (lambda: random.multivariate_normal(KEY, np.zeros(2), np.eye(2), method="lu"), ValueError, "method"),
+            (lambda: random.poisson(KEY, lam=-1.0), ValueError, "lam"),
+            (lambda: random.binomial(KEY, n=3, p=1.5), ValueError, "between 0 and 1"),
+            (lambda: random.truncated_normal(KEY, lower=1.0, upper=0.0), ValueError, "above"),
+            (lambda: random.dirichlet(KEY, alpha=1.0), ValueError, "one parameter for each"),
+            (lambda: random.multinomial(KEY, n=3, p=1.0), ValueError, "probability for each"),
+            (lambda: random.multivariate_normal(KEY, (), np.zeros(2), np.eye(3)), ValueError, r"\(2,\) and \(3, 3\)"),
+            (lambda: random.multivariate_normal(KEY, (), np.zeros(2), np.eye(2), method="lu"), ValueError, "method"),
         ],
     )  # fmt: skip
     def test_message(self, call, error, message):
@@ -539,8 +593,8 @@ class TestErrors:
             call()
 
     def test_parameters_outside_their_domain_give_nan(self):
-        assert np.all(np.isnan(random.gamma(KEY, np.array([-1.0, np.nan]))))
+        assert np.all(np.isnan(random.gamma(KEY, a=np.array([-1.0, np.nan]))))
         with np.errstate(divide="ignore"):
-            assert random.gamma(KEY, 0.0) == 0 and random.gamma(KEY, np.inf) == np.inf
-        assert np.array_equal(random.poisson(KEY, np.zeros(3)), np.zeros(3))
-        assert np.array_equal(random.binomial(KEY, [0, 5, 5], [0.5, 0.0, 1.0]), [0, 0, 5])
+            assert random.gamma(KEY, a=0.0) == 0 and random.gamma(KEY, a=np.inf) == np.inf
+        assert np.array_equal(random.poisson(KEY, lam=np.zeros(3)), np.zeros(3))
+        assert np.array_equal(random.binomial(KEY, n=[0, 5, 5], p=[0.5, 0.0, 1.0]), [0, 0, 5])

@@ -388,7 +388,7 @@ class TestDiagonal:
             )
 
         found = run(estimate)(X[:4], key)
-        z = wl.random.rademacher(key, (samples, 4), np.float64)
+        z = wl.random.rademacher(key, (samples, 4), dtype=np.float64)
         close(found, np.mean(z * (z @ h), 0))
         deviation = np.sqrt((np.sum(h**2, 1) - np.diag(h) ** 2) / samples)
         assert np.all(np.abs(found - np.diag(h)) < 4 * deviation)
@@ -434,7 +434,7 @@ class TestLaplacian:
             options = {"key": key, "samples": samples, "chunk_size": chunk_size}
             return wl.laplacian(rosenbrock, method="hutchinson", **options)(x)
 
-        z = wl.random.rademacher(key, (samples, 6), np.float64)
+        z = wl.random.rademacher(key, (samples, 6), dtype=np.float64)
         close(run(estimate)(X, key), np.mean(np.einsum("si,ij,sj->s", z, rosen_hess(X), z)))
 
 

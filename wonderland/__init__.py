@@ -16,6 +16,7 @@ from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, verify
 from wonderland.core.tree import register_mutable, register_node, tree_map
 from wonderland.numpy.dispatch import as_function
+from wonderland.ops import large as _large
 from wonderland.transform import chunks as _chunks
 from wonderland.transform import jacobian as _jacobian
 from wonderland.transform.derivatives import grad, jvp, linearize, stop_gradient, trace, value_and_grad, vjp
@@ -121,7 +122,15 @@ def _compressed(*args: Any) -> Any:
     return dense_blocks(*args)
 
 
+def _compiled(f: Any) -> Any:
+    """A function compiled."""
+    from wonderland.compile.jit import jit
+
+    return jit(f)
+
+
 Program.to_dot = _to_dot  # type: ignore[attr-defined]  (what people look at is loaded when they look)
+_large.compiler = _compiled
 _chunks.loop = _loop  # what comes after the transformations is loaded when it is needed
 _jacobian.compressed = _compressed  # type: ignore[attr-defined]
 

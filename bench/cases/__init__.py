@@ -17,5 +17,6 @@ ORDER = [
     "first_call",
     "trees",
     "eager",
+    "random",
     "imports",
 ]

@@ -16,7 +16,7 @@ KEY = random.key(11)
 def samples():
     """(a, z, dz/da) for a range of shape parameters."""
     a = np.broadcast_to(SHAPES, (8, 200)).copy()
-    z, slope = wl.jvp(lambda a: random.gamma(KEY, a), (a,), (np.ones_like(a),))
+    z, slope = wl.jvp(lambda a: random.gamma(KEY, a=a), (a,), (np.ones_like(a),))
     chosen = z > 1e-30
     return a[chosen], z[chosen], slope[chosen]
 
@@ -38,9 +38,9 @@ def test_beta_against_pytorch():
     """As functions of the gamma variables: the pathwise derivative of x / (x + y)."""
     torch = pytest.importorskip("torch")
     a, b = np.full(300, 1.7), np.full(300, 0.6)
-    got = wl.grad(lambda a, b: np.sum(random.beta(KEY, a, b)), (0, 1))(a, b)
+    got = wl.grad(lambda a, b: np.sum(random.beta(KEY, a=a, b=b)), (0, 1))(a, b)
     keys = random.split(KEY)
-    x, y = random.gamma(keys[0], a), random.gamma(keys[1], b)
+    x, y = random.gamma(keys[0], a=a), random.gamma(keys[1], a=b)
     tx, ty = torch.tensor(x, requires_grad=True), torch.tensor(y, requires_grad=True)
     (tx / (tx + ty)).sum().backward()
     np.testing.assert_allclose(got[0], tx.grad.numpy() * x * gamma_slope(a, np.log(x), da=0, dw=0), rtol=1e-10)

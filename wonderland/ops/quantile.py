@@ -44,23 +44,46 @@ FAR = (
 )  # fmt: skip
 
 
+_CHUNK = 1 << 14  # elements worked on at a time: what is computed for them stays in the cache
+
+
 def _evaluate(p: np.ndarray) -> np.ndarray:
     """In float64; the result has p's dtype if that is one of floats."""
     p = np.asarray(p)
-    y = p.astype(np.float64)
+    out = np.empty(p.shape, p.dtype if p.dtype.kind == "f" else np.float64)
+    flat, results = p.ravel(), out.reshape(-1)
+    with np.errstate(all="ignore"):
+        for start in range(0, flat.size, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            results[part] = _quantiles(flat[part].astype(np.float64))
+    return out[()]
+
+
+def _quantiles(y: np.ndarray) -> np.ndarray:
     mirrored = y > 0.5
     z = np.where(mirrored, 1.0 - y, y)  # exact
-    with np.errstate(all="ignore"):
-        t = 1.0 - 2.0 * z
-        missing = (1.0 - t) - 2.0 * z
-        small = t * t * _ratio(0.7225 - t * t, CENTRAL) + AT_HALF_REST
-        w = -2.0 * np.log(z)
-        s = np.sqrt(w)
-        rest = (w - s * s - _rounded_off(s)) / (2.0 * s)  # of the root
-        tail = np.where(s < FAR_FROM, (s - SHIFT) - (_ratio(s - 2.25, NEAR) - rest), s - _ratio(s - 9.5, FAR))
-        x = np.where(t > MIDDLE_ENDS, tail, t * AT_HALF + (t * small + missing * (AT_HALF + small)))
-        x = np.where(z == 0.0, np.inf, x)
-    return np.where(mirrored, -x, x).astype(p.dtype if p.dtype.kind == "f" else np.float64)[()]
+    t = 1.0 - 2.0 * z
+    missing = (1.0 - t) - 2.0 * z
+    square = t * t
+    small = square * _ratio(0.7225 - square, CENTRAL) + AT_HALF_REST
+    x = t * AT_HALF + (t * small + missing * (AT_HALF + small))
+    outer = np.flatnonzero(t > MIDDLE_ENDS)
+    if outer.size:
+        x[outer] = _tail(z[outer])
+    np.negative(x, out=x, where=mirrored)
+    return x
+
+
+def _tail(z: np.ndarray) -> np.ndarray:
+    w = -2.0 * np.log(z)
+    s = np.sqrt(w)
+    rest = (w - s * s - _rounded_off(s)) / (2.0 * s)  # of the root
+    x = (s - SHIFT) - (_ratio(s - 2.25, NEAR) - rest)
+    far = np.flatnonzero(~(s < FAR_FROM))
+    if far.size:
+        x[far] = s[far] - _ratio(s[far] - 9.5, FAR)
+    x[z == 0.0] = np.inf
+    return x
 
 
 def _rounded_off(s: np.ndarray) -> np.ndarray:
@@ -72,7 +95,17 @@ def _rounded_off(s: np.ndarray) -> np.ndarray:
 
 
 def _ratio(x: np.ndarray, of: tuple) -> np.ndarray:
-    return np.polyval(of[0][::-1], x) / np.polyval(of[1][::-1], x)
+    top, bottom = _polynomial(x, of[0]), _polynomial(x, of[1])
+    return np.divide(top, bottom, out=top)
+
+
+def _polynomial(x: np.ndarray, coefficients: tuple) -> np.ndarray:
+    """By Horner's rule; the coefficient of the highest power comes last."""
+    out = np.full_like(x, coefficients[-1])
+    for c in coefficients[-2::-1]:
+        out *= x
+        out += c
+    return out
 
 
 # The x that a normal variable exceeds with probability p.

@@ -31,6 +31,9 @@ BITS, SPLIT, FOLD, SEED, DRAW, BOOST = range(6)
 
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
+_MASK = 0xFFFFFFFF
+_NUMBERS = tuple(int(n) for n in (*_MULTIPLIERS, *_WEYL))
+_FEW = 8  # blocks that Python's integers are faster for
 _CHUNK = 1 << 15  # blocks worked on at a time: their words stay in the cache
 _LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
 
@@ -48,9 +51,26 @@ def philox(counter: tuple, key: tuple) -> tuple:
     return c0, c1, c2, c3
 
 
+def _few(counters: list, keys: list) -> tuple:
+    """`philox` of a few blocks, by Python's integers: NumPy's calls would take longer."""
+    out = []
+    m0, m1, w0, w1 = _NUMBERS
+    keys = keys * len(counters) if len(keys) == 1 else keys
+    for (c0, c1, c2, c3), (k0, k1) in zip(counters, keys, strict=True):
+        for _ in range(10):
+            p0, p1 = c0 * m0, c2 * m1
+            c0, c1, c2, c3 = p1 >> 32 ^ c1 ^ k0, p1 & _MASK, p0 >> 32 ^ c3 ^ k1, p0 & _MASK
+            k0, k1 = k0 + w0 & _MASK, k1 + w1 & _MASK
+        out.append((c0, c1, c2, c3))
+    return tuple(np.array(out, np.uint32).T)
+
+
 def blocks(keys: np.ndarray, rows: Any, places: np.ndarray, attempt: int, purpose: int) -> tuple:
     """The four words of a block for each of `places` (uint64), with the key `keys[row]` of each."""
     rows = np.zeros(1, np.intp) if len(keys) == 1 else rows
+    if 0 < len(places) <= _FEW:
+        each_place = places.tolist()
+        return _few([(n & _MASK, n >> 32, attempt, purpose) for n in each_place], keys[rows].tolist())
     high = (places >> np.uint64(32)).astype(np.uint32)
     words = (np.full(1, word, np.uint32) for word in (attempt, purpose))
     counter = np.broadcast_arrays(places.astype(np.uint32), high, *words)

@@ -3,7 +3,9 @@
     key = wl.random.key(0)
     x = wl.random.normal(key, (3, 4))
 
-Every sampler takes a key first; called without one, it takes the next of a global stream (`wl.random.seed(0)`).
+Samplers take `(key, shape, *parameters, dtype=...)`: parameters broadcast to the shape, and without a shape the result
+has theirs. `permutation` and `choice` take what they select from before anything else. Called without a key (the
+other arguments by name), a sampler takes the next key of a global stream (`wl.random.seed(0)`).
 """
 
 from wonderland.random.discrete import (

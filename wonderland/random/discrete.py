@@ -10,48 +10,56 @@ import numpy as np
 from wonderland.core.level import Traced
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import type_of
-from wonderland.ops.random import random_bits
-from wonderland.ops.random_laws import sampled
 from wonderland.random import keys
-from wonderland.random.samplers import (
+from wonderland.random.arguments import (
+    REQUIRED,
     Shape,
     array,
     common_shape,
-    handle,
     integer_dtype,
+    known_dtype,
     sampler,
     shape_tuple,
-    standard_exponential,
-    standard_uniform,
 )
+from wonderland.random.samplers import samples, standard_exponential, standard_uniform, word_bits
 from wonderland.transform.derivatives import stop_gradient
 
 _FLOAT = np.dtype(np.float64)
 
 
 @sampler
-def bernoulli(key: Any, p: Any = 0.5, shape: Shape | None = None) -> Any:
+def bernoulli(key: Any = None, shape: Shape | None = None, p: Any = 0.5) -> Any:
     """True with probability `p`."""
-    return standard_uniform(key, common_shape("bernoulli", shape, p), _FLOAT) < array(p)
+    return standard_uniform(key, shape=common_shape("bernoulli", shape, p), dtype=_FLOAT) < array(p)
 
 
 @sampler
-def rademacher(key: Any, shape: Shape = (), dtype: Any = np.int64) -> Any:
+def rademacher(key: Any = None, shape: Shape = (), *, dtype: Any = np.int64) -> Any:
     """-1 or 1."""
-    bit = handle(random_bits(key, shape=shape_tuple(shape), width=1))
-    return bit.astype(dtype) * np.dtype(dtype).type(2) - np.dtype(dtype).type(1)
+    dtype = known_dtype("rademacher", dtype, np.int64)
+    if dtype.kind not in "ifc":
+        raise TypeError(f"rademacher: random signs have a dtype with negative numbers, not {dtype}")
+    bit = word_bits(key, shape=shape_tuple("rademacher", shape), width=1)
+    return bit.astype(dtype) * dtype.type(2) - dtype.type(1)
 
 
 @sampler
-def randint(key: Any, shape: Shape | None, minval: Any, maxval: Any, dtype: Any = np.int64) -> Any:
+def randint(
+    key: Any = None,
+    shape: Shape | None = None,
+    minval: Any = REQUIRED,
+    maxval: Any = REQUIRED,
+    *,
+    dtype: Any = np.int64,
+) -> Any:
     """Integers from `minval` to `maxval - 1`, all with exactly the same probability.
 
     The bounds may be arrays, and anything that fits the dtype: `randint(key, n, -2**63, 2**63)` is any int64.
     """
-    dtype = integer_dtype(dtype)
+    dtype = integer_dtype("randint", dtype)
     shape = common_shape("randint", shape, minval, maxval)
     low, last = _bound(minval, dtype, 0), _bound(maxval, dtype, 1)
-    out = handle(sampled(key, unwrap(low), unwrap(last), law="integers", shape=shape, dtype=np.uint64))
+    out = samples(key, unwrap(low), unwrap(last), shape=shape, law="integers", dtype=np.uint64)
     return out.astype(dtype)
 
 
@@ -78,7 +86,7 @@ def _bound(value: Any, dtype: np.dtype, less: int) -> Any:
 
 
 @sampler
-def categorical(key: Any, logits: Any, axis: int = -1, shape: Shape | None = None) -> Any:
+def categorical(key: Any = None, shape: Shape | None = None, logits: Any = REQUIRED, axis: int = -1) -> Any:
     """Indices along `axis`, with probabilities proportional to exp(logits).
 
     Without `shape`, one for each of the other axes of `logits`; otherwise `shape` ends with those axes.
@@ -90,18 +98,18 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Shape | None = Non
         raise np.exceptions.AxisError(axis, logits.ndim)
     axis = axis % logits.ndim - logits.ndim
     batch = logits.shape[:axis] + logits.shape[axis:][1:]
-    wanted = batch if shape is None else shape_tuple(shape)
+    wanted = batch if shape is None else shape_tuple("categorical", shape)
     if wanted[len(wanted) - len(batch) :] != batch:
         raise ValueError(f"categorical: shape {shape} doesn't end with the shape {batch} of logits without axis {axis}")
     full = list(wanted)
     full.insert(len(full) + axis + 1, logits.shape[axis])
     # The largest of logits + Gumbel variables; -inf is never it.
-    noise = -np.log(standard_exponential(key, tuple(full), _FLOAT))
+    noise = -np.log(standard_exponential(key, shape=tuple(full), dtype=_FLOAT))
     return np.argmax(logits + noise, axis=axis)
 
 
 @sampler
-def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
+def permutation(key: Any = None, x: Any = REQUIRED, axis: int = 0, independent: bool = False) -> Any:
     """The numbers below `x`, or the entries of the array `x` along `axis`, in random order.
 
     With `independent` every line along the axis is shuffled on its own.
@@ -119,7 +127,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
 
 def _sorting_bits(key: Any, shape: tuple) -> Any:
     """64 bits each: that two are equal is so rare that no order is preferred measurably."""
-    return handle(random_bits(key, shape=shape, width=64))
+    return word_bits(key, shape=shape, width=64)
 
 
 def _size(x: Any, name: str) -> int:
@@ -139,12 +147,16 @@ def _take(x: Any, order: Any, axis: int) -> Any:
 
 
 @sampler
-def choice(key: Any, a: Any, shape: Shape = (), replace: bool = True, p: Any = None, axis: int = 0) -> Any:
+def choice(
+    key: Any = None, a: Any = REQUIRED, shape: Shape = (), replace: bool = True, p: Any = None, axis: int = 0
+) -> Any:
     """Entries of the array `a` along `axis`, or numbers below the integer `a`; `p` gives their probabilities."""
+    if isinstance(a, tuple):
+        raise TypeError(f"choice: a is an array, a list or a number, not the tuple {a}: choice(key, a, shape)")
     is_number = np.ndim(a) == 0
     a = a if is_number else array(a)
     size = _size(a, "choice") if is_number else a.shape[axis]
-    shape = shape_tuple(shape)
+    shape = shape_tuple("choice", shape)
     count = math.prod(shape)
     if size == 0 and count:
         raise ValueError("choice: a has no elements to choose from")
@@ -157,8 +169,7 @@ def choice(key: Any, a: Any, shape: Shape = (), replace: bool = True, p: Any = N
         if not isinstance(unwrap(p), Traced) and not (np.all(p >= 0) and 0 < np.sum(p) < np.inf):
             raise ValueError("choice: probabilities p must be finite, not negative, and not all zero")
     if p is None and replace:
-        last = np.full(shape, size - 1)
-        out = handle(sampled(key, np.zeros(shape, np.int64), last, law="integers", shape=shape, dtype=np.int64))
+        out = samples(key, np.array(0), np.array(size - 1), shape=shape, law="integers", dtype=np.int64)
     elif p is None:
         out = np.argsort(_sorting_bits(key, (size,)), kind="stable")[:count].reshape(shape)
     elif replace:
@@ -167,7 +178,9 @@ def choice(key: Any, a: Any, shape: Shape = (), replace: bool = True, p: Any = N
         if not isinstance(unwrap(p), Traced) and np.count_nonzero(p) < count:
             raise ValueError(f"choice: {count} different elements are asked for, and fewer have a probability above 0")
         # Exponential variables with rates p finish in the order of draws without replacement.
-        times = np.where(p > 0, standard_exponential(key, (size,), _FLOAT) / np.where(p > 0, p, 1.0), np.inf)
+        times = np.where(
+            p > 0, standard_exponential(key, shape=(size,), dtype=_FLOAT) / np.where(p > 0, p, 1.0), np.inf
+        )
         out = np.argsort(times, kind="stable")[:count].reshape(shape)
     return out if is_number else _take(a, out, axis)
 
@@ -175,33 +188,37 @@ def choice(key: Any, a: Any, shape: Shape = (), replace: bool = True, p: Any = N
 def _by_cumulative(key: Any, p: Any, shape: tuple) -> Any:
     """The first place where the added-up probabilities reach a uniform number in (0, total]."""
     total = np.cumsum(p)
-    mark = (1 - standard_uniform(key, shape, _FLOAT)) * total[-1]
+    mark = (1 - standard_uniform(key, shape=shape, dtype=_FLOAT)) * total[-1]
     if isinstance(mark, Tracer) or isinstance(total, Tracer):
         return np.sum((total < mark[..., None]).astype(np.int64), axis=-1)
     return np.searchsorted(total, mark)
 
 
 @sampler
-def poisson(key: Any, lam: Any, shape: Shape | None = None, dtype: Any = np.int64) -> Any:
+def poisson(key: Any = None, shape: Shape | None = None, lam: Any = REQUIRED, *, dtype: Any = np.int64) -> Any:
     """Poisson with mean `lam`."""
-    shape = common_shape("poisson", shape, lam)
+    dtype, shape = integer_dtype("poisson", dtype), common_shape("poisson", shape, lam)
     mean = unwrap(stop_gradient(array(lam, _FLOAT)))
-    return handle(sampled(key, mean, law="poisson", shape=shape, dtype=np.int64)).astype(integer_dtype(dtype))
+    return samples(key, mean, shape=shape, law="poisson", dtype=np.int64).astype(dtype)
 
 
 @sampler
-def binomial(key: Any, n: Any, p: Any, shape: Shape | None = None, dtype: Any = np.int64) -> Any:
+def binomial(
+    key: Any = None, shape: Shape | None = None, n: Any = REQUIRED, p: Any = REQUIRED, *, dtype: Any = np.int64
+) -> Any:
     """How many of `n` trials succeed, each with probability `p`."""
-    return _binomial(key, n, p, common_shape("binomial", shape, n, p)).astype(integer_dtype(dtype))
+    return _binomial(key, n, p, common_shape("binomial", shape, n, p)).astype(integer_dtype("binomial", dtype))
 
 
 def _binomial(key: Any, n: Any, p: Any, shape: tuple) -> Any:
     n, p = (unwrap(stop_gradient(array(x, _FLOAT))) for x in (n, p))
-    return handle(sampled(key, n, p, law="binomial", shape=shape, dtype=np.int64))
+    return samples(key, n, p, shape=shape, law="binomial", dtype=np.int64)
 
 
 @sampler
-def multinomial(key: Any, n: Any, p: Any, shape: Shape | None = None, dtype: Any = np.int64) -> Any:
+def multinomial(
+    key: Any = None, shape: Shape | None = None, n: Any = REQUIRED, p: Any = REQUIRED, *, dtype: Any = np.int64
+) -> Any:
     """How often each of the categories comes up in `n` trials: probabilities (..., k) give counts (*shape, k).
 
     `n` broadcasts to `shape`, by default its shape and that of `p` without the last axis.
@@ -217,4 +234,4 @@ def multinomial(key: Any, n: Any, p: Any, shape: Shape | None = None, dtype: Any
         fraction = np.where(rest[..., i] > 0, p[..., i] / np.where(rest[..., i] > 0, rest[..., i], 1.0), 0.0)
         counts.append(_binomial(unwrap(keys.fold_in(key, i)), left, np.minimum(fraction, 1.0), shape))
         left = left - counts[-1]
-    return np.stack([*counts, left], axis=-1).astype(integer_dtype(dtype))
+    return np.stack([*counts, left], axis=-1).astype(integer_dtype("multinomial", dtype))

@@ -1,111 +1,50 @@
 """Samplers by one uniform number for each variable: uniform, normal, exponential and what is made of them.
 
-A key (or nothing: the global stream's next one) and a shape come in, an array goes out. All are functions of the
-parameters for fixed random bits, so derivatives with respect to bounds, scales, means and covariances are exact.
+A key (or nothing: the global stream's next one), a shape and parameters come in, an array goes out. All are functions
+of the parameters for fixed random bits, so derivatives with respect to bounds, scales, means and covariances are exact.
 """
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from wonderland.core.functions import handles
-from wonderland.core.level import Traced
 from wonderland.core.tracer import Tracer, unwrap
-from wonderland.core.types import shape_of, type_of
-from wonderland.numpy.construct import asarray
+from wonderland.ops.large import natively
 from wonderland.ops.quantile import normal_quantile
 from wonderland.ops.random import random_bits
+from wonderland.ops.random_laws import sampled
 from wonderland.random import keys
+from wonderland.random.arguments import (
+    REQUIRED,
+    Shape,
+    array,
+    common_shape,
+    float_dtype,
+    handle,
+    known_dtype,
+    sampler,
+    shape_tuple,
+)
 
-Shape = int | tuple[int, ...]
-
-
-def sampler(f: Callable) -> Callable[..., Any]:
-    """A public sampler: without a key (or with None) it takes the next one of the global stream."""
-
-    @functools.wraps(f)
-    def sample(*args: Any, **kwargs: Any) -> Any:
-        if args:
-            key, args = args[0], args[1:]
-        else:
-            key = kwargs.pop("key", None)
-        key = keys.next_key() if key is None else keys.checked(key)
-        return handles([unwrap(f(key, *args, **kwargs))])[0]
-
-    return sample
+# What is drawn for a key and a shape, large arrays by compiled code --------------------------------------------------
 
 
-def handle(value: Any) -> Any:
-    """A traced value as an array that NumPy's functions take; others as they are."""
-    return Tracer(value) if isinstance(value, Traced) else value
+@natively
+def word_bits(key: Any, *, shape: tuple, width: int) -> Any:
+    """`width` random bits."""
+    return handle(random_bits(key, shape=shape, width=width))
 
 
-def shape_tuple(shape: Any) -> tuple[int, ...]:
-    """A shape given as an int or a sequence of ints."""
-    try:
-        out = (operator.index(shape),)
-    except TypeError:
-        out = tuple(operator.index(n) for n in shape)
-    if any(n < 0 for n in out):
-        raise ValueError(f"negative dimensions are not allowed: shape {out}")
-    return out
+@natively
+def samples(key: Any, *operands: Any, shape: tuple, law: str, dtype: Any) -> Any:
+    """By rejection (ops/random_laws.py)."""
+    return handle(sampled(key, *operands, law=law, shape=shape, dtype=dtype))
 
 
-def common_shape(name: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
-    """The result's shape: the one asked for, to which the parameters must broadcast, or theirs."""
-    own = np.broadcast_shapes(*(shape_of(unlisted(p)) for p in parameters))
-    if shape is None:
-        return own
-    shape = shape_tuple(shape)
-    try:
-        fits = np.broadcast_shapes(own, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(f"{name}: parameters of shape {own} don't broadcast to the shape {shape} that is asked for")
-    return shape
-
-
-def unlisted(value: Any) -> Any:
-    """A list, of tracers too, as an array; other values as they are (Python's numbers adapt to their partners)."""
-    return asarray(value) if isinstance(value, (list, tuple)) else value
-
-
-def array(value: Any, dtype: Any = None) -> Any:
-    """A parameter as an array or tracer."""
-    value = asarray(value)
-    return value if dtype is None or value.dtype == dtype else value.astype(dtype)
-
-
-def float_dtype(dtype: Any, *parameters: Any) -> np.dtype:
-    """float32 or float64: the one asked for, or that of the parameters."""
-    if dtype is None:
-        kinds = [type_of(unwrap(unlisted(p))) for p in parameters]
-        strong = [k.dtype for k in kinds if k.dtype.kind == "f" and not k.weak]
-        dtype = np.float32 if strong and np.result_type(*strong).itemsize <= 4 else np.float64
-    out = np.dtype(dtype)
-    if out.char not in "fd":
-        raise TypeError(f"random numbers have dtype float32 or float64, not {out}: convert them with .astype")
-    return out
-
-
-def integer_dtype(dtype: Any) -> np.dtype:
-    """An integer dtype."""
-    dtype = np.dtype(dtype)
-    if dtype.kind not in "iu":
-        raise TypeError(f"random integers have an integer dtype, not {dtype}: convert them with .astype")
-    return dtype
-
-
-# From bits to uniform numbers ----------------------------------------------------------------------------------------
-
-
-def standard_uniform(key: Any, shape: tuple, dtype: np.dtype) -> Any:
+@natively
+def standard_uniform(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
     """In [0, 1): every multiple of 2^-53 (2^-24 in float32) alike."""
     width = 53 if dtype == np.float64 else 24
     return handle(random_bits(key, shape=shape, width=width)).astype(dtype) * dtype.type(2.0**-width)
@@ -122,66 +61,110 @@ def signed_tail(key: Any, shape: tuple, dtype: np.dtype) -> Any:
     return (bits.astype(dtype) + dtype.type(0.5)) * dtype.type(2.0**-width)
 
 
-def standard_normal(key: Any, shape: tuple, dtype: np.dtype) -> Any:
+@natively
+def standard_normal(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
     """By the inverse of the distribution function."""
     tail = signed_tail(key, shape, dtype)
     return np.sign(tail) * handle(normal_quantile(unwrap(np.abs(tail))))
 
 
-def standard_exponential(key: Any, shape: tuple, dtype: np.dtype) -> Any:
+@natively
+def standard_exponential(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
     """-log u, exact for small and for large values."""
     tail = signed_tail(key, shape, dtype)
     p = np.abs(tail)
     return -np.where(tail > 0, np.log(p), np.log1p(-p))
 
 
+@natively
+def standard_gumbel(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
+    """-log of an exponential."""
+    return -np.log(standard_exponential(key, shape=shape, dtype=dtype))
+
+
+@natively
+def standard_laplace(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
+    """Density exp(-|x|) / 2."""
+    tail = signed_tail(key, shape, dtype)
+    return -np.sign(tail) * np.log(2 * np.abs(tail))
+
+
+@natively
+def standard_logistic(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
+    """Distribution function 1 / (1 + exp(-x))."""
+    tail = signed_tail(key, shape, dtype)
+    p = np.abs(tail)
+    return -np.sign(tail) * (np.log(p) - np.log1p(-p))
+
+
+@natively
+def standard_cauchy(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
+    """The cotangent of a uniform angle."""
+    angle = np.pi * signed_tail(key, shape, dtype)
+    return np.cos(angle) / np.sin(angle)
+
+
 # The samplers --------------------------------------------------------------------------------------------------------
 
 
+def moved(z: Any, loc: Any, scale: Any, dtype: np.dtype) -> Any:
+    """loc + scale * z; z itself where they are the numbers 0 and 1."""
+    if not _is_number(scale, 1):
+        z = array(scale, dtype) * z
+    return z if _is_number(loc, 0) else array(loc, dtype) + z
+
+
+def _is_number(value: Any, number: int) -> bool:
+    return type(value) in (int, float) and value == number
+
+
 @sampler
-def bits(key: Any, shape: Shape = (), dtype: Any = np.uint32) -> Any:
+def bits(key: Any = None, shape: Shape = (), *, dtype: Any = np.uint32) -> Any:
     """Random bits: unsigned integers of which all are alike."""
-    dtype = np.dtype(dtype)
+    dtype = known_dtype("bits", dtype, np.uint32)
     if dtype.kind != "u":
         raise TypeError(f"random bits have an unsigned integer dtype, not {dtype}")
-    out = handle(random_bits(key, shape=shape_tuple(shape), width=8 * dtype.itemsize))
+    out = word_bits(key, shape=shape_tuple("bits", shape), width=8 * dtype.itemsize)
     return out if out.dtype == dtype else out.astype(dtype)
 
 
 @sampler
-def uniform(key: Any, shape: Shape | None = None, dtype: Any = np.float64, low: Any = 0.0, high: Any = 1.0) -> Any:
+def uniform(key: Any = None, shape: Shape | None = None, low: Any = 0.0, high: Any = 1.0, *, dtype: Any = None) -> Any:
     """Uniform in [low, high), up to rounding of `low + (high - low) * u`; in [0, 1) never 1.
 
-    Differentiable with respect to `low` and `high`. Without `shape` it has that of the bounds.
+    Differentiable with respect to `low` and `high`.
     """
-    dtype, shape = float_dtype(dtype), common_shape("uniform", shape, low, high)
-    u = standard_uniform(key, shape, dtype)
-    if type(low) in (int, float) and type(high) in (int, float) and (low, high) == (0, 1):
+    dtype, shape = float_dtype("uniform", dtype, low, high), common_shape("uniform", shape, low, high)
+    u = standard_uniform(key, shape=shape, dtype=dtype)
+    if _is_number(low, 0) and _is_number(high, 1):
         return u
     low, high = array(low, dtype), array(high, dtype)
     return low + (high - low) * u
 
 
 @sampler
-def normal(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
-    """Standard normal: `mean + scale * normal(key, shape)` has a mean and a scale, and their derivatives.
+def normal(key: Any = None, shape: Shape | None = None, loc: Any = 0.0, scale: Any = 1.0, *, dtype: Any = None) -> Any:
+    """Normal with mean `loc` and standard deviation `scale`, differentiable with respect to both.
 
-    Of a complex dtype: real and imaginary part with variance 1/2 each.
+    Of a complex dtype: real and imaginary part with variance scale^2 / 2 each.
     """
-    dtype, shape = np.dtype(dtype), shape_tuple(shape)
-    if dtype.kind == "c":
-        part = np.dtype(np.float64 if dtype == np.complex128 else np.float32)
-        real, imag = (standard_normal(unwrap(k), shape, float_dtype(part)) for k in keys.split(key))
-        return (real + 1j * imag) * part.type(0.5**0.5)
-    return standard_normal(key, shape, float_dtype(dtype))
+    shape = common_shape("normal", shape, loc, scale)
+    if dtype is not None and (wanted := known_dtype("normal", dtype)).char in "FD":
+        part = float_dtype("normal", np.float32 if wanted == np.complex64 else np.float64)
+        real, imag = (standard_normal(unwrap(k), shape=shape, dtype=part) for k in keys.split(key))
+        return moved((real + 1j * imag) * part.type(0.5**0.5), loc, scale, wanted)
+    dtype = float_dtype("normal", dtype, loc, scale)
+    return moved(standard_normal(key, shape=shape, dtype=dtype), loc, scale, dtype)
 
 
 @sampler
-def truncated_normal(key: Any, lower: Any, upper: Any, shape: Shape | None = None, dtype: Any = None) -> Any:
+def truncated_normal(
+    key: Any = None, shape: Shape | None = None, lower: Any = REQUIRED, upper: Any = REQUIRED, *, dtype: Any = None
+) -> Any:
     """Standard normal, given that it is between `lower` and `upper`; differentiable with respect to both."""
     from scipy.special import log_ndtr, ndtri_exp
 
-    out_dtype = float_dtype(dtype, lower, upper)
+    out_dtype = float_dtype("truncated_normal", dtype, lower, upper)
     shape = common_shape("truncated_normal", shape, lower, upper)
     lower, upper = array(lower, np.float64), array(upper, np.float64)
     if not any(isinstance(bound, Tracer) for bound in (lower, upper)) and np.any(lower > upper):
@@ -189,7 +172,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Shape | None = Non
     # In the lower tail probabilities are small and their logarithms exact: what is more on the right is mirrored.
     mirrored = lower > -upper
     low, high = np.where(mirrored, -upper, lower), np.where(mirrored, -lower, upper)
-    u = handle(random_bits(key, shape=shape, width=52)).astype(np.float64) * 2.0**-52 + 2.0**-53  # in (0, 1)
+    u = word_bits(key, shape=shape, width=52).astype(np.float64) * 2.0**-52 + 2.0**-53  # in (0, 1)
     log_p = np.logaddexp(log_ndtr(low) + np.log1p(-u), log_ndtr(high) + np.log(u))
     z = np.minimum(np.maximum(ndtri_exp(log_p), low), high)
     return np.where(mirrored, -z, z).astype(out_dtype)
@@ -197,14 +180,20 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Shape | None = Non
 
 @sampler
 def multivariate_normal(
-    key: Any, mean: Any, cov: Any, shape: Shape | None = None, dtype: Any = None, method: str = "cholesky"
+    key: Any = None,
+    shape: Shape | None = None,
+    mean: Any = REQUIRED,
+    cov: Any = REQUIRED,
+    *,
+    dtype: Any = None,
+    method: str = "cholesky",
 ) -> Any:
     """Normal vectors: `mean` (..., n) and `cov` (..., n, n) give `shape` + (n,), differentiable with respect to both.
 
     `method` says how the covariance is factored: "cholesky" wants it positive definite, "eigh" and "svd" allow it to be
     singular (their derivatives want distinct eigenvalues). Without `shape` there is one vector per mean and covariance.
     """
-    out_dtype = float_dtype(dtype, mean, cov)
+    out_dtype = float_dtype("multivariate_normal", dtype, mean, cov)
     mean, cov = array(mean, out_dtype), array(cov, out_dtype)
     if mean.ndim < 1 or cov.ndim < 2 or cov.shape[-2:] != (mean.shape[-1],) * 2:
         raise ValueError(
@@ -222,56 +211,61 @@ def multivariate_normal(
         factor = left * np.sqrt(values)[..., None, :]
     else:
         raise ValueError(f'multivariate_normal: method is "cholesky", "eigh" or "svd", not {method!r}')
-    z = standard_normal(key, (*shape, mean.shape[-1]), out_dtype)
+    z = standard_normal(key, shape=(*shape, mean.shape[-1]), dtype=out_dtype)
     return mean + (factor @ z[..., None])[..., 0]
 
 
 @sampler
-def lognormal(key: Any, sigma: Any = 1.0, shape: Shape | None = None, dtype: Any = None) -> Any:
-    """exp(sigma * z) of a standard normal z."""
-    dtype, shape = float_dtype(dtype, sigma), common_shape("lognormal", shape, sigma)
-    return np.exp(array(sigma, dtype) * standard_normal(key, shape, dtype))
+def lognormal(
+    key: Any = None, shape: Shape | None = None, mean: Any = 0.0, sigma: Any = 1.0, *, dtype: Any = None
+) -> Any:
+    """exp(mean + sigma * z) of a standard normal z."""
+    dtype, shape = float_dtype("lognormal", dtype, mean, sigma), common_shape("lognormal", shape, mean, sigma)
+    return np.exp(moved(standard_normal(key, shape=shape, dtype=dtype), mean, sigma, dtype))
 
 
 @sampler
-def exponential(key: Any, shape: Shape | None = None, dtype: Any = np.float64, scale: Any = 1.0) -> Any:
+def exponential(key: Any = None, shape: Shape | None = None, scale: Any = 1.0, *, dtype: Any = None) -> Any:
     """Exponential with mean `scale`."""
-    dtype, shape = float_dtype(dtype), common_shape("exponential", shape, scale)
-    return array(scale, dtype) * standard_exponential(key, shape, dtype)
+    dtype, shape = float_dtype("exponential", dtype, scale), common_shape("exponential", shape, scale)
+    return moved(standard_exponential(key, shape=shape, dtype=dtype), 0, scale, dtype)
 
 
 @sampler
-def gumbel(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
-    """Standard Gumbel: -log of an exponential."""
-    return -np.log(standard_exponential(key, shape_tuple(shape), float_dtype(dtype)))
+def gumbel(key: Any = None, shape: Shape | None = None, loc: Any = 0.0, scale: Any = 1.0, *, dtype: Any = None) -> Any:
+    """Gumbel: loc - scale * log of an exponential."""
+    dtype, shape = float_dtype("gumbel", dtype, loc, scale), common_shape("gumbel", shape, loc, scale)
+    return moved(standard_gumbel(key, shape=shape, dtype=dtype), loc, scale, dtype)
 
 
 @sampler
-def laplace(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
-    """Standard Laplace, density exp(-|x|) / 2."""
-    tail = signed_tail(key, shape_tuple(shape), float_dtype(dtype))
-    return -np.sign(tail) * np.log(2 * np.abs(tail))
+def laplace(key: Any = None, shape: Shape | None = None, loc: Any = 0.0, scale: Any = 1.0, *, dtype: Any = None) -> Any:
+    """Laplace, density exp(-|x - loc| / scale) / (2 scale)."""
+    dtype, shape = float_dtype("laplace", dtype, loc, scale), common_shape("laplace", shape, loc, scale)
+    return moved(standard_laplace(key, shape=shape, dtype=dtype), loc, scale, dtype)
 
 
 @sampler
-def logistic(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
-    """Standard logistic."""
-    tail = signed_tail(key, shape_tuple(shape), float_dtype(dtype))
-    p = np.abs(tail)
-    return -np.sign(tail) * (np.log(p) - np.log1p(-p))
+def logistic(
+    key: Any = None, shape: Shape | None = None, loc: Any = 0.0, scale: Any = 1.0, *, dtype: Any = None
+) -> Any:
+    """Logistic: its distribution function is the sigmoid of (x - loc) / scale."""
+    dtype, shape = float_dtype("logistic", dtype, loc, scale), common_shape("logistic", shape, loc, scale)
+    return moved(standard_logistic(key, shape=shape, dtype=dtype), loc, scale, dtype)
 
 
 @sampler
-def cauchy(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
-    """Standard Cauchy."""
-    angle = np.pi * signed_tail(key, shape_tuple(shape), float_dtype(dtype))
-    return np.cos(angle) / np.sin(angle)
+def cauchy(key: Any = None, shape: Shape | None = None, loc: Any = 0.0, scale: Any = 1.0, *, dtype: Any = None) -> Any:
+    """Cauchy: loc + scale * tan of a uniform angle."""
+    dtype, shape = float_dtype("cauchy", dtype, loc, scale), common_shape("cauchy", shape, loc, scale)
+    return moved(standard_cauchy(key, shape=shape, dtype=dtype), loc, scale, dtype)
 
 
 @sampler
-def orthogonal(key: Any, n: int, shape: Shape = (), dtype: Any = np.float64) -> Any:
+def orthogonal(key: Any = None, shape: Shape | None = None, n: int = REQUIRED, *, dtype: Any = None) -> Any:
     """Orthogonal matrices (*shape, n, n), uniformly (by Haar's measure)."""
-    z = standard_normal(key, (*shape_tuple(shape), n, n), float_dtype(dtype))
+    shape = shape_tuple("orthogonal", (*common_shape("orthogonal", shape), n, n))
+    z = standard_normal(key, shape=shape, dtype=float_dtype("orthogonal", dtype))
     q, r = np.linalg.qr(z)
     # QR alone leaves the signs to the algorithm: with a positive diagonal of R it is unique, and then uniform.
     return q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]

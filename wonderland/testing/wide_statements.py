@@ -136,8 +136,8 @@ def _random(w: Any) -> None:
     shape = w.choose(["(3,)", "(2, 2)", "()"])
     w.add(w.choose([
         f"wl.random.uniform({key}, {shape})", f"wl.random.normal({key}, {shape})",
-        f"wl.random.randint({key}, {shape}, -3, 4)", f"wl.random.bernoulli({key}, 0.4, {shape})",
-        f"wl.random.uniform(wl.random.split({key})[1], {shape}, np.float32)", f"wl.random.permutation({key}, 5)",
+        f"wl.random.randint({key}, {shape}, -3, 4)", f"wl.random.bernoulli({key}, {shape}, 0.4)",
+        f"wl.random.uniform(wl.random.split({key})[1], {shape}, dtype=np.float32)", f"wl.random.permutation({key}, 5)",
         f"wl.random.exponential({key}, {shape})", f"wl.vmap(wl.random.normal)(wl.random.split({key}, 3))",
     ]))  # fmt: skip
 

@@ -108,20 +108,21 @@ def slow_slope(a: Any, w: Any, da: int, dw: int) -> Any:
 
 
 add(
-    "random_sample", _key, between(0.3, 3.0), function=random.loggamma, reference=slow_loggamma, dtypes="f",
-    excluded=_implicit, label="random_sample (loggamma)",
+    "random_sample", _key, between(0.3, 3.0), reference=slow_loggamma, dtypes="f", excluded=_implicit,
+    function=lambda key, a, shape: random.loggamma(key, shape, a), label="random_sample (loggamma)",
     cases=[
         case((2,), (), shape=()), case((2,), (3, 2), shape=(3, 2)), case((2,), (2,), shape=(3, 2)),
         case((2,), (0,), shape=(0,)),
     ],
 )  # fmt: skip
 add(
-    "random_sample", _key, between(0.3, 30.0), function=random.poisson, dtypes="f", excluded=_no_derivative,
-    label="random_sample (poisson)", cases=[case((2,), ()), case((2,), (2, 3)), case((2,), (0,))],
+    "random_sample", _key, between(0.3, 30.0), dtypes="f", excluded=_no_derivative,
+    function=lambda key, lam: random.poisson(key, lam=lam), label="random_sample (poisson)",
+    cases=[case((2,), ()), case((2,), (2, 3)), case((2,), (0,))],
 )  # fmt: skip
 add(
     "random_sample", _key, between(0.0, 60.0), between(0.0, 1.0), dtypes="f", excluded=_no_derivative,
-    function=lambda key, n, p: random.binomial(key, np.floor(n), p), label="random_sample (binomial)",
+    function=lambda key, n, p: random.binomial(key, n=np.floor(n), p=p), label="random_sample (binomial)",
     cases=[case((2,), (), ()), case((2,), (2, 1), (3,)), case((2,), (0,), ())],
 )  # fmt: skip
 add(
