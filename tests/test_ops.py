@@ -247,6 +247,60 @@ class TestCheckGrads:
         with pytest.raises(AssertionError, match="order 2"):
             check_grads(f, (np.ones(2),), order=2)
 
+    @pytest.mark.parametrize("modes", [("forward", "reverse"), ("reverse",)])
+    @pytest.mark.parametrize(("dtype", "distance"), [("float64", 1e-4), ("float64", -1e-6), ("float32", 1e-2)])
+    @pytest.mark.parametrize(
+        "f",
+        [
+            lambda x: np.maximum(x, 0.0) + 1.0,
+            np.abs,
+            lambda x: np.sum(np.where(x > 0, x**3 + 2 * x, np.sin(x))) + 3.0,
+            lambda x: np.max(x) * np.sum(x),
+        ],
+        ids=["relu", "abs", "piecewise", "max"],
+    )
+    def test_a_kink_nearby_does_no_harm(self, f, dtype, distance, modes):
+        check_grads(f, (np.array([distance, 2 * distance, -0.7, -1.2], dtype),), modes=modes)
+
+    @pytest.mark.parametrize("modes", [("forward", "reverse"), ("reverse",)])
+    @pytest.mark.parametrize(
+        ("f", "x", "kind"),
+        [
+            (lambda x: np.where(x >= 0, 2 * x, -x), np.array([0.5, 0.0]), "kink"),
+            (lambda x: np.where(x >= 0, 2 * x, -x) + 1.0, np.array([0.5, 1e-12]), "kink"),
+            (np.max, np.array([1.0, 1.0, 0.3, 1.0]), "kink"),
+            (np.abs, np.array([0.0, -0.4]), "jump"),  # the derivative at 0, 0, is as good as any; then it jumps
+            (lambda x: np.floor(x), np.array([0.5, 2.0]), "jump"),
+        ],
+        ids=["relu-like", "within rounding", "ties", "abs", "floor"],
+    )
+    def test_a_kink_is_called_one(self, f, x, kind, modes):
+        message = rf"mode can't be checked, order \d .* in argument 0 .* a {kind}\? .* on either side are .* and "
+        with pytest.raises(AssertionError, match=message):
+            check_grads(f, (x,), modes=modes)
+
+    @pytest.mark.parametrize("modes", [("forward", "reverse"), ("reverse",)])
+    @pytest.mark.parametrize("factor", [0.0, 0.5, 1.00001, -3.0])
+    @pytest.mark.parametrize("constant", [0.0, 1e6])
+    def test_a_wrong_gradient_is_blamed(self, factor, constant, modes):
+        """However small the derivative is beside the value, and wherever the kinks are."""
+        f = wl.custom_jvp(lambda x: np.maximum(x, 0.0) * x + constant)
+        f.defjvp(lambda p, t: (f(*p), 2 * factor * np.maximum(p[0], 0.0) * t[0]))
+        with pytest.raises(AssertionError, match=f"{modes[0]} mode is wrong, order 1 .* they differ by"):
+            check_grads(f, (np.array([1.3, -0.4, 1e-5, 700.0]),), modes=modes)
+
+    @pytest.mark.parametrize("modes", [("forward", "reverse"), ("reverse",)])
+    def test_a_wrong_gradient_on_a_kink_is_blamed(self, modes):
+        """The slopes on either side are 0 and 1: a gradient of 2 is neither, nor between them."""
+        f = wl.custom_jvp(lambda x: np.maximum(x, 0.0))
+        f.defjvp(lambda p, t: (f(*p), 2.0 * t[0]))
+        with pytest.raises(AssertionError, match=f"{modes[0]} mode is wrong, order 1"):
+            check_grads(f, (np.array([0.0]),), modes=modes)
+
+    def test_a_domain_that_ends_nearby_does_no_harm(self):
+        with np.errstate(invalid="ignore"):
+            check_grads(np.sqrt, (np.array([1e-4, 2.0]),), order=1)
+
     def test_refuses_what_it_cannot_check(self):
         with pytest.raises(TypeError, match="floating-point"):
             check_grads(lambda x: x, (np.arange(3),))
