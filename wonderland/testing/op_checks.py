@@ -460,15 +460,19 @@ def compare_compiled(f: Callable, args: tuple, wide: tuple, what: str, eps: floa
         if np.result_type(e).kind not in "fc":
             assert np.array_equal(n, e), f"{what}: {n} instead of {e}"
             continue
-        finite = np.isfinite(e) & np.isfinite(x)
         ulp = max(eps, np.finfo(np.result_type(e)).eps)
-        limit = 4 * ulp * np.abs(x) + 2 * ulp * np.max(np.abs(x), initial=0.0, where=finite)
-        same = (n == e) | (np.isnan(n) & np.isnan(e))
-        right = lambda eager_error: np.all(same | (finite & (np.abs(n - x) <= limit + 4 * eager_error)))
-        if right(_largest_error(e, x)):
+        if _as_exact(n, e, x, ulp, _largest_error(e, x)):
             continue
         usual = usual or _usual_errors(f, args, wide)
-        assert right(usual[i]), f"{what}: {n} instead of {e}, exactly {x}; eager is usually right to {usual[i]:.2g}"
+        message = f"{what}: {n} instead of {e}, exactly {x}; eager is usually right to {usual[i]:.2g}"
+        assert _as_exact(n, e, x, ulp, usual[i]), message
+
+
+def _as_exact(native: Any, eager: Any, exact: Any, ulp: float, eager_error: Any) -> bool:
+    finite = np.isfinite(eager) & np.isfinite(exact)
+    limit = 4 * eager_error + 4 * ulp * np.abs(exact) + 2 * ulp * np.max(np.abs(exact), initial=0.0, where=finite)
+    same = (native == eager) | (np.isnan(native) & np.isnan(eager))
+    return bool(np.all(same | (finite & (np.abs(native - exact) <= limit))))
 
 
 def _largest_error(eager: Any, exact: Any) -> Any:
