@@ -3,6 +3,9 @@
 #   make demo         a short tour of what works
 #   make test         the tests                     make test ARGS="-k scan -x"
 #   make test-peers   the tests against PyTorch and JAX
+#   make test-oldest  some of the tests, with the oldest NumPy, SciPy and llvmlite that pyproject.toml declares
+#   make test-pythons some of the tests, with every newer Python that is here and the newest NumPy and SciPy for it
+#                                                 make test-oldest SMOKE=tests     all of them
 #   make bench        the benchmarks                make bench ARGS="softmax gemm --quick"
 #   make bench-plots  how cost grows, and the plots of the docs
 #   make compared     numerical, symbolic and automatic differentiation: the plots of the docs
@@ -15,9 +18,14 @@ ARGS ?=
 
 VENV := .venv
 PEERS := .venv-peers
+OLDEST := .venv-oldest
+PYTHONS := 3.12 3.13 3.14
+# What another NumPy, SciPy or Python could break: their functions, types and C interfaces.
+SMOKE := tests/test_array_api.py tests/test_numpy_table.py tests/test_missing_names.py tests/test_semantics.py \
+	tests/test_entry.py tests/test_lift.py tests/test_special.py tests/test_docs.py
 PIP_FLAGS := -qq --disable-pip-version-check
 
-.PHONY: demo test test-peers lint types supported docs bench bench-plots compared clean
+.PHONY: demo test test-peers test-oldest test-pythons pythons lint types supported docs bench bench-plots compared clean
 .NOTPARALLEL:
 
 demo: $(VENV)/.installed
@@ -29,6 +37,24 @@ test: $(VENV)/.dev
 # Only here are the peers needed: exactly the PyTorch that pyproject.toml names, and JAX.
 test-peers: $(PEERS)/.dev
 	@$(PEERS)/bin/python -m pytest tests -m peers -n $(JOBS) $(ARGS)
+
+test-oldest: $(OLDEST)/.test
+	@$(OLDEST)/bin/python -m pytest $(SMOKE) -n $(JOBS) $(ARGS)
+
+test-pythons: pythons
+	@for venv in $(PYTHONS:%=$(VENV)-%); do \
+		[ ! -d $$venv ] || { echo "$$venv" && $$venv/bin/python -m pytest $(SMOKE) -n $(JOBS) $(ARGS); } || exit 1; \
+	done
+
+# By their names, or as pyenv keeps them: its python3.12 is there, but fails where that version isn't the chosen one.
+pythons:
+	@for version in $(PYTHONS); do \
+		for python in python$$version "$$HOME"/.pyenv/versions/$$version.*/bin/python; do \
+			if "$$python" --version >/dev/null 2>&1; then \
+				$(MAKE) --no-print-directory $(VENV)-$$version/.test PYTHON="$$python" || exit 1; break; \
+			fi; \
+		done; \
+	done
 
 lint: $(VENV)/.dev
 	@$(VENV)/bin/ruff check .
@@ -59,7 +85,7 @@ compared: $(VENV)/.dev
 	@$(VENV)/bin/python -m bench.compared $(ARGS) --images docs/images
 
 clean:
-	rm -rf $(VENV) $(PEERS) build dist site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-* build dist site .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 define make_venv
@@ -81,6 +107,17 @@ $(VENV)/.dev: $(VENV)/.installed
 
 $(VENV)/.docs: $(VENV)/.installed
 	@$(VENV)/bin/python -m pip install $(PIP_FLAGS) -e '.[docs]'
+	@touch $@
+
+$(OLDEST)/.test: pyproject.toml
+	$(make_venv)
+	@sed -n 's/^    "\([a-z]*\)>=\(.*\)",$$/\1==\2/p' pyproject.toml >$(@D)/oldest.txt
+	@$(@D)/bin/python -m pip install $(PIP_FLAGS) -e '.[test]' -c $(@D)/oldest.txt
+	@touch $@
+
+$(VENV)-3.%/.test: pyproject.toml
+	$(make_venv)
+	@$(@D)/bin/python -m pip install $(PIP_FLAGS) -e '.[test]'
 	@touch $@
 
 $(PEERS)/.bench: $(PEERS)/.dev

@@ -200,7 +200,8 @@ def test_errors_of_tensordot():
 def fit(tensor, rank, seed=0, steps=200):
     """The nearest tensor of a rank: a sum of pure tensors a_r (x) b_r (x) c_r, by damped Gauss-Newton.
 
-    Returns the factors and the squared distance. For a matrix there are two factors.
+    Returns the factors and the squared distance. For a matrix there are two factors. Factors can be rescaled against
+    each other, so that without damping J^T J is singular: a step is a least-squares problem, min |J s - r|^2 + d |s|^2.
     """
     letters = "ijk"[: tensor.ndim]
     text = ",".join(f"{a}r" for a in letters) + "->" + letters
@@ -222,7 +223,8 @@ def fit(tensor, rank, seed=0, steps=200):
     loss = np.sum(residual(p) ** 2)
     for _ in range(steps):
         j, r = jacobian(p), residual(p)
-        step = np.linalg.solve(j.T @ j + damping * np.eye(p.size), j.T @ r)
+        damped = np.concatenate([j, np.sqrt(damping) * np.eye(p.size)])
+        step = np.linalg.lstsq(damped, np.concatenate([r, np.zeros(p.size)]))[0]
         new = np.sum(residual(p - step) ** 2)
         p, loss, damping = (p - step, new, damping / 3) if new < loss else (p, loss, damping * 4)
         if loss < 1e-24:

@@ -4,11 +4,16 @@ A function and the point at which to test it come in; an AssertionError that say
 wrong, and by how much, goes out. Forward mode is compared with central differences along random directions, reverse
 mode with forward mode (or, if asked for alone, with central differences), by the identity <cotangent, jvp(t)> =
 <vjp(cotangent), t> under the real inner product Re(conj(a) b). Higher orders do the same to the derivative functions.
+
+Where a step crosses a kink (of relu, abs, max, ...) differences are no derivative: steps become smaller until it is not
+crossed. Where the point itself is on a kink, the slopes on either side differ however small the step, and that is said.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +30,7 @@ PRECISION = {
     "float64": (2.0**-10, 1e-6, 1e-10),
     "longdouble": (2.0**-10, 1e-6, 1e-10),
 }
+SHRINK, SHRINKS = 16, 4  # how much smaller the next step is, and how often one is tried
 
 
 def is_inexact(leaf: Any) -> bool:
@@ -88,8 +94,9 @@ def check_grads(
 ) -> None:
     """Check the derivatives of `f` at `args` (a tuple, one tree per argument) up to `order`, in the given modes.
 
-    `f` must be smooth near the point. `atol` and `rtol` replace the tolerances, `eps` the step of the central
-    differences, all of which otherwise follow from the precision of arguments and results.
+    `atol` and `rtol` replace the tolerances, `eps` the step of the central differences, all of which otherwise follow
+    from the precision of arguments and results. Where `f` has a kink (np.maximum(x, 0) at 0) there is no derivative to
+    compare with, and the AssertionError says so, with the slopes on either side; a kink nearby does no harm.
     """
     unknown = set(modes) - {"forward", "reverse"}
     if unknown:
@@ -101,6 +108,34 @@ def check_grads(
     _Check(modes, atol, rtol, eps).run(f, tuple(args), order, ())
 
 
+@dataclass(frozen=True)
+class _Fault:
+    """What differs; with a `kink`, the derivative isn't to blame."""
+
+    text: str
+    kink: bool = False
+
+
+class _Slopes:
+    """Difference quotients of a function along tangents, by step, as leaves; `read` is applied to each result."""
+
+    def __init__(self, f: Callable, args: tuple, tangents: tuple, read: Callable[[Any], list] = tree.leaves):
+        self.f, self.args, self.tangents, self.read = f, args, tangents, read
+
+    @functools.cached_property
+    def backward(self) -> tuple:
+        return tree.tree_map(lambda t: -t if is_inexact(t) else t, self.tangents)
+
+    def central(self, step: float) -> list:
+        return self.read(numeric_jvp(self.f, self.args, self.tangents, step))
+
+    def sides(self, step: float) -> tuple[list, list]:
+        """The slopes before and after the point."""
+        ways = (self.backward, self.tangents)
+        left, right = (self.read(wl.finite_difference_jvp(self.f, self.args, t, "forward", step)) for t in ways)
+        return [-slope if is_inexact(slope) else slope for slope in left], right
+
+
 class _Check:
     def __init__(self, modes: Sequence[str], atol: float | None, rtol: float | None, eps: float | None):
         self.modes, self.atol, self.rtol, self.eps = modes, atol, rtol, eps
@@ -110,76 +145,128 @@ class _Check:
         if order == 0:
             return
         tangents = random_like(args, self.rng)
-        out, pushed = self.pushed(f, args, tangents)
+        out, pushed = wl.jvp(f, args, tangents) if "forward" in self.modes else (f(*args), None)
         cotangent = random_like(out, self.rng)
         if "forward" in self.modes:
             fault = self.forward_fault(f, args, tangents, out, pushed)
             if fault:
-                self.fail(path + ("forward",), fault, args, tangents, lambda t: self.forward_fault(f, args, t))
+                again = lambda t: self.forward_fault(f, args, t, *wl.jvp(f, args, t))
+                self.fail(path + ("forward",), fault, args, tangents, again)
             self.run(lambda *a: wl.jvp(f, a, tangents)[1], args, order - 1, (*path, "forward"))
         if "reverse" in self.modes:
-            fault = self.reverse_fault(f, args, tangents, cotangent, pushed)
+            fault = self.reverse_fault(f, args, tangents, cotangent, out, pushed)
             if fault:
-                again = lambda t: self.reverse_fault(f, args, t, cotangent, self.pushed(f, args, t)[1])
+                push = lambda t: wl.jvp(f, args, t)[1] if "forward" in self.modes else None
+                again = lambda t: self.reverse_fault(f, args, t, cotangent, out, push(t))
                 self.fail(path + ("reverse",), fault, args, tangents, again)
             self.run(lambda *a: wl.vjp(f, *a)[1](cotangent), args, order - 1, (*path, "reverse"))
 
-    def pushed(self, f: Callable, args: tuple, tangents: tuple) -> tuple[Any, Any]:
-        """The value and the directional derivative; without forward mode, which `f` may not have, by differences."""
-        if "forward" in self.modes:
-            return wl.jvp(f, args, tangents)
-        return f(*args), numeric_jvp(f, args, tangents, self.eps)
+    def forward_fault(self, f: Callable, args: tuple, tangents: tuple, out: Any, pushed: Any) -> _Fault | None:
+        """What is wrong with the jvp along these tangents; None if nothing is."""
+        slopes = _Slopes(f, args, tangents)
+        for i, (value, a) in enumerate(zip(tree.leaves(out), tree.leaves(pushed), strict=True)):
+            if is_inexact(a) and np.size(a):
+                fault = self.differences_fault(f"output leaf {i}: jvp", np.asarray(a), np.max(np.abs(value)), slopes, i)
+                if fault:
+                    return fault
+        return None
 
-    def forward_fault(self, f: Callable, args: tuple, tangents: tuple, out: Any = None, pushed: Any = None) -> str:
-        """What is wrong with the jvp along these tangents; "" if nothing is."""
-        if pushed is None:
-            out, pushed = wl.jvp(f, args, tangents)
-        expected = numeric_jvp(f, args, tangents, self.eps)
-        leaves = tree.leaves(pushed)
-        step, rtol, _ = PRECISION[precision_of([*tree.leaves(args), *leaves])]
-        rtol = rtol if self.rtol is None else self.rtol
-        for i, (value, a, b) in enumerate(zip(tree.leaves(out), leaves, tree.leaves(expected), strict=True)):
-            if not is_inexact(a) or not np.size(a):
-                continue
-            # Rounding of f itself is divided by the step.
-            noise = 16 * np.finfo(np.result_type(a)).eps * np.max(np.abs(value)) / (self.eps or step)
-            tolerance = (noise if self.atol is None else self.atol) + rtol * np.max(np.abs(b))
-            difference = np.abs(np.asarray(a) - b)
-            if np.shape(a) != np.shape(b) or not np.all(difference <= tolerance):
-                worst = np.unravel_index(np.argmax(difference), difference.shape)
-                return (
-                    f"output leaf {i}, at index {tuple(map(int, worst))}: jvp gives {np.asarray(a)[worst]}, central "
-                    f"differences {np.asarray(b)[worst]}; they differ by {difference[worst]:.3g}, allowed is "
-                    f"{tolerance:.3g}"
-                )
-        return ""
+    def differences_fault(
+        self, name: str, a: np.ndarray, size: float, slopes: _Slopes, i: int, scale: float = 0.0
+    ) -> _Fault | None:
+        """Where the derivative `a` of leaf `i` is far from difference quotients; `size` is that of the leaf's values.
 
-    def reverse_fault(self, f: Callable, args: tuple, tangents: tuple, cotangent: Any, pushed: Any) -> str:
-        """What is wrong with the vjp, seen along these tangents; "" if nothing is."""
+        Errors are relative to the largest derivative, or to `scale`.
+        """
+        args = [x for x in tree.leaves(slopes.args) if is_inexact(x) and np.size(x)]
+        step, rtol, _ = PRECISION[precision_of([*tree.leaves(slopes.args), a])]
+        step, rtol = self.eps or step, rtol if self.rtol is None else self.rtol
+        noise = lambda h: 16 * np.finfo(a.dtype).eps * size / h  # rounding of f itself is divided by the step
+
+        def allowed(h: float, b: Any) -> float:
+            return (noise(h) if self.atol is None else self.atol) + rtol * max(scale, np.max(np.abs(b)))
+
+        first = b = np.asarray(slopes.central(step)[i])
+        if a.shape != b.shape:
+            return _Fault(f"{name} has shape {a.shape}, central differences {b.shape}")
+        tolerance = limit = allowed(step, b)
+        apart = ~(np.abs(a - b) <= limit)
+        if not np.any(apart):
+            return None
+        # Smaller steps, as long as rounding (of f, and of the step as it is added to an argument) doesn't blur them.
+        largest = max([scale, *(np.max(np.abs(d), initial=0.0, where=np.isfinite(d)) for d in (a, b))])
+        most = max(noise(step), self.atol or 0.0, rtol * largest)
+        lost = max(np.finfo(np.result_type(x)).eps * np.max(np.abs(x)) for x in args) * largest
+        h = step
+        for finer in (step / SHRINK**k for k in range(1, SHRINKS + 1)):
+            if max(noise(finer), lost / finer) > most:
+                break
+            h, b = finer, np.asarray(slopes.central(finer)[i])
+            limit = allowed(h, b)
+            apart &= ~(np.abs(a - b) <= limit)
+            if not np.any(apart):
+                return None
+        # Of a smooth function the slopes on either side approach each other as steps shrink; those on a kink don't, and
+        # those on a jump grow. Between the slopes of a kink every derivative is as good.
+        left, right = (np.asarray(leaves[i]) for leaves in slopes.sides(h))
+        far_left, far_right = (np.asarray(leaves[i]) for leaves in slopes.sides(4 * h))
+        gap, wider = np.abs(right - left), np.abs(far_right - far_left)
+        steep, less = np.maximum(np.abs(left), np.abs(right)), np.maximum(np.abs(far_left), np.abs(far_right))
+        blur = max(limit, noise(h))
+        between = np.abs(a - left) + np.abs(a - right) <= gap + 2 * blur
+        jump = (steep > blur) & (steep > 2 * less)
+        wrong = apart & ~jump & ~(between & (gap > blur) & (gap > wider / 2))
+        if np.any(wrong):
+            difference = np.where(wrong, np.abs(a - first), -1.0)
+            worst = np.unravel_index(np.argmax(difference), a.shape)
+            return _Fault(
+                f"{name}{_at(worst)} gives {a[worst]}, central differences {first[worst]}; they differ by "
+                f"{difference[worst]:.3g}, allowed is {tolerance:.3g}"
+            )
+        worst = np.unravel_index(np.argmax(np.where(apart, steep, -1.0)), a.shape)
+        kind = "a jump" if jump[worst] else "a kink"
+        return _Fault(
+            f"{kind}? {name}{_at(worst)} gives {a[worst]}, and the slopes on either side are {left[worst]} and "
+            f"{right[worst]} (steps of {h:.3g}). There is no derivative to compare with: check at another point",
+            kink=True,
+        )
+
+    def reverse_fault(
+        self, f: Callable, args: tuple, tangents: tuple, cotangent: Any, out: Any, pushed: Any
+    ) -> _Fault | None:
+        """What is wrong with the vjp, seen along these tangents; None if nothing is.
+
+        Without forward mode, which `f` may not have, `pushed` is None, and differences tell.
+        """
         pulled = wl.vjp(f, *args)[1](cotangent)
         _, structure = tree.flatten(pulled)
         if structure != tree.flatten(args)[1]:
-            return f"vjp gives a tree {structure} for arguments {tree.flatten(args)[1]}"
+            return _Fault(f"vjp gives a tree {structure} for arguments {tree.flatten(args)[1]}")
         for i, (a, x) in enumerate(zip(tree.leaves(pulled), tree.leaves(args), strict=True)):
             if np.shape(a) != np.shape(x) or (is_inexact(x) and np.result_type(a) != np.result_type(x)):
-                return (
+                return _Fault(
                     f"the cotangent of argument leaf {i} has shape {np.shape(a)} and dtype {np.result_type(a)}, the "
                     f"argument {np.shape(x)} and {np.result_type(x)}"
                 )
-        forward, reverse = inner(cotangent, pushed), inner(pulled, tangents)
         absolute = lambda value: tree.tree_map(np.abs, value)
-        scale = inner(absolute(cotangent), absolute(pushed)) + inner(absolute(pulled), absolute(tangents))
-        exactness = PRECISION[precision_of([*tree.leaves(args), *tree.leaves(pushed)])]
-        source, default = ("jvp", exactness[2]) if "forward" in self.modes else ("differences", exactness[1])
+        reverse, scale = inner(pulled, tangents), inner(absolute(pulled), absolute(tangents))
+        if pushed is None:
+            slopes = _Slopes(f, args, tangents, lambda value: [inner(cotangent, value)])
+            size = inner(absolute(cotangent), absolute(out))
+            name = "<vjp(cotangent), tangent>"
+            narrow = np.dtype(precision_of([*tree.leaves(args), *tree.leaves(out)]))
+            return self.differences_fault(name, np.asarray(reverse, narrow), size, slopes, 0, scale)
+        forward, scale = inner(cotangent, pushed), scale + inner(absolute(cotangent), absolute(pushed))
+        default = PRECISION[precision_of([*tree.leaves(args), *tree.leaves(pushed)])][2]
         tolerance = (self.atol or 0.0) + (default if self.rtol is None else self.rtol) * scale
         if not abs(forward - reverse) <= tolerance:
-            return (
-                f"<cotangent, {source}(tangent)> = {forward}, but <vjp(cotangent), tangent> = {reverse}; they differ "
-                f"by {abs(forward - reverse):.3g}, allowed is {tolerance:.3g}"
+            return _Fault(
+                f"<cotangent, jvp(tangent)> = {forward}, but <vjp(cotangent), tangent> = {reverse}; they differ by "
+                f"{abs(forward - reverse):.3g}, allowed is {tolerance:.3g}"
             )
-        return ""
+        return None
 
-    def fail(self, path: tuple, fault: str, args: tuple, tangents: tuple, again: Callable) -> None:
+    def fail(self, path: tuple, fault: _Fault, args: tuple, tangents: tuple, again: Callable) -> None:
         """Raise, naming the arguments whose derivative alone is wrong."""
         leaves, structure = tree.flatten(tangents)
         numbers = [n for n, arg in enumerate(args) for _ in tree.leaves(arg)]
@@ -191,4 +278,9 @@ class _Check:
                     guilty.append(f"{numbers[i]} (shape {np.shape(leaf)}, dtype {np.result_type(leaf)})")
         where = f"argument {', '.join(guilty)}" if guilty else "the arguments together"
         how = " over ".join(reversed(path))
-        raise AssertionError(f"{path[-1]} mode is wrong, order {len(path)} ({how}), in {where}: {fault}")
+        verdict = "can't be checked" if fault.kink else "is wrong"
+        raise AssertionError(f"{path[-1]} mode {verdict}, order {len(path)} ({how}), in {where}: {fault.text}")
+
+
+def _at(index: tuple) -> str:
+    return f" at index {tuple(map(int, index))}" if index else ""
