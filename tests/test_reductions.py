@@ -391,8 +391,7 @@ class TestCumulative:
         for f in (np.cumulative_sum, np.cumulative_prod):
             with pytest.raises(ValueError, match="``axis`` argument is required"):
                 traced(f, np.ones((2, 3)))
-            with pytest.raises(ValueError, match="at least one"):
-                traced(f, np.float64(1.0))
+            np.testing.assert_array_equal(traced(f, np.float64(1.0)), f(np.float64(1.0)))
 
     def test_ediff1d_refuses_what_it_cannot_hold(self):
         with pytest.raises(TypeError, match="same_kind"):

@@ -10,17 +10,19 @@ from collections.abc import Callable
 from typing import Any
 
 from wonderland.core.tracer import FUNCTIONS, Tracer, unwrap
-from wonderland.numpy.dispatch import has_tracer, space_of
+from wonderland.numpy.dispatch import ARRAYS, array_handle, has_tracer, space_of
 
 
 def composed(original: Any) -> Callable:
     """Register a function of arrays and tracers under NumPy's name; calls without tracers go to NumPy."""
 
+    handle = array_handle if original.__name__ in ARRAYS else Tracer
+
     def register(f: Callable) -> Callable:
         def function(*args: Any, **kwargs: Any) -> Any:
             if not (has_tracer(args) or has_tracer(tuple(kwargs.values()))):
                 return original(*args, **kwargs)
-            return fresh(f(*args, **kwargs))
+            return fresh(f(*args, **kwargs), handle)
 
         function.__name__ = original.__name__
         function.__doc__ = f.__doc__ or f"NumPy's `{original.__name__}`, on traced arrays too."
@@ -31,8 +33,8 @@ def composed(original: Any) -> Callable:
     return register
 
 
-def fresh(result: Any) -> Any:
+def fresh(result: Any, handle: Callable = Tracer) -> Any:
     """Results as handles of their own: they are no views of the arguments."""
     if isinstance(result, (tuple, list)):
-        return type(result)(fresh(item) for item in result)
-    return Tracer(unwrap(result))
+        return type(result)(fresh(item, handle) for item in result)
+    return handle(unwrap(result))

@@ -14,7 +14,7 @@ from wonderland.core.errors import LostDerivativeError, user_line
 from wonderland.core.level import freeze
 from wonderland.core.tracer import METHODS, PROPERTIES, Tracer, concrete, unwrap
 from wonderland.core.types import NUMERIC_KINDS, is_python_scalar, shape_of, type_of
-from wonderland.numpy.dispatch import has_tracer, implements, namespace
+from wonderland.numpy.dispatch import array_handle, has_tracer, implements, namespace
 from wonderland.numpy.elementwise import result_dtype
 from wonderland.numpy.join import as_value
 from wonderland.numpy.shape import (
@@ -34,10 +34,7 @@ def _held(made: Any) -> Any:
     """A new array of numbers, as one that can be written with traced values."""
     if type(made) is not np.ndarray or made.dtype.kind not in NUMERIC_KINDS:
         return made
-    handle = Tracer(freeze(made))  # nobody else has it: as an operand it needn't be copied
-    if made.ndim == 0:
-        handle._array = True
-    return handle
+    return array_handle(freeze(made))  # nobody else has it: as an operand it needn't be copied
 
 
 def array(object: Any, dtype: Any = None, *, copy: Any = True, ndmin: int = 0, **kwargs: Any) -> Any:
@@ -45,12 +42,13 @@ def array(object: Any, dtype: Any = None, *, copy: Any = True, ndmin: int = 0, *
     if not has_tracer(object):
         return np.array(object, dtype, copy=copy, ndmin=ndmin, **kwargs)
     same = isinstance(object, Tracer) and (dtype is None or np.dtype(dtype) == object.dtype)
-    if same and not copy and object.ndim >= ndmin:
+    if same and not copy and object.ndim >= ndmin and not object._is_number():
         return object
     value = as_value(object)
-    if dtype is not None and np.dtype(dtype) != value.dtype:
-        value = convert(value, dtype=np.dtype(dtype))
-    return Tracer(reshape_value(value, (1,) * (ndmin - len(value.shape)) + value.shape))
+    kind = type_of(value)
+    if kind.weak or (dtype is not None and np.dtype(dtype) != kind.dtype):
+        value = convert(value, dtype=kind.dtype if dtype is None else np.dtype(dtype))
+    return array_handle(reshape_value(value, (1,) * (ndmin - len(value.shape)) + value.shape))
 
 
 def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None, **kwargs: Any) -> Any:
@@ -69,8 +67,8 @@ def ascontiguousarray(a: Any, dtype: Any = None, **kwargs: Any) -> Any:
 
 
 def asfortranarray(a: Any, dtype: Any = None, **kwargs: Any) -> Any:
-    """NumPy's `asfortranarray`; the order of a traced array's memory isn't the user's to choose."""
-    return array(a, dtype, order="F", copy=None)
+    """NumPy's `asfortranarray`, with one axis at least; a traced array's order of memory isn't the user's to choose."""
+    return array(a, dtype, order="F", copy=None, ndmin=1)
 
 
 def _holding(make: Any) -> Any:
@@ -106,7 +104,7 @@ def _traced_full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) 
     if dtype is not None:
         value = convert(value, dtype=np.dtype(dtype))
     shape = _numbers(np.full, shape)
-    return Tracer(broadcast_to(value, tuple(shape) if np.ndim(shape) else (int(shape),)))
+    return array_handle(broadcast_to(value, tuple(shape) if np.ndim(shape) else (int(shape),)))
 
 
 def held_result(make: Any, owner: Any = None) -> Any:

@@ -56,13 +56,29 @@ def has_tracer(tree: Any) -> bool:
     return isinstance(tree, Tracer)
 
 
-def wrapped(result: Any) -> Any:
+def wrapped(result: Any, handle: Callable = Tracer) -> Any:
     """Results become tracers; several results each."""
     if type(result) in (tuple, list):
-        return type(result)(wrapped(item) for item in result)
+        return type(result)(wrapped(item, handle) for item in result)
     if isinstance(result, tuple):  # a named one
-        return type(result)(*map(wrapped, result))
-    return Tracer(result)
+        return type(result)(*(wrapped(item, handle) for item in result))
+    return handle(result)
+
+
+# NumPy's functions whose results without axes are arrays, not numbers: `out += 1` writes to them.
+ARRAYS = frozenset(
+    """
+    where select piecewise zeros_like ones_like empty_like full_like copy real_if_close i0 roll pad tile resize block
+    isin cov tensordot tensorsolve apply_along_axis broadcast_arrays
+""".split()
+)
+
+
+def array_handle(value: Any) -> Tracer:
+    """A handle on a value that is an array, also without axes."""
+    handle = Tracer(value)
+    handle._array = True
+    return handle
 
 
 def implements(*targets: Any, method: str | tuple[str, ...] = ()) -> Callable:
@@ -70,12 +86,13 @@ def implements(*targets: Any, method: str | tuple[str, ...] = ()) -> Callable:
 
     def register(f: Callable) -> Callable:
         original = targets[0]
+        handle = array_handle if original.__name__ in ARRAYS else Tracer
 
         def traced(*args: Any, **kwargs: Any) -> Any:
             if kwargs:
                 kwargs = {k: values(v) if type(v) in _HOLDERS else v for k, v in kwargs.items()}
             out = f(*[values(a) if type(a) in _HOLDERS else a for a in args], **kwargs)
-            return Tracer(out) if isinstance(out, Traced) else wrapped(out)
+            return handle(out) if isinstance(out, Traced) else wrapped(out, handle)
 
         if isinstance(original, np.ufunc):
             traced = _ufunc(f, original.__name__)
@@ -152,12 +169,25 @@ def on_handles(original: Any, method: str | None = None) -> Callable:
     """Register a function that takes tracers as they are, not their values: it returns views of them, or writes."""
 
     def register(f: Callable) -> Callable:
+        if original.__name__ in ARRAYS:
+            f = _returning_arrays(f)
         FUNCTIONS[original] = space_of(original)[original.__name__] = _drop_in(original, f)
         if method:
             METHODS[method] = f
         return f
 
     return register
+
+
+def _returning_arrays(f: Callable) -> Callable:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        out = f(*args, **kwargs)
+        for part in out if isinstance(out, (tuple, list)) else (out,):
+            if type(part) is Tracer:
+                part._array = True
+        return out
+
+    return function
 
 
 def operator(name: str, f: Callable, reverse: bool = True) -> None:

@@ -490,7 +490,7 @@ def astype(
 def _as_it_was(source: Tracer, value: Any) -> Tracer:
     """A new handle; of an array without axes another one (not a number, which can't be written)."""
     handle = Tracer(value)
-    handle._array = source._array
+    handle._array = not source._is_number()
     return handle
 
 

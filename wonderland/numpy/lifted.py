@@ -125,8 +125,15 @@ def _of_an_array(g: Any, owner: np.ndarray) -> Callable:
 
 
 def _converter(scalar: Any) -> Callable:
-    """`np.float64(x)` and its like, which NumPy means as a conversion."""
-    return lambda *args: array(args[0], scalar) if len(args) == 1 and has_tracer(args) else scalar(*args)
+    """`np.float64(x)` and its like, which NumPy means as a conversion; without axes the result is a number."""
+
+    def convert(*args: Any) -> Any:
+        if len(args) != 1 or not has_tracer(args):
+            return scalar(*args)
+        made = array(args[0], scalar)
+        return made if made.ndim else Tracer(made._get())
+
+    return convert
 
 
 def _enumerated(a: Any) -> Any:
