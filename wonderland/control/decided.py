@@ -23,7 +23,7 @@ def warn_if_decided_by_comparisons(consts: Sequence[Any], carry: Sequence[Any], 
     """Warn if one of the values with tangents decides where a while loop goes, and does no more than that."""
     body, condition = params["body"].cache.get(UNBATCHED, (params["body"], params["condition"]))
     n = len(consts)
-    kept = [out is v for out, v in zip(body.outputs, body.inputs[n:], strict=False)]
+    kept = [out is v for out, v in zip(_origins(body), body.inputs[n:], strict=False)]
     flags = [t is not None for t in consts] + [t is not None and k for t, k in zip(carry, kept, strict=False)]
     if not any(flags):
         return
@@ -43,6 +43,17 @@ def warn_if_decided_by_comparisons(consts: Sequence[Any], carry: Sequence[Any], 
             return
 
 
+def _origins(program: Program) -> list:
+    """The outputs; for those that calls hand on from the inputs, the inputs."""
+    origins: dict[Any, Any] = {}
+    for equation in program.equations:
+        inner = equation.params.get("program")
+        if isinstance(inner, Program):
+            given = dict(zip(inner.inputs, equation.inputs, strict=True))
+            origins |= {v: given[a] for v, a in zip(equation.outputs, _origins(inner), strict=True) if a in given}
+    return [origins.get(v, v) for v in program.outputs]
+
+
 def _carries(body: Program, start: int, n_consts: int, smooth: bool) -> set[int]:
     """The carries, other than itself, that an input of the body reaches in any number of steps."""
     carry = body.inputs[n_consts:]
@@ -59,6 +70,12 @@ def _reached(program: Program, start: Iterable[Any], smooth: bool) -> set:
     """The variables that depend on some; `smooth` follows floating-point numbers alone, which have derivatives."""
     reached = {v for v in start if not smooth or is_differentiable(v.type.dtype)}
     for equation in program.equations:
-        if not reached.isdisjoint(equation.inputs):
-            reached.update(v for v in equation.outputs if not smooth or is_differentiable(v.type.dtype))
+        if reached.isdisjoint(equation.inputs):
+            continue
+        inner, outputs = equation.params.get("program"), equation.outputs
+        if isinstance(inner, Program):  # a call: what it does is what its Program does
+            given = zip(inner.inputs, equation.inputs, strict=True)
+            found = _reached(inner, [v for v, a in given if a in reached], smooth)
+            outputs = [v for v, a in zip(outputs, inner.outputs, strict=True) if a in found]
+        reached.update(v for v in outputs if not smooth or is_differentiable(v.type.dtype))
     return reached
