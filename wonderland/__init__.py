@@ -43,11 +43,13 @@ if TYPE_CHECKING:
     from wonderland.transform.finite_difference import finite_difference, finite_difference_jvp
     from wonderland.transform.jet import jet, nth_derivative
     from wonderland.transform.second_order import hessian, hvp, hvp_at, second_directional, vhp
+    from wonderland.transform.surprises import LostDerivativeWarning, RandomConstantWarning, ReboundArrayWarning
 
 __version__ = "0.1.0"
 __all__ = [
-    "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError", "NoValueError",
-    "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "binomial", "checkpoint",
+    "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "LostDerivativeWarning",
+    "MutationError", "NoValueError", "Primitive", "Program", "RandomConstantWarning", "ReboundArrayWarning",
+    "TracingError", "as_function", "associative_scan", "at", "binomial", "checkpoint",
     "checkpoint_name", "checkpoint_sequential", "cond", "cost", "custom_jvp", "custom_vjp", "einops", "explain",
     "finite_difference", "finite_difference_jvp", "fori_loop", "gauss_newton", "gnvp", "grad", "hessian",
     "hessian_diagonal", "hvp", "hvp_at", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jvp", "laplacian", "lift",
@@ -60,6 +62,9 @@ __all__ = [
 # isn't felt has no more than most programs need.
 _LAZY = {
     "BroadcastWarning": ("wonderland.numpy.broadcasting", "BroadcastWarning"),
+    "LostDerivativeWarning": ("wonderland.transform.surprises", "LostDerivativeWarning"),
+    "RandomConstantWarning": ("wonderland.transform.surprises", "RandomConstantWarning"),
+    "ReboundArrayWarning": ("wonderland.transform.surprises", "ReboundArrayWarning"),
     "associative_scan": ("wonderland.control.associative", "associative_scan"),
     "at": ("wonderland.numpy.at", "at"),
     "binomial": ("wonderland.control.segments", "binomial"),

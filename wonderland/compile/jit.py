@@ -20,9 +20,11 @@ from wonderland.compile import donate as donation
 from wonderland.compile import llvm
 from wonderland.compile.access import leaf_reader
 from wonderland.compile.arguments import Static, changes, chosen, kept
+from wonderland.compile.drawn import NothingDrawn
 from wonderland.compile.entry import MISS
 from wonderland.compile.native import Compiled, compile_program
 from wonderland.compile.profile import Profile, count_of
+from wonderland.compile.rebound import Places
 from wonderland.compile.unrolled import Watched
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
@@ -125,7 +127,7 @@ class Specialization:
 
     def __init__(self, call: Call, name: str, donated: Sequence[int] = ()):
         level = Watched(f"the jitted function {name}")
-        with level:
+        with level, NothingDrawn(call.f, name):
             inputs = [level.variable(t) for t in call.types]
             program = level.finish(inputs, call.run(inputs))
         self.advice = level.advice(name, len(program.equations))
@@ -139,6 +141,7 @@ class Specialization:
         count = len(self.program.outputs) - len(self.written)
         mine = [] if self.closes_over_tracers else [i for i in donated if not call.mutable[i]]
         self.taken = donation.pairs(self.program, count, mine)  # outputs in the memory of donated arguments
+        self.places = Places(call.f, () if self.closes_over_tracers else self.captured, name)
         self._compiled: Compiled | None = None
 
     @property
@@ -161,6 +164,7 @@ class Specialization:
             outs = None
             call.write_back(new)
             return call.result(results)
+        self.places.check()
         call.check_written()
         args = call.plain_owners()
         donation.refuse_captured(args, self.written, self.captured, self.name)
@@ -194,6 +198,9 @@ class Specialization:
 
     def fast_finish(self) -> Callable | None:
         """How to turn what the native entry returns into the result; None if it is that already."""
+        return self.places.watching(self._finish())
+
+    def _finish(self) -> Callable | None:
         structure, count = self.out_structure, len(self.program.outputs) - len(self.written)
         assert structure is not None
         build, weakened = structure.unflatten, self._weakened

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.control.bodies import linearize_body
+from wonderland.control.decided import UNBATCHED, warn_if_decided_by_comparisons
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Literal, Program, Var, eliminate_dead, run
 from wonderland.core.types import ArrayType, shape_of, type_of
@@ -131,6 +132,8 @@ def _closed(flags: list[bool], step: Callable[[tuple], Sequence[bool]]) -> list[
 
 def tangent_flags(tangents: Parts, params: dict, flags_of: Callable) -> tuple[tuple, tuple, tuple]:
     """Which consts, carries and xs have a tangent, in some step."""
+    if params["condition"] is not None:
+        warn_if_decided_by_comparisons(tangents.consts, tangents.carry, params)
     consts, xs = (tuple(t is not None for t in group) for group in (tangents.consts, tangents.xs))
     none = (False,) * len(params["body"].outputs)
 
@@ -424,6 +427,7 @@ class _Batched:
 
         types = [*self.types[0], *self.types[1], ArrayType((self.size,), np.int64)]
         new = {**self.params, "body": record(body, types), "condition": record(any_active, types)}
+        new["body"].cache[UNBATCHED] = self.params["body"], self.params["condition"]
         new["n_carry"] = self.n_carry + 1
         outs = scan_p(*consts, *initial, np.zeros(self.size, np.int64), **new)
         carry, _, ys = split_outputs(outs, new)

@@ -1,0 +1,70 @@
+"""Random numbers that are drawn while a function is recorded: they would be the same in every call.
+
+NumPy and Python have no hook for this, so the states of their generators are compared: the global ones, and those that
+the function can get at.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wonderland.compile import captured
+from wonderland.transform.surprises import RandomConstantWarning, surprise
+
+_SEEDED = 623  # the place of NumPy's global generator from which nothing has been drawn since the import
+
+
+class NothingDrawn:
+    """While `f` is recorded in this context, no generator should move; otherwise it warns."""
+
+    def __init__(self, f: Callable, name: str):
+        self.f, self.name = f, name
+
+    def __enter__(self) -> None:
+        self.before = _states(self.f)
+
+    def __exit__(self, error: Any, *_: Any) -> None:
+        if error is not None:
+            return
+        before, after = self.before, _states(self.f)
+        moved = [what for what, state in after.items() if what in before and not _equal(before[what], state)]
+        if "np.random" in after and "np.random" not in before and _is_used(after["np.random"]):  # imported by f
+            moved.append("np.random")
+        if moved:
+            surprise(
+                RandomConstantWarning,
+                f"{' and '.join(moved)} gave random numbers while {self.name} was recorded. They are constants of the "
+                "compiled code: every call gets the same ones. Pass a key, and draw with wl.random.normal(key, shape); "
+                "or draw before the call, and pass the numbers.",
+            )
+
+
+def _states(f: Callable) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    legacy = sys.modules.get("numpy.random.mtrand")
+    if legacy is not None:
+        out["np.random"] = legacy.get_state(legacy=False)
+    python = sys.modules.get("random")
+    if python is not None:
+        out["random"] = python.getstate()
+    if legacy is not None:
+        kinds = np.random.Generator, np.random.RandomState
+        for (_, _, name), value in captured.found(f):
+            if isinstance(value, kinds):
+                state = value.bit_generator.state if isinstance(value, kinds[0]) else value.get_state(legacy=False)
+                out[f"the generator {name}"] = state
+    return out
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_equal(a[k], b[k]) for k in a)
+    return np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
+
+
+def _is_used(state: Any) -> bool:
+    return state["bit_generator"] != "MT19937" or state["state"]["pos"] != _SEEDED or bool(state["has_gauss"])
