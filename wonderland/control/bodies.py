@@ -7,18 +7,57 @@ from typing import Any
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
-from wonderland.core.program import Equation, Program, Record, Var, eliminate_dead, hoist
+from wonderland.core.level import _state
+from wonderland.core.program import Equation, Program, Record, Var, eliminate_dead, has_effects, hoist, run
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, promote, type_of
 from wonderland.transform.closures import unwritten
 from wonderland.transform.programs import linearize_program
 
 
+class Branch(Record):
+    """Records what may not run at all: all that is computed in it belongs to it, even from outer values alone."""
+
+    __slots__ = ("around", "outer_values")
+
+    def __enter__(self) -> Any:
+        super().__enter__()
+        self.around, _state.floor = _state.floor, self
+        self.outer_values: dict[Var, Any] = {}
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _state.floor = self.around
+        super().__exit__(*exc)
+
+    def below(self, value: Any) -> Any:
+        """For decisions in Python: what follows from values outside is computed there, besides."""
+        if value not in self.outer_values:
+            given = {var: outside for outside, _, var in self.captured.values()}
+            needed, equations = {value}, []
+            for equation in reversed(self.equations):
+                if not needed.isdisjoint(equation.outputs):
+                    equations.append(equation)
+                    needed.update(a for a in equation.inputs if isinstance(a, Var))
+            needed.difference_update(given, *(e.outputs for e in equations))
+            if needed or any(map(has_effects, equations)):
+                return None
+            _state.floor = self.around
+            try:
+                program = Program(list(given), equations[::-1], [value])
+                self.outer_values[value] = run(program, list(given.values()))[0]
+            finally:
+                _state.floor = self
+        return self.outer_values[value]
+
+
 class Body:
     """A recorded body: its Program (captured values first), those values, and the structure of its result."""
 
-    def __init__(self, f: Callable, structure: tree.Structure, types: Sequence[ArrayType], name: str):
-        level = Record(f"the body of {name}")
+    def __init__(
+        self, f: Callable, structure: tree.Structure, types: Sequence[ArrayType], name: str, kind: type = Record
+    ):
+        level = kind(f"the body of {name}")
         with level:
             inputs = [level.variable(t) for t in types]
             arguments = structure.unflatten([Tracer(v) for v in inputs])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wonderland.control.bodies import Body, common_type, flat_operands, linearize_body, share_captured
+from wonderland.control.bodies import Body, Branch, common_type, flat_operands, linearize_body, share_captured
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import handles
 from wonderland.core.primitive import Linear, Primitive
@@ -52,7 +52,7 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
 
 def _choose(index: Any, functions: list[Callable], operands: tuple, name: str) -> Any:
     values, structure = flat_operands(operands, name)
-    bodies = [Body(f, structure, [type_of(v) for v in values], name) for f in functions]
+    bodies = [Body(f, structure, [type_of(v) for v in values], name, Branch) for f in functions]
     first = bodies[0]
     for body in bodies[1:]:
         if body.structure != first.structure or [t.shape for t in body.types] != [t.shape for t in first.types]:

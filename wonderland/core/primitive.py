@@ -63,6 +63,8 @@ class Primitive:
         zero_preserving: bool = False,
         monotone: bool = False,
         piecewise_linear: bool = False,
+        effect: bool = False,
+        raises: bool | Callable = False,
         impossible: dict[str, str] | None = None,
     ):
         self.name = name
@@ -87,6 +89,8 @@ class Primitive:
         self.zero_preserving = zero_preserving  # f(0) = 0
         self.monotone = monotone  # non-decreasing
         self.piecewise_linear = piecewise_linear  # of real operands: linear around almost every point
+        self.effect = effect  # running it does something: it stays where it is, though nobody reads a result
+        self.raises = raises  # for some values of the operands; or a function of their types that says so
         self.impossible = impossible or {}  # rule slot -> why there can't be one
         registry[name] = self
 

@@ -91,6 +91,13 @@ class Program:
     def output_types(self) -> tuple[ArrayType, ...]:
         return tuple(v.type for v in self.outputs)
 
+    @property
+    def effects(self) -> bool:
+        """Does it do something besides computing its outputs?"""
+        if "effects" not in self.cache:
+            self.cache["effects"] = any(map(has_effects, self.equations))
+        return self.cache["effects"]
+
     def steps(self) -> list[tuple[Equation, tuple[Var, ...]]]:
         """Each equation with the variables that die with it."""
         if self._steps is None:
@@ -149,7 +156,7 @@ class Record(Level):
     """
 
     __slots__ = ("captured", "equations", "name")
-    once = True
+    once = effects = True
 
     def __init__(self, name: str = "a recorded function (jit, trace, or a loop body)"):
         self.name = name
@@ -216,7 +223,7 @@ class Tape(Record):
     """
 
     __slots__ = ()
-    once = False  # the function itself runs on values
+    once = effects = False  # the function itself runs on values
 
     def __init__(self) -> None:
         super().__init__("a differentiated function")
@@ -248,12 +255,12 @@ def _same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
     return a.tobytes() == b.tobytes()
 
 
-def eliminate_dead(program: Program) -> Program:
-    """Drop equations and constants that no output needs."""
+def eliminate_dead(program: Program, effects: bool = True) -> Program:
+    """Drop equations and constants that no output needs; those with effects only if told to."""
     live = {a for a in program.outputs if isinstance(a, Var)}
     kept = []
     for equation in reversed(program.equations):
-        if any(v in live for v in equation.outputs):
+        if any(v in live for v in equation.outputs) or (effects and has_effects(equation)):
             kept.append(equation)
             live.update([a for a in equation.inputs if type(a) is Var])
     constants = [(v, value) for v, value in program.constants if v in live]
@@ -275,6 +282,13 @@ def subprograms(equation: Equation) -> Iterator[Program]:
             yield value
         elif isinstance(value, tuple):
             yield from (v for v in value if isinstance(v, Program))
+
+
+def has_effects(equation: Equation) -> bool:
+    """Does running an equation do something besides computing its results?"""
+    inline = equation.primitive.inline
+    programs = subprograms(equation) if inline is None else [inline(equation.params)]
+    return equation.primitive.effect or any(program.effects for program in programs)
 
 
 class ProgramError(AssertionError):

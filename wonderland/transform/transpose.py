@@ -70,6 +70,8 @@ def pull_back(tape: Program, cotangents: Sequence[Any], consume: bool) -> list:
 def _transpose_equation(equation: Equation, cts: dict[Var, Any]) -> None:
     """From the cotangents of its outputs to those of its inputs that are variables; literals are its residuals."""
     primitive, inputs, params = equation.primitive, equation.inputs, equation.params
+    if not equation.outputs:
+        return  # an effect: what it would have shown, a tangent, isn't there in reverse
     given = [_take(cts, equation.outputs[0])]
     if primitive.multiple:
         given += map(_take, repeat(cts), equation.outputs[1:])
