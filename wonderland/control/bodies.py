@@ -5,12 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.level import _state
-from wonderland.core.program import Equation, Program, Record, Var, eliminate_dead, has_effects, hoist, run
+from wonderland.core.program import (
+    Equation,
+    Program,
+    Record,
+    Var,
+    eliminate_dead,
+    has_effects,
+    hoist,
+    run,
+    subprograms,
+)
 from wonderland.core.tracer import Tracer, unwrap
-from wonderland.core.types import ArrayType, promote, type_of
+from wonderland.core.types import ArrayType, promote, shape_of, type_of
+from wonderland.ops.elementwise import lt, where
+from wonderland.ops.index import gather
+from wonderland.ops.reduce import max as reduce_max
+from wonderland.ops.shape import convert, reshape
 from wonderland.transform.closures import unwritten
 from wonderland.transform.programs import linearize_program
 
@@ -108,6 +124,39 @@ def strong(t: ArrayType) -> ArrayType:
 def common_type(types: Sequence[ArrayType]) -> ArrayType:
     """The dtype several branches' results are converted to."""
     return ArrayType(types[0].shape, promote(*types)[0])
+
+
+def may_raise(program: Program) -> bool:
+    """Can running it raise, for some values, or do something else besides computing its outputs?"""
+    if "may raise" not in program.cache:
+        program.cache["may raise"] = program.effects or any(map(_equation_may_raise, program.equations))
+    return program.cache["may raise"]
+
+
+def _equation_may_raise(equation: Equation) -> bool:
+    raises, inline = equation.primitive.raises, equation.primitive.inline
+    if callable(raises):
+        raises = raises(*(a.type for a in equation.inputs))
+    programs = subprograms(equation) if inline is None else [inline(equation.params)]
+    return raises or any(map(may_raise, programs))
+
+
+def taken_rows(mask: Any, values: Sequence[Any], batched: Sequence[bool]) -> list:
+    """Batched operands for a Program that runs for all elements and must only see those of the mask.
+
+    The others get the operands of one in the mask: what is right for that one raises for none of them.
+    """
+    (size,) = shape_of(mask)
+    last = reduce_max(where(mask, np.arange(size), np.int64(0)), axes=(0,))
+    return [
+        where(reshape(mask, shape=(size, *(1,) * (len(shape_of(v)) - 1))), v, gather(v, last, axes=(0,))) if b else v
+        for v, b in zip(values, batched, strict=True)
+    ]
+
+
+def any_of(mask: Any) -> Any:
+    """Is an element of a vector of bools true?"""
+    return lt(0, reduce_max(convert(mask, dtype=np.dtype(np.int8)), axes=(0,)))
 
 
 def linearize_body(program: Program, nonzero: tuple, fill: tuple) -> tuple[Program, Program, tuple, int]:
