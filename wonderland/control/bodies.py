@@ -27,6 +27,7 @@ from wonderland.ops.elementwise import lt, where
 from wonderland.ops.index import gather
 from wonderland.ops.reduce import max as reduce_max
 from wonderland.ops.shape import convert, reshape
+from wonderland.transform.checkpoint import silent
 from wonderland.transform.closures import unwritten
 from wonderland.transform.programs import linearize_program
 
@@ -196,7 +197,8 @@ def linearize_body(program: Program, nonzero: tuple, fill: tuple) -> tuple[Progr
                 extra.append(a)
     kept = [r for r in residuals if None not in r.type.shape]
     names = {v: atom for atom, v in zip(residuals, own, strict=True) if None in atom.type.shape}
-    equations = [_renamed(e, stands_for) for e in moved] + [_renamed(e, names) for e in linear.equations]
+    again = silent(Program((), list(moved), [v for e in moved for v in e.outputs]))
+    equations = [_renamed(e, stands_for) for e in again.equations] + [_renamed(e, names) for e in linear.equations]
     inputs = [*(stands_for[a] for a in (*kept, *extra)), *linear.inputs[count:]]
     used = [(v, constants[v]) for v in constants if any(v in e.inputs for e in moved)]
     new_forward = eliminate_dead(

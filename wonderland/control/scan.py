@@ -254,7 +254,7 @@ def linearize(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, lis
     new = [r for r in pick(residuals, varying) if r not in given]
     stacking = Program(forward.inputs, forward.equations, (*outputs, *new), forward.constants)
     once = eliminate_dead(
-        Program(forward.inputs[:n_consts], forward.equations, pick(residuals, fixed), forward.constants)
+        Program(forward.inputs[:n_consts], forward.equations, pick(residuals, fixed), forward.constants), effects=False
     )
     fixed_values = run(once, p.consts)
     outs = scan_p(*primals, **{**params, "body": eliminate_dead(stacking)})
