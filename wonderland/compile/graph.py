@@ -510,7 +510,8 @@ def _lower_equation(builder: Builder, equation: Equation, nodes: list[Node]) -> 
             del builder.region.nodes[mark:]
     params, evaluate = equation.params, primitive.evaluate
     return builder.call(
-        primitive.name, lambda *arrays: evaluate(*arrays, **params), nodes, types, primitive.multiple, primitive.effect
+        primitive.name, lambda *arrays: evaluate(*arrays, **params), nodes, types, primitive.multiple,
+        equation.has_effects(),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from wonderland.core.level import evaluate
 from wonderland.core.primitive import registry
-from wonderland.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead, has_effects
+from wonderland.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead
 from wonderland.core.types import PYTHON_SCALARS
 
 
@@ -106,7 +106,7 @@ def simplify(program: Program, rules: dict[str, tuple[Rule, ...]]) -> Program:
         return names.get(a, a) if isinstance(a, Var) else a
 
     def add(equation: Equation) -> None:
-        if has_effects(equation):  # it happens as often as it is written
+        if equation.has_effects():  # it happens as often as it is written
             made.update((v, equation) for v in equation.outputs)
             equations.append(equation)
             return

@@ -16,7 +16,6 @@ from wonderland.core.program import (
     Record,
     Var,
     eliminate_dead,
-    has_effects,
     hoist,
     run,
     subprograms,
@@ -57,7 +56,7 @@ class Branch(Record):
                     equations.append(equation)
                     needed.update(a for a in equation.inputs if isinstance(a, Var))
             needed.difference_update(given, *(e.outputs for e in equations))
-            if needed or any(map(has_effects, equations)):
+            if needed or any(e.has_effects() for e in equations):
                 return None
             _state.floor = self.around
             try:

@@ -147,7 +147,7 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
                     raise LeakedTracerError(a)
                 if level is None or other.depth > level.depth:
                     level = other
-    if primitive.effect:
+    if not primitive.pure and primitive.effects(params):
         level = _effect_level(level)
     if level is not None:
         floor = _state.floor

@@ -62,6 +62,9 @@ class Equation:
         self.outputs = outputs
         self.params = params
 
+    def has_effects(self) -> bool:
+        return self.primitive.effects(self.params)
+
     def __repr__(self) -> str:
         return Printer().equation(self)
 
@@ -95,7 +98,7 @@ class Program:
     def effects(self) -> bool:
         """Does it do something besides computing its outputs?"""
         if "effects" not in self.cache:
-            self.cache["effects"] = any(map(has_effects, self.equations))
+            self.cache["effects"] = any(equation.has_effects() for equation in self.equations)
         return self.cache["effects"]
 
     def steps(self) -> list[tuple[Equation, tuple[Var, ...]]]:
@@ -260,7 +263,7 @@ def eliminate_dead(program: Program, effects: bool = True) -> Program:
     live = {a for a in program.outputs if isinstance(a, Var)}
     kept = []
     for equation in reversed(program.equations):
-        if any(v in live for v in equation.outputs) or (effects and has_effects(equation)):
+        if any(v in live for v in equation.outputs) or (effects and equation.has_effects()):
             kept.append(equation)
             live.update([a for a in equation.inputs if type(a) is Var])
     constants = [(v, value) for v, value in program.constants if v in live]
@@ -282,13 +285,6 @@ def subprograms(equation: Equation) -> Iterator[Program]:
             yield value
         elif isinstance(value, tuple):
             yield from (v for v in value if isinstance(v, Program))
-
-
-def has_effects(equation: Equation) -> bool:
-    """Does running an equation do something besides computing its results?"""
-    inline = equation.primitive.inline
-    programs = subprograms(equation) if inline is None else [inline(equation.params)]
-    return equation.primitive.effect or any(program.effects for program in programs)
 
 
 class ProgramError(AssertionError):

@@ -28,7 +28,7 @@ import numpy as np
 
 from wonderland.core.level import Traced, evaluate
 from wonderland.core.primitive import Primitive
-from wonderland.core.program import Equation, Literal, Program, has_effects
+from wonderland.core.program import Equation, Literal, Program
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.work import count
 
@@ -78,7 +78,7 @@ def propagate(
     for equation, dead in program.steps():
         operands = [value(a) for a in equation.inputs]
         own = [sets.get(a) for a in equation.inputs]
-        if has_effects(equation):  # it happens when the Program runs, and what comes of it is seen then
+        if equation.has_effects():  # it happens when the Program runs, and what comes of it is seen then
             found, computed = _equation_reads(equation, own, operands) if any(s is not None for s in own) else ([], [])
         elif all(x is not None and type(x) is not Partly for x in operands):
             found, computed = [], _evaluated(equation, operands)
