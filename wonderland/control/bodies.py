@@ -22,7 +22,7 @@ from wonderland.core.program import (
 )
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, promote, shape_of, type_of
-from wonderland.ops.elementwise import lt, where
+from wonderland.ops.elementwise import lt, sub, where
 from wonderland.ops.index import gather
 from wonderland.ops.reduce import max as reduce_max
 from wonderland.ops.shape import convert, reshape
@@ -136,7 +136,7 @@ def may_raise(program: Program) -> bool:
 def _equation_may_raise(equation: Equation) -> bool:
     raises, inline = equation.primitive.raises, equation.primitive.inline
     if callable(raises):
-        raises = raises(*(a.type for a in equation.inputs))
+        raises = raises(tuple(a.type for a in equation.inputs), equation.params)
     programs = subprograms(equation) if inline is None else [inline(equation.params)]
     return raises or any(map(may_raise, programs))
 
@@ -144,18 +144,21 @@ def _equation_may_raise(equation: Equation) -> bool:
 def taken_rows(mask: Any, values: Sequence[Any], batched: Sequence[bool]) -> list:
     """Batched operands for a Program that runs for all elements and must only see those of the mask.
 
-    The others get the operands of one in the mask: what is right for that one raises for none of them.
+    The others get the operands of the first in the mask: what is right for that one raises for none of them.
     """
     (size,) = shape_of(mask)
-    last = reduce_max(where(mask, np.arange(size), np.int64(0)), axes=(0,))
+    from_the_end = np.arange(size - 1, -1, -1)
+    first = sub(np.int64(size - 1), reduce_max(where(mask, from_the_end, np.int64(0)), axes=(0,)))
     return [
-        where(reshape(mask, shape=(size, *(1,) * (len(shape_of(v)) - 1))), v, gather(v, last, axes=(0,))) if b else v
+        where(reshape(mask, shape=(size, *(1,) * (len(shape_of(v)) - 1))), v, gather(v, first, axes=(0,))) if b else v
         for v, b in zip(values, batched, strict=True)
     ]
 
 
 def any_of(mask: Any) -> Any:
     """Is an element of a vector of bools true?"""
+    if shape_of(mask) == (0,):
+        return np.False_
     return lt(0, reduce_max(convert(mask, dtype=np.dtype(np.int8)), axes=(0,)))
 
 

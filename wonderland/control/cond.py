@@ -210,7 +210,7 @@ def _taking(index: Any, number: int, count: int) -> Any:
 
 def _run_where(mask: Any, branch: Program, size: int, operands: Sequence[Any], batched: tuple) -> Sequence[Any]:
     """A branch for the elements of a mask; the results for the others are anything."""
-    if not may_raise(branch):
+    if not may_raise(branch) or size == 0:
         return run(batch_program(branch, size, tuple(batched), (True,) * len(branch.outputs))[0], operands)
     return cond_p(any_of(mask), mask, *operands, branches=_where_taken(branch, size, tuple(batched)))
 

@@ -27,6 +27,7 @@ from wonderland.ops.reduce import max as reduce_max
 from wonderland.ops.shape import convert, reshape, transpose, zeros_like_type
 from wonderland.ops.work import Runs
 from wonderland.transform.batch import materialize
+from wonderland.transform.checkpoint import silent
 from wonderland.transform.programs import (
     batch_program,
     cached,
@@ -256,7 +257,7 @@ def linearize(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, lis
     once = eliminate_dead(
         Program(forward.inputs[:n_consts], forward.equations, pick(residuals, fixed), forward.constants), effects=False
     )
-    fixed_values = run(once, p.consts)
+    fixed_values = run(silent(once), p.consts)
     outs = scan_p(*primals, **{**params, "body": eliminate_dead(stacking)})
     new_carry, count, ys = split_outputs(outs, params)
     rows = iter(ys[n_out - n_carry :])

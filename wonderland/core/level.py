@@ -59,7 +59,6 @@ class Level:
         """`process` for a functional update whose first operand is in `box` and may be overwritten."""
         return self.process(primitive, (box[0], *args), params)
 
-
     def below(self, value: Traced) -> Any:
         """What a value of this level stands for at the levels below; None where only a run will tell."""
         return getattr(value, "primal", None)

@@ -89,8 +89,9 @@ class Primitive:
         self.zero_preserving = zero_preserving  # f(0) = 0
         self.monotone = monotone  # non-decreasing
         self.piecewise_linear = piecewise_linear  # of real operands: linear around almost every point
-        self.pure = not effect and linearize is None and inline is None  # has no effect, and holds no Program
-        self.raises = raises  # for some values of the operands; or a function of their types that says so
+        self.effect = effect  # running it does something besides computing results
+        self.pure = not effect and linearize is None and inline is None  # nor does a Program that it holds
+        self.raises = raises  # for some values of the operands; or a function of (types, params) that says so
         self.impossible = impossible or {}  # rule slot -> why there can't be one
         registry[name] = self
 
@@ -98,8 +99,8 @@ class Primitive:
 
     def effects(self, params: dict) -> bool:
         """Does running it do something besides computing results, so that it stays though nobody reads them?"""
-        if self.pure or (self.linearize is None and self.inline is None):
-            return not self.pure
+        if self.pure or self.effect:
+            return self.effect
         held = [self.inline(params)] if self.inline is not None else params.values()
         programs = [v for value in held for v in (value if isinstance(value, tuple) else (value,))]
         return any(getattr(program, "effects", False) for program in programs)

@@ -332,7 +332,7 @@ def verify(program: Program, linear_in: Sequence[Var] = ()) -> Program:
                 )
             verify(sub)
         touched = [i for i, a in enumerate(equation.inputs) if isinstance(a, Var) and a in tainted]
-        if touched:
+        if touched and equation.outputs:
             p = equation.primitive
             allowed = {i % len(equation.inputs) for i in p.linear}
             one_factor = p.bilinear and len(touched) == 1
