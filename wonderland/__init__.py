@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from wonderland.control.associative import associative_scan
     from wonderland.control.cond import cond, switch
     from wonderland.control.custom import custom_jvp, custom_vjp
+    from wonderland.control.effects import CheckError, check, host_call, print
     from wonderland.control.loops import fori_loop, scan, while_loop
     from wonderland.control.segments import binomial
     from wonderland.numpy.at import at
@@ -47,27 +48,29 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "LostDerivativeWarning",
-    "MutationError", "NoValueError", "Primitive", "Program", "RandomConstantWarning", "ReboundArrayWarning",
-    "TracingError", "as_function", "associative_scan", "at", "binomial", "checkpoint",
+    "ArgumentError", "BroadcastWarning", "CheckError", "LeakedTracerError", "LostDerivativeError",
+    "LostDerivativeWarning", "MutationError", "NoValueError", "Primitive", "Program", "RandomConstantWarning",
+    "ReboundArrayWarning", "TracingError", "as_function", "associative_scan", "at", "binomial", "check", "checkpoint",
     "checkpoint_name", "checkpoint_sequential", "cond", "cost", "custom_jvp", "custom_vjp", "einops", "explain",
     "finite_difference", "finite_difference_jvp", "fori_loop", "gauss_newton", "gnvp", "grad", "hessian",
-    "hessian_diagonal", "hvp", "hvp_at", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jvp", "laplacian", "lift",
-    "linearize", "memory_profile", "nth_derivative", "random", "register_mutable", "register_node", "save_names",
-    "scan", "second_directional", "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_map",
-    "value_and_grad", "verify", "vhp", "vjp", "vmap", "warn_on_broadcast", "while_loop",
+    "hessian_diagonal", "host_call", "hvp", "hvp_at", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jvp", "laplacian",
+    "lift", "linearize", "memory_profile", "nth_derivative", "print", "random", "register_mutable", "register_node",
+    "save_names", "scan", "second_directional", "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace",
+    "tree_map", "value_and_grad", "verify", "vhp", "vjp", "vmap", "warn_on_broadcast", "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that
 # isn't felt has no more than most programs need.
 _LAZY = {
     "BroadcastWarning": ("wonderland.numpy.broadcasting", "BroadcastWarning"),
+    "CheckError": ("wonderland.control.effects", "CheckError"),
     "LostDerivativeWarning": ("wonderland.transform.surprises", "LostDerivativeWarning"),
     "RandomConstantWarning": ("wonderland.transform.surprises", "RandomConstantWarning"),
     "ReboundArrayWarning": ("wonderland.transform.surprises", "ReboundArrayWarning"),
     "associative_scan": ("wonderland.control.associative", "associative_scan"),
     "at": ("wonderland.numpy.at", "at"),
     "binomial": ("wonderland.control.segments", "binomial"),
+    "check": ("wonderland.control.effects", "check"),
     "checkpoint": ("wonderland.transform.checkpoint", "checkpoint"),
     "checkpoint_name": ("wonderland.transform.checkpoint", "checkpoint_name"),
     "checkpoint_sequential": ("wonderland.transform.checkpoint", "checkpoint_sequential"),
@@ -84,6 +87,7 @@ _LAZY = {
     "gnvp": ("wonderland.transform.curvature", "gnvp"),
     "hessian": ("wonderland.transform.second_order", "hessian"),
     "hessian_diagonal": ("wonderland.transform.curvature", "hessian_diagonal"),
+    "host_call": ("wonderland.control.effects", "host_call"),
     "hvp": ("wonderland.transform.second_order", "hvp"),
     "hvp_at": ("wonderland.transform.second_order", "hvp_at"),
     "jet": ("wonderland.transform.jet", "jet"),
@@ -92,6 +96,7 @@ _LAZY = {
     "lift": ("wonderland.numpy.lift", "lift"),
     "memory_profile": ("wonderland.studio.memory", "memory_profile"),
     "nth_derivative": ("wonderland.transform.jet", "nth_derivative"),
+    "print": ("wonderland.control.effects", "print"),
     "random": ("wonderland.random", None),
     "save_names": ("wonderland.transform.checkpoint", "save_names"),
     "scan": ("wonderland.control.loops", "scan"),

@@ -36,6 +36,8 @@ from wonderland.compile.nodes import (
     base_of,
     contiguous_strides,
     layout_of,
+    node_can_fail,
+    regions_of,
 )
 
 CHEAP = 60  # cost up to which a scalar is computed again by each kernel that reads it
@@ -164,7 +166,7 @@ def memory_of(node: Node) -> tuple[Node, ...]:
     if isinstance(node, Branch):
         return (node.index, *(n for region in node.regions for n in captured(region)))
     if isinstance(node, Loop):
-        regions = [node.body] + ([node.condition] if node.condition else [])
+        regions = regions_of(node)
         length = (node.length,) if isinstance(node.length, Node) else ()
         own = {*node.carry, *node.slices}
         return (
@@ -189,11 +191,13 @@ def captured(region: Region) -> list[Node]:
 
 
 def live_nodes(region: Region) -> list[Node]:
-    """The nodes of a region that its outputs need, in order."""
+    """The nodes of a region that its outputs need or that have effects, in order."""
     needed = {base_of(n) for n in region.outputs}
     live = []
     for node in reversed(region.nodes):
-        wanted = node in needed or (isinstance(node, Opaque) and any(r in needed for r in node.results))
+        wanted = node in needed
+        if isinstance(node, Opaque):
+            wanted = wanted or node.effect or any(r in needed for r in node.results)
         if wanted:
             live.append(node)
             needed.update(map(base_of, operands_of(node)))
@@ -212,6 +216,8 @@ class Schedule:
         self.stored: set[Node] = set()
         self.units: list[Unit] = []  # in an order in which they can run, kept while they grow
         self._open: dict[Shape, list[Cluster]] = {}
+        self._effect: Unit | None = None  # the last so far; what can fail stays on its side of it
+        self._failing: list[Node] = []  # since then
         for node in region.nodes:
             self._place(node)
         self._sum_up_rows()
@@ -253,8 +259,24 @@ class Schedule:
         for base in memory_of(node):
             self._materialise(base)
             if base in self.unit:
-                unit.before.add(self.unit[base])
-                self._put_before(self.unit[base], unit)
+                self._order(self.unit[base], unit)
+        self._after_effects(node, unit)
+        if isinstance(node, Opaque) and node.effect:
+            for earlier in self._failing:
+                if self.unit[earlier] is not unit:
+                    self._order(self.unit[earlier], unit)
+            self._effect, self._failing = unit, []
+
+    def _order(self, unit: Unit, later: Unit) -> None:
+        later.before.add(unit)
+        self._put_before(unit, later)
+
+    def _after_effects(self, node: Node, unit: Unit) -> None:
+        """What can fail does so after the effects that come before it, and before those that come after it."""
+        if node_can_fail(node):
+            self._failing.append(node)
+            if self._effect is not None:
+                self._order(self._effect, unit)
 
     def _materialise(self, base: Node) -> None:
         """A cheap scalar gets memory after all: it becomes a member of a cluster of scalars."""
@@ -343,6 +365,8 @@ class Schedule:
             return False
         if not self._apart(node, cluster):
             return False
+        if self._effect is not None and node_can_fail(node) and self._depends(self._effect, cluster):
+            return False
         level = 0
         for operand in operands_of(node):
             base = base_of(operand)
@@ -399,8 +423,8 @@ class Schedule:
                 if not isinstance(node, Scatter) or base is not node.target or base in read:
                     cluster.sources.add(base)
                 if unit is not None:
-                    cluster.before.add(unit)
-                    self._put_before(unit, cluster)
+                    self._order(unit, cluster)
+        self._after_effects(node, cluster)
 
     def _new(self, unit: Any) -> Any:
         unit.rank = len(self.units)

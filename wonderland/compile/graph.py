@@ -388,10 +388,11 @@ class Builder:
         return tuple(Number(r.type, 0) if 0 in r.shape else r for r in step.results)
 
     def call(
-        self, name: str, evaluate: Callable, operands: Sequence[Node], types: Sequence[ArrayType], multiple: bool
-    ) -> tuple[Node, ...]:
+        self, name: str, evaluate: Callable, operands: Sequence[Node], types: Sequence[ArrayType], multiple: bool,
+        effect: bool = False,
+    ) -> tuple[Node, ...]:  # fmt: skip
         """NumPy evaluates."""
-        return self._results(Call(name, evaluate, multiple, operands), types)
+        return self._results(Call(name, evaluate, multiple, operands, effect), types)
 
     def branch(self, index: Node, branches: Sequence[Program], operands: Sequence[Node]) -> tuple[Node, ...]:
         """`branches[index](*operands)`."""
@@ -508,7 +509,10 @@ def _lower_equation(builder: Builder, equation: Equation, nodes: list[Node]) -> 
         except Unsupported:
             del builder.region.nodes[mark:]
     params, evaluate = equation.params, primitive.evaluate
-    return builder.call(primitive.name, lambda *arrays: evaluate(*arrays, **params), nodes, types, primitive.multiple)
+    return builder.call(
+        primitive.name, lambda *arrays: evaluate(*arrays, **params), nodes, types, primitive.multiple,
+        equation.has_effects(),
+    )
 
 
 def _is_small(m: int, n: int, k: int) -> bool:

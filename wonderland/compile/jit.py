@@ -29,7 +29,7 @@ from wonderland.compile.unrolled import Watched
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import Call
-from wonderland.core.level import Traced
+from wonderland.core.level import Traced, running
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program, hoist
 from wonderland.core.tracer import Tracer
@@ -158,7 +158,8 @@ class Specialization:
     def call(self, call: Call) -> Any:
         """Run for a call of matching types: natively, or as one equation of the enclosing level."""
         call.out_structure, call.written = self.out_structure, self.written
-        if any(isinstance(v, Traced) for v in (*self.captured, *call.values)):
+        recorded = self.program.effects and running()  # they belong to what is being recorded
+        if recorded or any(isinstance(v, Traced) for v in (*self.captured, *call.values)):
             outs = jit_p(*self.captured, *call.values, program=self.open_program, name=self.name)
             results, new = call.split(outs)
             outs = None
@@ -183,6 +184,9 @@ class Specialization:
     def fast_call(self) -> Callable:
         """The native entry; if arguments were donated, with them in their places among the results."""
         native_call, taken = self.compiled.entry.call, self.taken
+        if self.program.effects:
+            direct = native_call
+            native_call = lambda *leaves: MISS if running() else direct(*leaves)
         if not taken:
             return native_call
         single = len(self.compiled.entry.outputs) == 1

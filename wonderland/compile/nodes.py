@@ -222,6 +222,11 @@ class Opaque(Node):
         super().__init__(ArrayType((), np.bool_))
         self.results: tuple[Result, ...] = ()
 
+    @property
+    def effect(self) -> bool:
+        """Does it do something besides computing its results?"""
+        return any(isinstance(n, Opaque) and n.effect for region in regions_of(self) for n in region.nodes)
+
 
 class Result(Node):
     """One result of an opaque step; memory that the step fills."""
@@ -235,14 +240,19 @@ class Result(Node):
 
 
 class Call(Opaque):
-    """An equation that NumPy evaluates."""
+    """An equation that NumPy evaluates, or one with an effect that Python has."""
 
-    __slots__ = ("evaluate", "multiple", "name", "operands")
+    __slots__ = ("evaluate", "has_effect", "multiple", "name", "operands")
 
-    def __init__(self, name: str, evaluate: Callable, multiple: bool, operands: Sequence[Node]):
+    def __init__(self, name: str, evaluate: Callable, multiple: bool, operands: Sequence[Node], effect: bool = False):
         super().__init__()
-        self.name, self.evaluate, self.multiple = name, evaluate, multiple
+        self.name, self.evaluate, self.multiple, self.has_effect = name, evaluate, multiple, effect
         self.operands = tuple(operands)
+
+    @property
+    def effect(self) -> bool:
+        """Does it do something besides computing its results?"""
+        return self.has_effect
 
 
 class Branch(Opaque):
@@ -303,3 +313,25 @@ def is_whole(node: Node) -> bool:
         return True
     whole = normal(node.shape, contiguous_strides(node.shape))
     return node.offset == 0 and node.strides == whole and node.type.size == node.base.type.size
+
+
+def regions_of(node: Node) -> list[Region]:
+    """The regions inside a branch or a loop."""
+    if isinstance(node, Branch):
+        return node.regions
+    if isinstance(node, Loop):
+        return [node.body] + ([node.condition] if node.condition else [])
+    return []
+
+
+def node_can_fail(node: Node) -> bool:
+    """Can running this node set the error word?"""
+    if isinstance(node, Call):
+        return True
+    if isinstance(node, (Gather, Scatter)):
+        return bool(node.indices)
+    if isinstance(node, Map):
+        return node.checks
+    if isinstance(node, Procedure):
+        return node.failure is not None
+    return any(node_can_fail(n) for region in regions_of(node) for n in region.nodes)

@@ -106,6 +106,10 @@ def simplify(program: Program, rules: dict[str, tuple[Rule, ...]]) -> Program:
         return names.get(a, a) if isinstance(a, Var) else a
 
     def add(equation: Equation) -> None:
+        if equation.has_effects():  # it happens as often as it is written
+            made.update((v, equation) for v in equation.outputs)
+            equations.append(equation)
+            return
         for _ in range(8):  # a rule's result may be the subject of the next
             replaced = _replacement(equation, made, rules)
             if isinstance(replaced, Equation):

@@ -47,6 +47,7 @@ from wonderland.compile.nodes import (
     contiguous_strides,
     is_whole,
     layout_of,
+    node_can_fail,
 )
 from wonderland.compile.procedures import chunks, procedure_kernel
 from wonderland.compile.products import ALIGNMENT, RunGemm, RunKernel, attach
@@ -555,21 +556,3 @@ class RegionPlan:
     @staticmethod
     def _count_in(node: Loop, base: Node) -> int:
         return sum(n is base for n in memory_of(node))
-
-
-def node_can_fail(node: Node) -> bool:
-    """Can running this node set the error word?"""
-    if isinstance(node, Call):
-        return True
-    if isinstance(node, (Gather, Scatter)):
-        return bool(node.indices)
-    if isinstance(node, Map):
-        return node.checks
-    if isinstance(node, Procedure):
-        return node.failure is not None
-    regions: list[Region] = []
-    if isinstance(node, Branch):
-        regions = node.regions
-    elif isinstance(node, Loop):
-        regions = [node.body] + ([node.condition] if node.condition else [])
-    return any(node_can_fail(n) for region in regions for n in region.nodes)

@@ -5,20 +5,75 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
-from wonderland.core.program import Equation, Program, Record, Var, eliminate_dead, hoist
+from wonderland.core.level import _state
+from wonderland.core.program import (
+    Equation,
+    Program,
+    Record,
+    Var,
+    eliminate_dead,
+    hoist,
+    run,
+    subprograms,
+)
 from wonderland.core.tracer import Tracer, unwrap
-from wonderland.core.types import ArrayType, promote, type_of
+from wonderland.core.types import ArrayType, promote, shape_of, type_of
+from wonderland.ops.elementwise import lt, sub, where
+from wonderland.ops.index import gather
+from wonderland.ops.reduce import max as reduce_max
+from wonderland.ops.shape import convert, reshape
+from wonderland.transform.checkpoint import silent
 from wonderland.transform.closures import unwritten
 from wonderland.transform.programs import linearize_program
+
+
+class Branch(Record):
+    """Records what may not run at all: all that is computed in it belongs to it, even from outer values alone."""
+
+    __slots__ = ("around", "outer_values")
+
+    def __enter__(self) -> Any:
+        super().__enter__()
+        self.around, _state.floor = _state.floor, self
+        self.outer_values: dict[Var, Any] = {}
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _state.floor = self.around
+        super().__exit__(*exc)
+
+    def below(self, value: Any) -> Any:
+        """For decisions in Python: what follows from values outside is computed there, besides."""
+        if value not in self.outer_values:
+            given = {var: outside for outside, _, var in self.captured.values()}
+            needed, equations = {value}, []
+            for equation in reversed(self.equations):
+                if not needed.isdisjoint(equation.outputs):
+                    equations.append(equation)
+                    needed.update(a for a in equation.inputs if isinstance(a, Var))
+            needed.difference_update(given, *(e.outputs for e in equations))
+            if needed or any(e.has_effects() for e in equations):
+                return None
+            _state.floor = self.around
+            try:
+                program = Program(list(given), equations[::-1], [value])
+                self.outer_values[value] = run(program, list(given.values()))[0]
+            finally:
+                _state.floor = self
+        return self.outer_values[value]
 
 
 class Body:
     """A recorded body: its Program (captured values first), those values, and the structure of its result."""
 
-    def __init__(self, f: Callable, structure: tree.Structure, types: Sequence[ArrayType], name: str):
-        level = Record(f"the body of {name}")
+    def __init__(
+        self, f: Callable, structure: tree.Structure, types: Sequence[ArrayType], name: str, kind: type = Record
+    ):
+        level = kind(f"the body of {name}")
         with level:
             inputs = [level.variable(t) for t in types]
             arguments = structure.unflatten([Tracer(v) for v in inputs])
@@ -71,6 +126,42 @@ def common_type(types: Sequence[ArrayType]) -> ArrayType:
     return ArrayType(types[0].shape, promote(*types)[0])
 
 
+def may_raise(program: Program) -> bool:
+    """Can running it raise, for some values, or do something else besides computing its outputs?"""
+    if "may raise" not in program.cache:
+        program.cache["may raise"] = program.effects or any(map(_equation_may_raise, program.equations))
+    return program.cache["may raise"]
+
+
+def _equation_may_raise(equation: Equation) -> bool:
+    raises, inline = equation.primitive.raises, equation.primitive.inline
+    if callable(raises):
+        raises = raises(tuple(a.type for a in equation.inputs), equation.params)
+    programs = subprograms(equation) if inline is None else [inline(equation.params)]
+    return raises or any(map(may_raise, programs))
+
+
+def taken_rows(mask: Any, values: Sequence[Any], batched: Sequence[bool]) -> list:
+    """Batched operands for a Program that runs for all elements and must only see those of the mask.
+
+    The others get the operands of the first in the mask: what is right for that one raises for none of them.
+    """
+    (size,) = shape_of(mask)
+    from_the_end = np.arange(size - 1, -1, -1)
+    first = sub(np.int64(size - 1), reduce_max(where(mask, from_the_end, np.int64(0)), axes=(0,)))
+    return [
+        where(reshape(mask, shape=(size, *(1,) * (len(shape_of(v)) - 1))), v, gather(v, first, axes=(0,))) if b else v
+        for v, b in zip(values, batched, strict=True)
+    ]
+
+
+def any_of(mask: Any) -> Any:
+    """Is an element of a vector of bools true?"""
+    if shape_of(mask) == (0,):
+        return np.False_
+    return lt(0, reduce_max(convert(mask, dtype=np.dtype(np.int8)), axes=(0,)))
+
+
 def linearize_body(program: Program, nonzero: tuple, fill: tuple) -> tuple[Program, Program, tuple, int]:
     """`linearize_program` for a Program inside another: every residual has a static shape.
 
@@ -108,7 +199,8 @@ def linearize_body(program: Program, nonzero: tuple, fill: tuple) -> tuple[Progr
                 extra.append(a)
     kept = [r for r in residuals if None not in r.type.shape]
     names = {v: atom for atom, v in zip(residuals, own, strict=True) if None in atom.type.shape}
-    equations = [_renamed(e, stands_for) for e in moved] + [_renamed(e, names) for e in linear.equations]
+    again = silent(Program((), list(moved), [v for e in moved for v in e.outputs]))
+    equations = [_renamed(e, stands_for) for e in again.equations] + [_renamed(e, names) for e in linear.equations]
     inputs = [*(stands_for[a] for a in (*kept, *extra)), *linear.inputs[count:]]
     used = [(v, constants[v]) for v in constants if any(v in e.inputs for e in moved)]
     new_forward = eliminate_dead(

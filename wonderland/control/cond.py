@@ -5,19 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wonderland.control.bodies import Body, common_type, flat_operands, linearize_body, share_captured
+import numpy as np
+
+from wonderland.control.bodies import (
+    Body,
+    Branch,
+    any_of,
+    common_type,
+    flat_operands,
+    linearize_body,
+    may_raise,
+    share_captured,
+    taken_rows,
+)
+from wonderland.control.scan import one_by_one
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import handles
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program, run
 from wonderland.core.tracer import unwrap
 from wonderland.core.types import ArrayType, shape_of, type_of
-from wonderland.ops.elementwise import invert, le, ne, where
+from wonderland.ops.elementwise import eq, invert, le, ne, where
 from wonderland.ops.pattern import inside, known, unions
 from wonderland.ops.shape import convert, reshape, zeros_like_type
 from wonderland.ops.work import Runs
 from wonderland.transform.programs import (
     batch_program,
+    cached,
     jvp_program,
     pick,
     record,
@@ -52,7 +66,7 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
 
 def _choose(index: Any, functions: list[Callable], operands: tuple, name: str) -> Any:
     values, structure = flat_operands(operands, name)
-    bodies = [Body(f, structure, [type_of(v) for v in values], name) for f in functions]
+    bodies = [Body(f, structure, [type_of(v) for v in values], name, Branch) for f in functions]
     first = bodies[0]
     for body in bodies[1:]:
         if body.structure != first.structure or [t.shape for t in body.types] != [t.shape for t in first.types]:
@@ -175,19 +189,45 @@ def _batch(size: int, args: tuple, batched: tuple, branches: tuple[Program, ...]
         forms = tuple(batch_program(b, size, flags, fill)[0] for b in branches)
         return cond_p(index, *operands, branches=forms), fill
     # The choice differs along the batch: run all branches and select.
-    fill = (True,) * count
-    everything = [run(batch_program(b, size, tuple(batched[1:]), fill)[0], operands) for b in branches]
+    if any(b.effects for b in branches):
+        return one_by_one(cond_p, size, args, batched, {"branches": branches})
+    masks = [_taking(index, i, len(branches)) for i in range(len(branches))]
+    everything = [_run_where(m, b, size, operands, batched[1:]) for m, b in zip(masks, branches, strict=True)]
     outs = list(everything[-1])
     for i in range(len(branches) - 2, -1, -1):
         for j in range(count):
-            mask = _matches(index, i, shape_of(outs[j]))
+            mask = reshape(masks[i], shape=(size, *(1,) * (len(shape_of(outs[j])) - 1)))
             outs[j] = where(mask, everything[i][j], outs[j])
-    return outs, fill
+    return outs, (True,) * count
 
 
-def _matches(index: Any, number: int, shape: tuple) -> Any:
-    chosen = invert(index) if type_of(index).dtype == bool else le(index, number)
-    return reshape(chosen, shape=(shape[0], *(1,) * (len(shape) - 1)))
+def _taking(index: Any, number: int, count: int) -> Any:
+    """Which elements of the batch take this branch."""
+    if type_of(index).dtype == bool:
+        return index if number else invert(index)
+    return le(index, 0) if number == 0 else le(number, index) if number == count - 1 else eq(index, number)
+
+
+def _run_where(mask: Any, branch: Program, size: int, operands: Sequence[Any], batched: tuple) -> Sequence[Any]:
+    """A branch for the elements of a mask; the results for the others are anything."""
+    if not may_raise(branch) or size == 0:
+        return run(batch_program(branch, size, tuple(batched), (True,) * len(branch.outputs))[0], operands)
+    return cond_p(any_of(mask), mask, *operands, branches=_where_taken(branch, size, tuple(batched)))
+
+
+@cached
+def _where_taken(branch: Program, size: int, batched: tuple) -> tuple[Program, Program]:
+    """What may raise runs for the elements that take it only, and not at all if there are none."""
+    form, _ = batch_program(branch, size, batched, (True,) * len(branch.outputs))
+    types = [ArrayType((size,), np.bool_), *form.input_types]
+
+    def nothing(*args: Any) -> list:
+        return [zeros_like_type(t) for t in form.output_types]
+
+    def something(mask: Any, *args: Any) -> Sequence[Any]:
+        return run(form, taken_rows(mask, args, batched))
+
+    return record(nothing, types), record(something, types)
 
 
 def _pattern(types: tuple[ArrayType, ...], params: dict) -> Callable:

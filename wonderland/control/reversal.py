@@ -33,7 +33,7 @@ from wonderland.ops.index import gather, scatter
 from wonderland.ops.pattern import as_type, inside
 from wonderland.ops.shape import zeros_like_type
 from wonderland.ops.work import Runs
-from wonderland.transform.checkpoint import POLICIES, checkpoint_p, has_value
+from wonderland.transform.checkpoint import POLICIES, checkpoint_p, has_value, silent
 from wonderland.transform.programs import cached, pick, record, scatter_flags
 
 
@@ -64,7 +64,7 @@ class Reversal:
 
     def __init__(self, params: dict, flags: tuple, out_flags: tuple):
         self.params, self.flags, self.out_flags = params, flags, out_flags
-        self.body: Program = params["body"]
+        self.body: Program = silent(params["body"])  # run again: effects are the first sweep's
         self.n_consts, self.n_carry, self.length = params["n_consts"], params["n_carry"], params["length"]
         stored, self.turns = schedule(self.length, params["slots"])
         last = self.length - 1
@@ -93,7 +93,7 @@ class Reversal:
         known = operands[: self.n_known]
         flags = [f for group in self.flags for f in group]
         tangents = scatter_flags(operands[len(operands) - sum(flags) :], flags)
-        plain = {k: v for k, v in self.params.items() if k != "slots"}
+        plain = {k: v for k, v in self.params.items() if k != "slots"} | {"body": self.body}
         _, found = linearize_scan(known, tuple(tangents), **plain)
         types = iter(self.types)
         chosen = pick(found, self.out_flags)
@@ -107,7 +107,7 @@ class Reversal:
 
     # -- driven by Python -------------------------------------------------------------------------
 
-    def sweep(self, p: Parts) -> list:
+    def sweep(self, p: Parts, body: Program) -> list:
         """The forward pass: carry and ys. States are kept on the way."""
         ys = [[np.zeros(t.shape, t.dtype)] for t in self.y_types]
         state, self.kept = list(p.carry), []
@@ -115,14 +115,14 @@ class Reversal:
             if step and step in self.stored:
                 self.kept.append(list(state))
             arguments = [*p.consts, *state, *self._slices(p.xs, step)]
-            state, rows = split(run(self.body, arguments, consume=True), self.n_carry)
+            state, rows = split(run(body, arguments, consume=True), self.n_carry)
             self._store(ys, step, rows)
         return [*state, *(box.pop() for box in ys)]
 
     def pull(self, p: Parts, ct_carry: list, ct_ys: list, back: Program) -> list[list]:
         """Cotangents of consts, carry and xs; `back` is a step taken back."""
         if self.kept is None:  # it was taken back before, and those states are gone
-            self.sweep(p)
+            self.sweep(p, self.body)
         assert self.kept is not None
         stack, self.kept = [list(p.carry), *self.kept], None
         consts, carry, xs = self.flags
@@ -169,9 +169,9 @@ def linearize(primals: tuple, tangents: tuple, params: dict) -> tuple[list, list
     call = Reversal(params, flags, out_flags)
     slots: list = []
     if has_value(primals):
-        outs = call.sweep(p)
+        outs = call.sweep(p, body)
     else:
-        outs, slots = tables.sweep(call, p)
+        outs, slots = tables.sweep(call, p, body)
     tangents_out = reversal_p(
         *primals, *slots, *pick(t.consts, flags[0]), *filled(p.carry, t.carry, flags[1]), *pick(t.xs, flags[2]),
         call=call,
@@ -193,7 +193,7 @@ def _transpose(cts: Sequence[Any], *operands: Any, call: Reversal) -> list:
     if has_value([*known, *ct_carry, *ct_ys]) and not slots:
         groups = call.pull(p, ct_carry, ct_ys, back)
     else:
-        groups = tables.pull(call, p, slots or tables.sweep(call, p)[1], ct_carry, ct_ys, back)
+        groups = tables.pull(call, p, slots or tables.sweep(call, p, call.body)[1], ct_carry, ct_ys, back)
     found = [ct for group in groups for ct in group]
     wanted = [ct if isinstance(x, Linear) else None for ct, x in zip(found, linear, strict=True)]
     return [*(None for _ in (*known, *slots)), *wanted]

@@ -66,7 +66,7 @@ def row_count(call: Reversal) -> int:
     return max(len(call.stored), *(turn.slot + len(turn.runs) for turn in call.turns))
 
 
-def sweep(call: Reversal, p: Parts) -> tuple[list, list]:
+def sweep(call: Reversal, p: Parts, body: Program) -> tuple[list, list]:
     """The forward pass: (carry and ys), and for each part of the carry the stored states, stacked."""
     at, count = _Step(call, p), row_count(call)
     lengths = np.zeros(count, np.int64)
@@ -76,7 +76,7 @@ def sweep(call: Reversal, p: Parts) -> tuple[list, list]:
 
     def step(*args: Any) -> list:
         known, state, (now,), ys = split(args, at.n_known, at.n, 1)
-        state, rows = split(at.run(call.body, known, state, now), at.n)
+        state, rows = split(at.run(body, known, state, now), at.n)
         return [*state, _next(now), *(_with_row(y, at.place(now), r) for y, r in zip(ys, rows, strict=True))]
 
     forward = record(step, types)

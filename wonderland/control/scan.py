@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.control.bodies import linearize_body
+from wonderland.control.bodies import any_of, linearize_body, may_raise, taken_rows
 from wonderland.control.decided import UNBATCHED, warn_if_decided_by_comparisons
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Literal, Program, Var, eliminate_dead, run
@@ -28,6 +28,7 @@ from wonderland.ops.reduce import max as reduce_max
 from wonderland.ops.shape import convert, reshape, transpose, zeros_like_type
 from wonderland.ops.work import Runs
 from wonderland.transform.batch import materialize
+from wonderland.transform.checkpoint import silent
 from wonderland.transform.programs import (
     batch_program,
     cached,
@@ -257,9 +258,9 @@ def linearize(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, lis
     new = [r for r in pick(residuals, varying) if r not in given]
     stacking = Program(forward.inputs, forward.equations, (*outputs, *new), forward.constants)
     once = eliminate_dead(
-        Program(forward.inputs[:n_consts], forward.equations, pick(residuals, fixed), forward.constants)
+        Program(forward.inputs[:n_consts], forward.equations, pick(residuals, fixed), forward.constants), effects=False
     )
-    fixed_values = run(once, p.consts)
+    fixed_values = run(silent(once), p.consts)
     outs = scan_p(*primals, **{**params, "body": eliminate_dead(stacking)})
     new_carry, count, ys = split_outputs(outs, params)
     rows = iter(ys[n_out - n_carry :])
@@ -377,7 +378,9 @@ def _batch(size: int, args: tuple, batched: tuple, **params: Any) -> tuple[list,
     initial = [materialize(size, k, was) if f else k for k, f, was in zip(p.carry, carry, b.carry, strict=True)]
     form, out_flags = batch_program(body, size, (*consts, *carry, *xs), (*carry, *none[n_carry:]))
     y_flags = out_flags[n_carry:]
-    loop = _Batched(size, params, form, consts, carry)
+    if masked and len(body.outputs) == n_carry and (body.effects or (condition is not None and condition.effects)):
+        return one_by_one(scan_p, size, args, batched, params)
+    loop = _Batched(size, params, form, (consts, carry, xs))
     if not masked:
         new_condition = condition and batch_program(condition, size, (*consts, *carry), (False,))[0]
         outs = scan_p(
@@ -395,11 +398,26 @@ def _batch(size: int, args: tuple, batched: tuple, **params: Any) -> tuple[list,
     return [*new_carry, *count, *ys], [*carry, *count_flags, *y_flags]
 
 
+def one_by_one(primitive: Primitive, size: int, args: tuple, batched: tuple, params: dict) -> tuple[list, list]:
+    """The batch rule of what has effects: for one element after the other."""
+    fixed, rows = pick(args, [not b for b in batched]), pick(args, batched)
+
+    def element(*values: Any) -> Sequence[Any]:
+        return primitive(*_merge(list(values[len(fixed) :]), list(values[: len(fixed)]), batched), **params)
+
+    types = [*map(type_of, fixed), *(ArrayType(t.shape[1:], t.dtype) for t in map(type_of, rows))]
+    outs = scan_p(
+        *fixed, *rows, body=record(element, types), condition=None, n_consts=len(fixed), n_carry=0, length=size,
+        reverse=False,
+    )  # fmt: skip
+    return list(outs), [True] * len(outs)
+
+
 class _Batched:
     """Loops whose batch entries run for different numbers of steps: as many as the longest, the others held still."""
 
-    def __init__(self, size: int, params: dict, form: Program, consts: tuple, carry: tuple):
-        self.size, self.params, self.form, self.consts, self.carry = size, params, form, consts, carry
+    def __init__(self, size: int, params: dict, form: Program, flags: tuple):
+        self.size, self.params, self.form, self.flags = size, params, form, flags
         self.n_consts, self.n_carry = params["n_consts"], params["n_carry"]
         self.types = split(strong_types(form.input_types), self.n_consts, self.n_carry)
 
@@ -411,19 +429,25 @@ class _Batched:
             out.append(where(mask, n, o))
         return out
 
+    def step(self, active: Any, *args: Any) -> list[list]:
+        """The body's new carry and ys. If it may raise, it sees what it is run on for entries still running."""
+        if may_raise(self.params["body"]):
+            args = tuple(taken_rows(active, args, [flag for group in self.flags for flag in group]))
+        return split(run(self.form, args), self.n_carry)
+
     def run_while(self, consts: list, initial: list) -> tuple[list, list, list]:
-        condition, _ = batch_program(self.params["condition"], self.size, (*self.consts, *self.carry), (True,))
+        consts_flags, carry_flags, _ = self.flags
+        condition, _ = batch_program(self.params["condition"], self.size, (*consts_flags, *carry_flags), (True,))
 
         def body(*args: Any) -> list:
             c, k, (count,) = split(args, self.n_consts, self.n_carry)
             active = run(condition, (*c, *k))[0]
-            new, ys = split(run(self.form, (*c, *k)), self.n_carry)
+            new, ys = self.step(active, *c, *k)
             return [*self.hold(active, new, k), add(count, convert(active, dtype=INT.dtype)), *ys]
 
         def any_active(*args: Any) -> list:
             c, k, _ = split(args, self.n_consts, self.n_carry)
-            active = convert(run(condition, (*c, *k))[0], dtype=np.dtype(np.int8))
-            return [lt(0, reduce_max(active, axes=(0,)))]
+            return [any_of(run(condition, (*c, *k))[0])]
 
         types = [*self.types[0], *self.types[1], ArrayType((self.size,), np.int64)]
         new = {**self.params, "body": record(body, types), "condition": record(any_active, types)}
@@ -438,8 +462,9 @@ class _Batched:
 
         def body(*args: Any) -> list:
             (limits,), c, k, (t,), x = split(args, 1, self.n_consts, self.n_carry, 1)
-            new, ys = split(run(self.form, (*c, *k, *x)), self.n_carry)
-            return [*self.hold(lt(t, limits), new, k), step(t, np.int64(1)), *ys]
+            active = lt(t, limits)
+            new, ys = self.step(active, *c, *k, *x)
+            return [*self.hold(active, new, k), step(t, np.int64(1)), *ys]
 
         types = [ArrayType((self.size,), np.int64), *self.types[0], *self.types[1], INT, *self.types[2]]
         longest = reduce_max(lengths, axes=(0,))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 class _State(threading.local):
     def __init__(self) -> None:
         self.levels: list[Level] = []  # the transformations that are running, outermost first
+        self.floor: Level | None = None  # the innermost that takes operations on values from outside as well
 
 
 _state = _State()
@@ -38,6 +39,7 @@ class Level:
     __slots__ = ("alive", "depth")
     name = "a transformation"
     once = False  # does it run the function once for many runs or entries (recording, batching)?
+    effects = False  # do effects belong to it, whatever their operands are?
 
     def __enter__(self) -> Any:
         _state.levels.append(self)
@@ -56,6 +58,10 @@ class Level:
     def process_update(self, primitive: Primitive, box: list, args: tuple, params: dict) -> Any:
         """`process` for a functional update whose first operand is in `box` and may be overwritten."""
         return self.process(primitive, (box[0], *args), params)
+
+    def below(self, value: Traced) -> Any:
+        """What a value of this level stands for at the levels below; None where only a run will tell."""
+        return getattr(value, "primal", None)
 
 
 def running() -> list[Level]:
@@ -100,11 +106,19 @@ def concrete(value: Any, what: str) -> Any:
     while isinstance(value, Traced):
         if not value.level.alive:
             raise LeakedTracerError(value)
-        below = getattr(value, "primal", None)
+        below = value.level.below(value)
         if below is None:
             raise NoValueError(what, value)
         value = below
     return value
+
+
+def _effect_level(level: Level | None) -> Level | None:
+    """Where an effect belongs: to what is being recorded, once for each of its runs, whatever its operands are."""
+    for other in reversed(_state.levels):
+        if other is level or other.effects:
+            return other
+    return level
 
 
 def _innermost(args: tuple) -> Level | None:
@@ -117,7 +131,8 @@ def _innermost(args: tuple) -> Level | None:
                     raise LeakedTracerError(a)
                 if level is None or other.depth > level.depth:
                     level = other
-    return level
+    floor = _state.floor
+    return level if floor is None or level is None or level.depth > floor.depth else floor
 
 
 def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
@@ -131,8 +146,11 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
                     raise LeakedTracerError(a)
                 if level is None or other.depth > level.depth:
                     level = other
+    if not primitive.pure and primitive.effects(params):
+        level = _effect_level(level)
     if level is not None:
-        return level.process(primitive, args, params)
+        floor = _state.floor
+        return (level if floor is None or level.depth > floor.depth else floor).process(primitive, args, params)
     out = primitive.evaluate(*args, **params) if params else primitive.evaluate(*args)
     if type(out) is ndarray:
         if primitive.fresh or (args and out is not args[0] and out is not args[-1]):

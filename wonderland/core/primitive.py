@@ -63,6 +63,8 @@ class Primitive:
         zero_preserving: bool = False,
         monotone: bool = False,
         piecewise_linear: bool = False,
+        effect: bool = False,
+        raises: bool | Callable = False,
         impossible: dict[str, str] | None = None,
     ):
         self.name = name
@@ -87,10 +89,21 @@ class Primitive:
         self.zero_preserving = zero_preserving  # f(0) = 0
         self.monotone = monotone  # non-decreasing
         self.piecewise_linear = piecewise_linear  # of real operands: linear around almost every point
+        self.effect = effect  # running it does something besides computing results
+        self.pure = not effect and linearize is None and inline is None  # nor does a Program that it holds
+        self.raises = raises  # for some values of the operands; or a function of (types, params) that says so
         self.impossible = impossible or {}  # rule slot -> why there can't be one
         registry[name] = self
 
     __call__ = bind
+
+    def effects(self, params: dict) -> bool:
+        """Does running it do something besides computing results, so that it stays though nobody reads them?"""
+        if self.pure or self.effect:
+            return self.effect
+        held = [self.inline(params)] if self.inline is not None else params.values()
+        programs = [v for value in held for v in (value if isinstance(value, tuple) else (value,))]
+        return any(getattr(program, "effects", False) for program in programs)
 
     def __repr__(self) -> str:
         return self.name

@@ -62,6 +62,9 @@ class Equation:
         self.outputs = outputs
         self.params = params
 
+    def has_effects(self) -> bool:
+        return self.primitive.effects(self.params)
+
     def __repr__(self) -> str:
         return Printer().equation(self)
 
@@ -90,6 +93,13 @@ class Program:
     @property
     def output_types(self) -> tuple[ArrayType, ...]:
         return tuple(v.type for v in self.outputs)
+
+    @property
+    def effects(self) -> bool:
+        """Does it do something besides computing its outputs?"""
+        if "effects" not in self.cache:
+            self.cache["effects"] = any(equation.has_effects() for equation in self.equations)
+        return self.cache["effects"]
 
     def steps(self) -> list[tuple[Equation, tuple[Var, ...]]]:
         """Each equation with the variables that die with it."""
@@ -149,7 +159,7 @@ class Record(Level):
     """
 
     __slots__ = ("captured", "equations", "name")
-    once = True
+    once = effects = True
 
     def __init__(self, name: str = "a recorded function (jit, trace, or a loop body)"):
         self.name = name
@@ -216,7 +226,7 @@ class Tape(Record):
     """
 
     __slots__ = ()
-    once = False  # the function itself runs on values
+    once = effects = False  # the function itself runs on values
 
     def __init__(self) -> None:
         super().__init__("a differentiated function")
@@ -248,12 +258,12 @@ def _same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
     return a.tobytes() == b.tobytes()
 
 
-def eliminate_dead(program: Program) -> Program:
-    """Drop equations and constants that no output needs."""
+def eliminate_dead(program: Program, effects: bool = True) -> Program:
+    """Drop equations and constants that no output needs; those with effects only if told to."""
     live = {a for a in program.outputs if isinstance(a, Var)}
     kept = []
     for equation in reversed(program.equations):
-        if any(v in live for v in equation.outputs):
+        if any(v in live for v in equation.outputs) or (effects and equation.has_effects()):
             kept.append(equation)
             live.update([a for a in equation.inputs if type(a) is Var])
     constants = [(v, value) for v, value in program.constants if v in live]
@@ -322,7 +332,7 @@ def verify(program: Program, linear_in: Sequence[Var] = ()) -> Program:
                 )
             verify(sub)
         touched = [i for i, a in enumerate(equation.inputs) if isinstance(a, Var) and a in tainted]
-        if touched:
+        if touched and equation.outputs:
             p = equation.primitive
             allowed = {i % len(equation.inputs) for i in p.linear}
             one_factor = p.bilinear and len(touched) == 1

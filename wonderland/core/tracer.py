@@ -64,8 +64,10 @@ class Tracer:
         if self._base is not None:
             version = self._root()._version
             if version != self._seen:
-                self._value = self._view.get(self._base._get())  # type: ignore[union-attr]
-                self._seen = version
+                value = self._view.get(self._base._get())  # type: ignore[union-attr]
+                if _state.floor is not None and self._born < _state.floor.depth:
+                    return value  # read inside a branch: it belongs to that, and not to this handle
+                self._value, self._seen = value, version
         return self._value
 
     def _update(self, make: Callable[[list], Any]) -> None:
@@ -327,7 +329,7 @@ def unwrap(value: Any) -> Any:
 def carries_derivative(value: Any) -> bool:
     """Does any of the Dual levels on the way down hold a tangent for this value?"""
     while isinstance(value, Traced):
-        if value.tangent is not None:  # type: ignore[attr-defined]
+        if getattr(value, "tangent", None) is not None:
             return True
-        value = value.primal  # type: ignore[attr-defined]
+        value = value.level.below(value)
     return False

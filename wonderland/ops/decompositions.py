@@ -43,7 +43,16 @@ _NOT_LINEAR = {"transpose": "it isn't linear"}
 
 def _decomposition(name: str, evaluate: Any, infer: Any, jvp: Any, cubic: float) -> Primitive:
     return with_shared_rules(
-        Primitive(name, evaluate, infer, jvp=jvp, multiple=True, impossible=_NOT_LINEAR, cost=matrices(cubic))
+        Primitive(
+            name,
+            evaluate,
+            infer,
+            jvp=jvp,
+            multiple=True,
+            raises=True,  # no convergence
+            impossible=_NOT_LINEAR,
+            cost=matrices(cubic),
+        )
     )
 
 

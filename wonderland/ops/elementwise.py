@@ -502,7 +502,7 @@ def _nowhere_zero(x: Any) -> bool:
 pow = elementwise(
     "pow", _power, (_pow_base_derivative, _pow_exponent_derivative),
     emit=lambda e, x, y: e.power(x, y), compute=lambda types, out: (out, out), taylor=_pow_taylor,
-    pattern=_power_pattern,
+    pattern=_power_pattern, raises=lambda types, params: all(t.dtype.kind in "iu" for t in types),
 )  # fmt: skip
 
 

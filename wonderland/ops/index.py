@@ -198,6 +198,7 @@ gather = Primitive(
     pattern=_gather_pattern,
     lower=lambda builder, x, *indices, axes: builder.gather(x, indices, axes),
     zero_preserving=True,
+    raises=True,  # an index out of range
     cost=picked,
 )
 
@@ -305,6 +306,7 @@ scatter = Primitive(
     lower=lambda builder, x, *args, axes, mode: builder.scatter(x, args[:-1], args[-1], axes, mode),
     linear=(0, -1),
     zero_preserving=True,
+    raises=True,  # an index out of range
     cost=placed,
 )
 
@@ -341,5 +343,6 @@ scatter_max = Primitive(
     zero_preserving=True,
     piecewise_linear=True,
     impossible={"transpose": "it isn't linear"},
+    raises=True,  # an index out of range
     cost=placed,
 )

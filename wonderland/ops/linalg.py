@@ -126,6 +126,7 @@ solve = with_shared_rules(
         ),
         transpose=lambda ct, a, b: (None, solve(adjoint(a), ct)),
         linear=(1,),
+        raises=True,  # a singular matrix
         cost=systems(1 / 3, 1),
     ),
     _solver_batch,
@@ -207,6 +208,7 @@ triangular_solve = with_shared_rules(
             triangular_solve(a, ct, lower=lower, adjoint=not adjoint, unit=unit),
         ),
         linear=(1,),
+        raises=True,  # a zero on the diagonal
         cost=systems(0, 0.5),
     ),
     _solver_batch,
@@ -275,6 +277,7 @@ lstsq = with_shared_rules(
         taylor=_lstsq_taylor,
         transpose=lambda ct, a, b, rcond: (None, lstsq(adjoint(a), ct, rcond=rcond)),
         linear=(1,),
+        raises=True,  # no convergence
         cost=systems(11, 2),
     ),
     _solver_batch,
@@ -300,6 +303,7 @@ cholesky = with_shared_rules(
         same_square,
         jvp=_cholesky_jvp,
         impossible={"transpose": "it isn't linear"},
+        raises=True,  # a matrix that isn't positive definite
         cost=matrices(1 / 6),
     )
 )

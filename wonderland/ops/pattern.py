@@ -78,7 +78,9 @@ def propagate(
     for equation, dead in program.steps():
         operands = [value(a) for a in equation.inputs]
         own = [sets.get(a) for a in equation.inputs]
-        if all(x is not None and type(x) is not Partly for x in operands):
+        if equation.has_effects():  # it happens when the Program runs, and what comes of it is seen then
+            found, computed = _equation_reads(equation, own, operands) if any(s is not None for s in own) else ([], [])
+        elif all(x is not None and type(x) is not Partly for x in operands):
             found, computed = [], _evaluated(equation, operands)
         elif any(s is not None for s in own):
             found, computed = _equation_reads(equation, own, operands)

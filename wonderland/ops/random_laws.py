@@ -320,6 +320,7 @@ random_sample = Primitive(
     batch=_sample_batch,
     pattern=_sample_pattern,
     lower=_sample_lower,
+    raises=lambda types, params: params["law"] != "loggamma",  # parameters out of bounds
     cost=each(calls=1),
 )
 

@@ -120,6 +120,25 @@ name_p = Primitive(
 
 
 @cached
+def silent(program: Program) -> Program:
+    """A Program to be run again: without what it did the first time besides computing its outputs."""
+    if not program.effects:
+        return program
+    equations = [_silent_equation(e) for e in program.equations]
+    return eliminate_dead(Program(program.inputs, equations, program.outputs, program.constants), effects=False)
+
+
+def _silent_equation(equation: Equation) -> Equation:
+    def change(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(change, value)) if any(isinstance(v, Program) for v in value) else value
+        return silent(value) if isinstance(value, Program) else value
+
+    params = {key: change(value) for key, value in equation.params.items()}
+    return Equation(equation.primitive, equation.inputs, equation.outputs, params)
+
+
+@cached
 def divided(program: Program, nonzero: tuple, policy: Policy) -> tuple[Program, Program, bool, tuple, tuple]:
     """Linearise a Program: (forward, linear, does linear recompute?, which inputs it takes, which outputs it gives).
 
@@ -148,7 +167,7 @@ def divided(program: Program, nonzero: tuple, policy: Policy) -> tuple[Program, 
         forward = eliminate_dead(Program(whole.inputs, whole.equations, outputs, whole.constants))
     given = [*pick(whole.inputs, used), *kept]
     constants = [(v, value) for v, value in whole.constants if v in needed]
-    recomputed = Program(given, again[::-1], residuals, constants)
+    recomputed = silent(Program(given, again[::-1], residuals, constants))
 
     def f(*args: Any) -> Sequence[Any]:
         return run(linear, (*run(recomputed, args[: len(given)]), *args[len(given) :]))

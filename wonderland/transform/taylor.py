@@ -106,6 +106,10 @@ class Taylor(Level):
         return [value, *[None] * self.order]
 
     def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+        if primitive.effect:  # it sees the value at t = 0
+            series = [self.as_series(a) for a in args]
+            slopes = tuple(None if s.constant else s[0] for s in series)
+            return tuple(primitive.jvp(tuple(s[0] for s in series), slopes, **params)[0])  # type: ignore[misc]
         key = self.key(primitive, args, params)
         if key in self.memo:
             return self.memo[key][0]

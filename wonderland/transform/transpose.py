@@ -70,10 +70,12 @@ def pull_back(tape: Program, cotangents: Sequence[Any], consume: bool) -> list:
 def _transpose_equation(equation: Equation, cts: dict[Var, Any]) -> None:
     """From the cotangents of its outputs to those of its inputs that are variables; literals are its residuals."""
     primitive, inputs, params = equation.primitive, equation.inputs, equation.params
-    given = [_take(cts, equation.outputs[0])] if equation.outputs else []  # a loop may have no tangents
+    if not equation.outputs:
+        return  # a loop without tangents, or an effect: what it would have shown, a tangent, isn't there in reverse
+    given = [_take(cts, equation.outputs[0])]
     if primitive.multiple:
         given += map(_take, repeat(cts), equation.outputs[1:])
-    if not given or (given[0] is None and all(ct is None for ct in given)):
+    if given[0] is None and all(ct is None for ct in given):
         return
     rule: Any = primitive.transpose
     if rule is None:

@@ -13,8 +13,10 @@ import wonderland.compile.jit
 import wonderland.control.reversal
 from wonderland.control.cond import cond
 from wonderland.control.custom import custom_jvp, custom_vjp
+from wonderland.control.effects import HostCall, check, host_call_p
 from wonderland.control.loops import fori_loop, scan, while_loop
 from wonderland.control.segments import binomial
+from wonderland.core.tracer import unwrap
 from wonderland.numpy.sparse import Structure
 from wonderland.testing.op_table import add
 from wonderland.testing.samples import Case, Operand, between, booleans, case, indices, positive, reals
@@ -238,6 +240,25 @@ add(
     "scan", Operand(lambda rng, shape: rng.integers(1, 5, shape), dtype=np.int64, differentiable=False), reals,
     function=_fori, dtypes="f", label="fori_loop", cases=[case((), (3,)), case((), ())],
 )  # fmt: skip
+
+# Effects -------------------------------------------------------------------------------------------------------------
+
+
+def _checked(x: Any) -> Any:
+    check(np.isfinite(x), "x is {}", x)
+    return np.sin(x) * x
+
+
+def _watched(x: Any) -> Any:
+    host_call_p(unwrap(x), call=HostCall("look", lambda x: (), watches=True))
+    return np.sin(x) * x
+
+
+for _name, _function in (("check", _checked), ("host_call", _watched)):
+    add(
+        _name, reals, function=_function, reference=lambda x: np.sin(x) * x, dtypes="f",
+        cases=[case((3,)), case(()), case((2, 0))],
+    )  # fmt: skip
 
 # Products with SciPy's sparse matrices -------------------------------------------------------------------------------
 
