@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from wonderland.control.associative import associative_scan
     from wonderland.control.cond import cond, switch
     from wonderland.control.custom import custom_jvp, custom_vjp
+    from wonderland.control.linear import linear_transpose
     from wonderland.control.loops import fori_loop, scan, while_loop
     from wonderland.control.segments import binomial
     from wonderland.numpy.at import at
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from wonderland.studio.memory import memory_profile
     from wonderland.studio.to_sympy import to_sympy
     from wonderland.transform.checkpoint import checkpoint, checkpoint_name, checkpoint_sequential, save_names
+    from wonderland.transform.closures import closure_convert
     from wonderland.transform.cost import cost
     from wonderland.transform.curvature import gauss_newton, gnvp, hessian_diagonal, laplacian
     from wonderland.transform.finite_difference import finite_difference, finite_difference_jvp
@@ -47,10 +49,10 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError", "NoValueError",
     "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "binomial", "checkpoint",
-    "checkpoint_name", "checkpoint_sequential", "cond", "cost", "custom_jvp", "custom_vjp", "einops", "explain",
+    "checkpoint_name", "checkpoint_sequential", "closure_convert", "cond", "cost", "custom_jvp", "custom_vjp", "einops", "explain",
     "finite_difference", "finite_difference_jvp", "fori_loop", "gauss_newton", "gnvp", "grad", "hessian",
     "hessian_diagonal", "hvp", "hvp_at", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jvp", "laplacian", "lift",
-    "linearize", "memory_profile", "nth_derivative", "random", "register_mutable", "register_node", "save_names",
+    "linear_transpose", "linearize", "memory_profile", "nth_derivative", "random", "register_mutable", "register_node", "save_names",
     "scan", "second_directional", "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_map",
     "value_and_grad", "verify", "vhp", "vjp", "vmap", "warn_on_broadcast", "while_loop",
 ]  # fmt: skip
@@ -65,6 +67,7 @@ _LAZY = {
     "checkpoint": ("wonderland.transform.checkpoint", "checkpoint"),
     "checkpoint_name": ("wonderland.transform.checkpoint", "checkpoint_name"),
     "checkpoint_sequential": ("wonderland.transform.checkpoint", "checkpoint_sequential"),
+    "closure_convert": ("wonderland.transform.closures", "closure_convert"),
     "cond": ("wonderland.control.cond", "cond"),
     "cost": ("wonderland.transform.cost", "cost"),
     "custom_jvp": ("wonderland.control.custom", "custom_jvp"),
@@ -84,6 +87,7 @@ _LAZY = {
     "jit": ("wonderland.compile.jit", "jit"),
     "laplacian": ("wonderland.transform.curvature", "laplacian"),
     "lift": ("wonderland.numpy.lift", "lift"),
+    "linear_transpose": ("wonderland.control.linear", "linear_transpose"),
     "memory_profile": ("wonderland.studio.memory", "memory_profile"),
     "nth_derivative": ("wonderland.transform.jet", "nth_derivative"),
     "random": ("wonderland.random", None),

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call, handles
-from wonderland.core.level import constant_copy
+from wonderland.core.level import can_change, constant_copy, freeze
 from wonderland.core.program import Literal, Program, Tape, Var, run
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
@@ -37,6 +37,7 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     `primals` and `tangents` are tuples with one tree per argument; a tangent of None is zero.
     With `has_aux`, f returns `(out, aux)` and the result is `(out, tangent_out, aux)`.
     """
+    check_function(f, "jvp")
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError("jvp takes a tuple of arguments and a tuple of tangents: jvp(f, (x,), (t,))")
     if len(primals) != len(tangents):
@@ -123,6 +124,11 @@ class Linearized:
             for literal, value in zip(literals, residuals, strict=True):
                 literal.value = value
 
+    def kept(self) -> Linearized:
+        """To be used when the caller may have changed the arguments: see `keep`."""
+        keep(self.program)
+        return self
+
     def push(self, tangents: Sequence[Any]) -> list:
         """Tangents of the outputs, for tangents of the selected leaves."""
         outs = scatter_flags(run(self.program, tangents), self.has_tangent)
@@ -140,14 +146,28 @@ class Linearized:
         return self.call.result(values)
 
 
+def keep(tape: Program) -> Program:
+    """A Program from a Tape to be used later: residuals whose memory the caller can write to are copied."""
+    copies: dict[int, tuple] = {}
+    for literal in [a for e in (*tape.equations, tape) for a in (*e.inputs, *e.outputs) if type(a) is Literal]:
+        value = literal.value
+        if id(value) in copies:
+            literal.value = copies[id(value)][1]
+        elif can_change(value):
+            literal.value = freeze(value.copy())
+            copies[id(value)] = value, literal.value
+    return tape
+
+
 def linearize(f: Callable, *primals: Any) -> tuple[Any, Callable]:
     """`(f(*primals), push)`: the value and the derivative at that point as a function of tangents.
 
     The function runs once; `push(*tangents)` then costs only its linear part.
     """
-    call = Call(f, _copied(primals), {})
+    check_function(f, "linearize")
+    call = Call(f, primals, {})
     with quiet():
-        lin = Linearized(call, [True] * len(call.values))
+        lin = Linearized(call, [True] * len(call.values)).kept()
     value = lin.take_value()
 
     def push(*tangents: Any) -> Any:
@@ -167,9 +187,10 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> Any:
     `pull(cotangent)` takes a tree like the output and returns a tuple with one cotangent tree per argument; it can be
     called many times. With `has_aux`, f returns `(out, aux)`, and the result is `(out, pull, aux)`.
     """
-    call = Call(f, _copied(primals), {})
+    check_function(f, "vjp")
+    call = Call(f, primals, {})
     with quiet():
-        lin = Linearized(call, [True] * len(call.values))
+        lin = Linearized(call, [True] * len(call.values)).kept()
     types, value = lin.types, lin.take_value()
     structure = call.out_structure
     assert structure is not None
@@ -188,11 +209,6 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> Any:
     return (value[0], pull, value[1]) if has_aux else (value, pull)
 
 
-def _copied(primals: Sequence[Any]) -> tuple:
-    """The residuals outlive the call: the caller's later changes must not reach them."""
-    return tuple(tree.tree_map(constant_copy, p) if not tree.flatten(p)[1].has_mutable else p for p in primals)
-
-
 def aux_structure(structure: tree.Structure | None) -> tree.Structure:
     """The structure of `out` in that of a result `(out, aux)`."""
     if structure is None or structure.kind is None or len(structure.children) != 2:
@@ -208,6 +224,7 @@ def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, m
     For complex arguments the gradient is the direction of steepest ascent: |z|^2 has gradient 2 z.
     With a `memory_budget` in bytes, parts of f are computed again in the backward pass instead of being kept.
     """
+    check_function(f, "grad")
     both = value_and_grad(f, argnums, has_aux, memory_budget)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -221,6 +238,7 @@ def value_and_grad(
     f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, memory_budget: Any = None
 ) -> Callable:
     """Like `grad`, returning `(value, gradient)`; with `has_aux`, `((value, aux), gradient)`."""
+    check_function(f, "value_and_grad")
     if memory_budget is not None:
         from wonderland.transform.budget import within
 
@@ -245,6 +263,7 @@ def value_and_grad(
 
 def named(wrapper: Callable, f: Callable, prefix: str) -> Callable:
     """A transformed function, with the name, docstring and signature of the one it comes from."""
+    check_function(f, prefix)
     wrapper.__name__ = f"{prefix}({getattr(f, '__name__', 'function')})"
     wrapper.__doc__ = getattr(f, "__doc__", None)
     wrapper.__wrapped__ = f  # type: ignore[attr-defined]

@@ -30,7 +30,7 @@ from wonderland.transform.chunks import (
     sweep,
     unit_vectors,
 )
-from wonderland.transform.derivatives import argument_numbers, grad, jvp, matched, named, quiet
+from wonderland.transform.derivatives import argument_numbers, grad, jvp, keep, matched, named, quiet
 from wonderland.transform.jacobian import split
 
 STRATEGIES = FF, FR, RF, RR = (
@@ -244,7 +244,7 @@ def hvp_at(f: Callable, *primals: Any, argnums: int | Sequence[int] = 0, strateg
     numbers = argument_numbers(argnums, len(primals))
     point = Point("hvp_at", f, primals, numbers)
     with quiet():
-        program = taped(lambda *v: point.product(strategy, v), point.types)
+        program = keep(taped(lambda *v: point.product(strategy, v), point.types))
 
     def product(*vectors: Any) -> Any:
         if len(vectors) != len(numbers):
