@@ -49,12 +49,12 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "BroadcastWarning", "LeakedTracerError", "LostDerivativeError", "MutationError", "NoValueError",
     "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "binomial", "checkpoint",
-    "checkpoint_name", "checkpoint_sequential", "closure_convert", "cond", "cost", "custom_jvp", "custom_vjp", "einops", "explain",
-    "finite_difference", "finite_difference_jvp", "fori_loop", "gauss_newton", "gnvp", "grad", "hessian",
-    "hessian_diagonal", "hvp", "hvp_at", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jvp", "laplacian", "lift",
-    "linear_transpose", "linearize", "memory_profile", "nth_derivative", "random", "register_mutable", "register_node", "save_names",
-    "scan", "second_directional", "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_map",
-    "value_and_grad", "verify", "vhp", "vjp", "vmap", "warn_on_broadcast", "while_loop",
+    "checkpoint_name", "checkpoint_sequential", "closure_convert", "cond", "cost", "custom_jvp", "custom_vjp",
+    "einops", "explain", "finite_difference", "finite_difference_jvp", "fori_loop", "gauss_newton", "gnvp", "grad",
+    "hessian", "hessian_diagonal", "hvp", "hvp_at", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jvp", "laplacian",
+    "lift", "linear_transpose", "linearize", "memory_profile", "nth_derivative", "random", "register_mutable",
+    "register_node", "save_names", "scan", "second_directional", "sparse", "stop_gradient", "switch", "testing",
+    "to_sympy", "trace", "tree_map", "value_and_grad", "verify", "vhp", "vjp", "vmap", "warn_on_broadcast", "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that

@@ -51,7 +51,7 @@ def standing_for(handles: Sequence[Tracer], values: Sequence[Any], name: str) ->
                 h._value, h._base = value, base
     if changed:
         raise MutationError(
-            f"{name} or a rule of it writes to an array that it captures. Make a copy inside, or pass it as an argument."
+            f"{name} or a rule of it writes to an array that it captures. Copy it inside, or pass it as an argument."
         )
 
 
@@ -111,7 +111,7 @@ class Inside(Level):
         ]
         return tuple(held) if primitive.multiple else held[0]
 
-    def _linear(self, primitive: Primitive, values: Sequence[Any], linear: Sequence[bool], params: dict, n: int) -> list:
+    def _linear(self, primitive: Primitive, values: tuple, linear: tuple, params: dict, n: int) -> list[bool]:
         # Whether a traced value is zero isn't known here: only what certainly isn't linear is refused.
         kinds = [
             LINEAR if flag else UNKNOWN if isinstance(v, Traced) else kind_of(v)
@@ -130,8 +130,8 @@ class Inside(Level):
 def unseen(value: Any, name: str) -> TracingError:
     """The error for a traced value in a custom function that isn't an operand of it."""
     return TracingError(
-        f"{name} or a rule of it uses a traced value {value.type}{user_line()} that is neither an argument nor found in "
-        "what the function closes over. Pass it as an argument (wl.closure_convert makes arguments of captured values)."
+        f"{name} or a rule of it uses a traced value {value.type}{user_line()} that is neither an argument nor found "
+        "in what it closes over. Pass it as an argument (wl.closure_convert makes arguments of captured values)."
     )
 
 
@@ -143,8 +143,9 @@ def mapped(out: Any, f: Callable) -> Any:
 
 
 def run_inside(
-    f: Callable, operands: Sequence[Any], count: int, moved: Sequence[bool], name: str, rule: str, linear: int | None = None
-) -> Any:
+    f: Callable, operands: Sequence[Any], count: int, moved: Sequence[bool], name: str, rule: str,
+    linear: int | None = None,
+) -> Any:  # fmt: skip
     """`f(*operands)`, of which the first `count` are captured values, and those `moved` have a tangent here.
 
     `f` returns a list of results, or a tuple of lists of which the first has the results. Operands from number `linear`
@@ -183,9 +184,9 @@ def refuse_traced(value: Any, name: str) -> Any:
 def not_known(name: str) -> ArgumentError:
     """The error for a derivative with respect to a captured value."""
     return ArgumentError(
-        f"{name} is differentiated{user_line()} with respect to a value that it captures. Its rule has derivatives with "
-        f"respect to the arguments of {name} alone: pass the value as an argument (wl.closure_convert makes arguments "
-        "of captured values), or, if it is meant to be a constant, wl.stop_gradient(value)."
+        f"{name} is differentiated{user_line()} with respect to a value that it captures, but its rule has derivatives "
+        f"with respect to the arguments of {name} alone. Pass the value as an argument (wl.closure_convert makes "
+        "arguments of captured values), or, if it is meant to be a constant, capture wl.stop_gradient(value)."
     )
 
 

@@ -165,7 +165,8 @@ def _pattern(types: tuple, params: dict) -> Any:
 
     def answer(reads: Sequence[Any]) -> tuple[list, list]:
         own = reads[call.count :]
-        zeros = [np.zeros(t.shape, t.dtype) if s is None else None for t, s in zip(types[call.count :], own, strict=True)]
+        pairs = zip(types[call.count :], own, strict=True)
+        zeros = [np.zeros(t.shape, t.dtype) if s is None else None for t, s in pairs]
         found, _ = propagate(program, [*(None for _ in types), *own], [*map(known, types), *zeros])
         return scatter_flags(found, flags), []
 

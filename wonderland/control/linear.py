@@ -1,7 +1,7 @@
 """Linear functions: is a Program linear in some of its inputs, and if not, why; and the transpose of a function.
 
-A rule for tangents has to be linear in them for reverse mode, and so has a function that a person wants to be transposed.
-A value is one of these kinds here: linear in what is asked about, zero, perhaps zero, or something else.
+A rule for tangents has to be linear in them for reverse mode, and so has a function that is to be transposed. A value
+is one of these kinds here: linear in what is asked about, zero, perhaps zero, or something else.
 """
 
 from __future__ import annotations

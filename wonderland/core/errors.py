@@ -96,5 +96,5 @@ class ArgumentError(TypeError):
 def check_function(f: Any, name: str) -> None:
     """Refuse what isn't a function where a transformation, `name`, takes one."""
     if not callable(f):
-        came = f"{type(f).__name__}: {str(f)[:60]!r}" if f is not None else "None"
-        raise ArgumentError(f"{name} takes a function, got {came}. Pass the function itself, not what it returns.")
+        came = f"{type(f).__name__} ({str(f)[:60]})"
+        raise ArgumentError(f"{name} takes a function, not {came}: pass the function itself, not what it returns")

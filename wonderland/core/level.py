@@ -209,13 +209,6 @@ def constant_copy(value: Any) -> Any:
     return value
 
 
-def can_change(value: Any) -> bool:
-    """Is it an array that somebody can write to, through another array perhaps that it is a view of?"""
-    if not isinstance(value, np.ndarray):
-        return False
-    return value.flags.writeable or can_change(value.base) or not isinstance(value.base, (np.ndarray, type(None)))
-
-
 def own(values: list) -> list:
     """Arrays to hand to a caller: writable, and shared with nobody. The list gives its references away."""
     out = []

@@ -14,14 +14,16 @@ import numpy as np
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call, handles
-from wonderland.core.level import can_change, constant_copy, freeze
+from wonderland.core.level import constant_copy
 from wonderland.core.program import Literal, Program, Tape, Var, run
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.elementwise import stop_gradient as stop_gradient_p
 from wonderland.ops.shape import convert, zeros_like_type
 from wonderland.transform.dual import Dual, DualValue
+from wonderland.transform.naming import named
 from wonderland.transform.programs import dense, pick, record, scatter_flags
+from wonderland.transform.residuals import keep
 from wonderland.transform.transpose import pull_back
 
 
@@ -124,11 +126,6 @@ class Linearized:
             for literal, value in zip(literals, residuals, strict=True):
                 literal.value = value
 
-    def kept(self) -> Linearized:
-        """To be used when the caller may have changed the arguments: see `keep`."""
-        keep(self.program)
-        return self
-
     def push(self, tangents: Sequence[Any]) -> list:
         """Tangents of the outputs, for tangents of the selected leaves."""
         outs = scatter_flags(run(self.program, tangents), self.has_tangent)
@@ -146,19 +143,6 @@ class Linearized:
         return self.call.result(values)
 
 
-def keep(tape: Program) -> Program:
-    """A Program from a Tape to be used later: residuals whose memory the caller can write to are copied."""
-    copies: dict[int, tuple] = {}
-    for literal in [a for e in (*tape.equations, tape) for a in (*e.inputs, *e.outputs) if type(a) is Literal]:
-        value = literal.value
-        if id(value) in copies:
-            literal.value = copies[id(value)][1]
-        elif can_change(value):
-            literal.value = freeze(value.copy())
-            copies[id(value)] = value, literal.value
-    return tape
-
-
 def linearize(f: Callable, *primals: Any) -> tuple[Any, Callable]:
     """`(f(*primals), push)`: the value and the derivative at that point as a function of tangents.
 
@@ -167,7 +151,8 @@ def linearize(f: Callable, *primals: Any) -> tuple[Any, Callable]:
     check_function(f, "linearize")
     call = Call(f, primals, {})
     with quiet():
-        lin = Linearized(call, [True] * len(call.values)).kept()
+        lin = Linearized(call, [True] * len(call.values))
+    keep(lin.program)
     value = lin.take_value()
 
     def push(*tangents: Any) -> Any:
@@ -190,12 +175,10 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> Any:
     check_function(f, "vjp")
     call = Call(f, primals, {})
     with quiet():
-        lin = Linearized(call, [True] * len(call.values)).kept()
+        lin = Linearized(call, [True] * len(call.values))
+    keep(lin.program)
     types, value = lin.types, lin.take_value()
-    structure = call.out_structure
-    assert structure is not None
-    if has_aux:
-        structure = aux_structure(structure)
+    structure = aux_structure(call.out_structure) if has_aux else call.out_structure
 
     def pull(cotangent: Any) -> tuple:
         leaves, found = tree.flatten(cotangent)
@@ -238,7 +221,6 @@ def value_and_grad(
     f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, memory_budget: Any = None
 ) -> Callable:
     """Like `grad`, returning `(value, gradient)`; with `has_aux`, `((value, aux), gradient)`."""
-    check_function(f, "value_and_grad")
     if memory_budget is not None:
         from wonderland.transform.budget import within
 
@@ -259,15 +241,6 @@ def value_and_grad(
         return value, trees[numbers[0]] if single else tuple(trees[i] for i in numbers)
 
     return named(value_and_gradient, f, "value_and_grad")
-
-
-def named(wrapper: Callable, f: Callable, prefix: str) -> Callable:
-    """A transformed function, with the name, docstring and signature of the one it comes from."""
-    check_function(f, prefix)
-    wrapper.__name__ = f"{prefix}({getattr(f, '__name__', 'function')})"
-    wrapper.__doc__ = getattr(f, "__doc__", None)
-    wrapper.__wrapped__ = f  # type: ignore[attr-defined]
-    return wrapper
 
 
 def argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
