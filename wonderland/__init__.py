@@ -54,7 +54,8 @@ __all__ = [
     "hessian", "hessian_diagonal", "hvp", "hvp_at", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jvp", "laplacian",
     "lift", "linear_transpose", "linearize", "memory_profile", "nth_derivative", "random", "register_mutable",
     "register_node", "save_names", "scan", "second_directional", "sparse", "stop_gradient", "switch", "testing",
-    "to_sympy", "trace", "tree_map", "value_and_grad", "verify", "vhp", "vjp", "vmap", "warn_on_broadcast", "while_loop",
+    "to_sympy", "trace", "tree_map", "value_and_grad", "verify", "vhp", "vjp", "vmap", "warn_on_broadcast",
+    "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that

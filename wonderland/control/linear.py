@@ -73,7 +73,7 @@ def equation_kinds(primitive: Primitive, operands: Kinds, params: dict, count: i
         return [_joined([operands[i] for i in linear], primitive.name)] * count
     if primitive.bilinear:
         if touched == [0, 1]:
-            raise NotLinear(f"multiplies two such values ({primitive.name})")
+            raise NotLinear(f"multiplies two values that depend on the input ({primitive.name})")
         if {*touched} <= {0, 1}:
             return [LINEAR] * count
     if primitive.transpose and not linear and not primitive.bilinear:
@@ -83,7 +83,7 @@ def equation_kinds(primitive: Primitive, operands: Kinds, params: dict, count: i
 
 def _cond(operands: Kinds, params: dict) -> Kinds:
     if operands[0] is LINEAR:
-        raise NotLinear("decides by such a value (cond)")
+        raise NotLinear("decides by a value that depends on the input (cond)")
     rows = zip(*(program_kinds(branch, operands[1:]) for branch in params["branches"]), strict=True)
     return [_joined(row, "cond") for row in rows]
 
@@ -98,7 +98,7 @@ def _joined(kinds: Sequence[str], name: str) -> str:
 def _scan(operands: Kinds, params: dict) -> Kinds:
     dynamic = params["length"] is None and params["condition"] is None
     if dynamic and operands[0] is LINEAR:
-        raise NotLinear("takes the length of a loop from such a value")
+        raise NotLinear("takes the length of a loop from the input")
     rest, n = list(operands[dynamic:]), params["n_carry"]
     consts, carry, xs = rest[: params["n_consts"]], rest[params["n_consts"] :][:n], rest[params["n_consts"] + n :]
     while True:  # what is carried from step to step, to a fixed point
@@ -115,7 +115,7 @@ def _scan(operands: Kinds, params: dict) -> Kinds:
         except NotLinear:
             decided = [LINEAR]
         if decided == [LINEAR]:
-            raise NotLinear("ends a loop by such a value (while_loop)")
+            raise NotLinear("ends a loop by a value that depends on the input (while_loop)")
     return [*carry, *count, *outs[n:]]
 
 
@@ -166,7 +166,7 @@ def linear_transpose(f: Callable, *types: Any) -> Callable:
         raise ArgumentError(f"{name} isn't linear in its {which}: it {why}") from None
     for kind, t in zip(found, program.output_types, strict=True):
         if kind is OTHER or not is_differentiable(t.dtype):
-            raise ArgumentError(f"{name} isn't linear in its {which}: a result, {t}, doesn't depend on them")
+            raise ArgumentError(f"{name} isn't linear in its {which}: a result, {t}, is constant")
 
     def transposed(cotangent: Any) -> tuple:
         given, actual = tree.flatten(cotangent)

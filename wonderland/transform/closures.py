@@ -54,17 +54,21 @@ def _mutable_objects(f: Callable, depth: int = 3) -> list:
     return found
 
 
-MOST_SEEN = 20_000  # objects that the search for tracers looks at: a list of a million numbers isn't worth it
+MOST_SEEN = 5_000  # objects that the search for tracers looks at: a list of a million numbers isn't worth it
 _PLAIN = (np.ndarray, np.generic, str, bytes, type, types.ModuleType, types.BuiltinFunctionType, np.ufunc, np.dtype)
 
 
 def held_tracers(roots: Iterable[Any], seen: set[int] | None = None) -> list[Tracer]:
-    """The handles on living traced values that functions hold: in closures, defaults, containers and attributes."""
+    """The handles on living traced values that functions hold: in closures, defaults, containers and attributes.
+
+    The nearest first: beyond a number of objects nobody looks. `seen` has the ids of those that were looked at.
+    """
     seen = set() if seen is None else seen
     found: list[Tracer] = []
-    todo = list(roots)[::-1]
-    while todo and len(seen) < MOST_SEEN:
-        thing = todo.pop()
+    todo = list(roots)
+    for thing in todo:  # which grows
+        if len(seen) > MOST_SEEN:
+            break
         kind = type(thing)
         if kind in PYTHON_SCALARS or thing is None or isinstance(thing, _PLAIN) or id(thing) in seen:
             continue
@@ -113,21 +117,19 @@ def closure_convert(f: Callable, *args: Any) -> tuple[Callable, list]:
     of the arguments: `f` is recorded for their shapes and dtypes (so it decides by `wl.cond`, not by `if`), and `g`
     takes arguments of these. Arrays and numbers that aren't traced stay inside, as they are.
 
-    ```python
-    @wl.custom_vjp
-    def solve(g, x0, *captured):    # the root of g(x, *captured) near x0
-        ...
-
-    def root(f, x0):
-        g, captured = wl.closure_convert(f, x0)
-        return solve(g, x0, *captured)
-    ```
+        def root(f, guess):
+            g, captured = wl.closure_convert(f, guess)
+            solve = wl.custom_vjp(lambda guess, *captured: newton(lambda x: g(x, *captured), guess))
+            solve.defvjp(forward, backward)    # of which `backward` has a cotangent for each of `captured`
+            return solve(guess, *captured)
     """
     check_function(f, "closure_convert")
     call = Call(f, args, {})
     name = getattr(f, "__name__", "the function")
     with unwritten(f, f"closure_convert: {name}", "Pass the object to the function."):
         program = record(lambda *values: call.run(values), call.types, f"closure_convert({name})")
+    if call.written:
+        raise MutationError(f"closure_convert: {name} writes to an argument. Return the new values instead.")
     traced = [(v, value) for v, value in program.constants if isinstance(value, Traced)]
     rest = [(v, value) for v, value in program.constants if not isinstance(value, Traced)]
     opened, values = hoist(Program(program.inputs, program.equations, program.outputs, traced))
@@ -146,7 +148,7 @@ def closure_convert(f: Callable, *args: Any) -> tuple[Callable, list]:
             raise ArgumentError(f"{name} was converted for arguments {arguments}, got {structure}")
         flat = [unwrap(leaf) for leaf in (*given[count:], *leaves)]
         for i, (value, v) in enumerate(zip(flat, closed.inputs, strict=True)):
-            if type_of(value).shape != v.shape:
+            if (type_of(value).shape, type_of(value).dtype) != (v.shape, v.dtype):
                 what = f"captured value {i}" if i < len(values) else f"argument leaf {i - len(values)}"
                 raise ArgumentError(f"{name} was converted for {v.type} as {what}, got {type_of(value)}")
         outs = list(run(closed, flat))
