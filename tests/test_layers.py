@@ -115,8 +115,8 @@ def test_import_loads_nothing_heavy():
 # Of `transform`: made of the levels and the transpose, not part of the machine.
 COMPOSED = {
     "budget.py", "checkpoint.py", "chunks.py", "closures.py", "cost.py", "curvature.py", "elimination.py",
-    "elimination_order.py", "finite_difference.py", "jacobian.py", "jet.py", "second_order.py", "surprises.py",
-    "taylor.py",
+    "elimination_order.py", "finite_difference.py", "jacobian.py", "jet.py", "naming.py", "residuals.py",
+    "second_order.py", "surprises.py", "taylor.py",
 }  # fmt: skip
 
 

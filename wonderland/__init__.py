@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wonderland.control.cond import cond, switch
     from wonderland.control.custom import custom_jvp, custom_vjp
     from wonderland.control.effects import CheckError, check, host_call, print
+    from wonderland.control.linear import linear_transpose
     from wonderland.control.loops import fori_loop, scan, while_loop
     from wonderland.control.segments import binomial
     from wonderland.numpy.at import at
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from wonderland.studio.memory import memory_profile
     from wonderland.studio.to_sympy import to_sympy
     from wonderland.transform.checkpoint import checkpoint, checkpoint_name, checkpoint_sequential, save_names
+    from wonderland.transform.closures import closure_convert
     from wonderland.transform.cost import cost
     from wonderland.transform.curvature import gauss_newton, gnvp, hessian_diagonal, laplacian
     from wonderland.transform.finite_difference import finite_difference, finite_difference_jvp
@@ -51,12 +53,13 @@ __all__ = [
     "ArgumentError", "BroadcastWarning", "CheckError", "LeakedTracerError", "LostDerivativeError",
     "LostDerivativeWarning", "MutationError", "NoValueError", "Primitive", "Program", "RandomConstantWarning",
     "ReboundArrayWarning", "TracingError", "as_function", "associative_scan", "at", "binomial", "check", "checkpoint",
-    "checkpoint_name", "checkpoint_sequential", "cond", "cost", "custom_jvp", "custom_vjp", "einops", "explain",
-    "finite_difference", "finite_difference_jvp", "fori_loop", "gauss_newton", "gnvp", "grad", "hessian",
+    "checkpoint_name", "checkpoint_sequential", "closure_convert", "cond", "cost", "custom_jvp", "custom_vjp", "einops",
+    "explain", "finite_difference", "finite_difference_jvp", "fori_loop", "gauss_newton", "gnvp", "grad", "hessian",
     "hessian_diagonal", "host_call", "hvp", "hvp_at", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jvp", "laplacian",
-    "lift", "linearize", "memory_profile", "nth_derivative", "print", "random", "register_mutable", "register_node",
-    "save_names", "scan", "second_directional", "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace",
-    "tree_map", "value_and_grad", "verify", "vhp", "vjp", "vmap", "warn_on_broadcast", "while_loop",
+    "lift", "linear_transpose", "linearize", "memory_profile", "nth_derivative", "print", "random", "register_mutable",
+    "register_node", "save_names", "scan", "second_directional", "sparse", "stop_gradient", "switch", "testing",
+    "to_sympy", "trace", "tree_map", "value_and_grad", "verify", "vhp", "vjp", "vmap", "warn_on_broadcast",
+    "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that
@@ -74,6 +77,7 @@ _LAZY = {
     "checkpoint": ("wonderland.transform.checkpoint", "checkpoint"),
     "checkpoint_name": ("wonderland.transform.checkpoint", "checkpoint_name"),
     "checkpoint_sequential": ("wonderland.transform.checkpoint", "checkpoint_sequential"),
+    "closure_convert": ("wonderland.transform.closures", "closure_convert"),
     "cond": ("wonderland.control.cond", "cond"),
     "cost": ("wonderland.transform.cost", "cost"),
     "custom_jvp": ("wonderland.control.custom", "custom_jvp"),
@@ -94,6 +98,7 @@ _LAZY = {
     "jit": ("wonderland.compile.jit", "jit"),
     "laplacian": ("wonderland.transform.curvature", "laplacian"),
     "lift": ("wonderland.numpy.lift", "lift"),
+    "linear_transpose": ("wonderland.control.linear", "linear_transpose"),
     "memory_profile": ("wonderland.studio.memory", "memory_profile"),
     "nth_derivative": ("wonderland.transform.jet", "nth_derivative"),
     "print": ("wonderland.control.effects", "print"),

@@ -27,7 +27,7 @@ from wonderland.compile.profile import Profile, count_of
 from wonderland.compile.rebound import Places
 from wonderland.compile.unrolled import Watched
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced, running
 from wonderland.core.primitive import Linear, Primitive
@@ -416,8 +416,7 @@ def jit(
     """
     if f is None:
         return lambda f: jit(f, static_argnums, static_argnames, donate)
-    if not callable(f):
-        raise ArgumentError(f"jit takes a function, got {type(f).__name__}")
+    check_function(f, "jit")
     return Jitted(f, _several(static_argnums), _several(static_argnames), _several(donate))
 
 

@@ -1,90 +1,140 @@
 """Rules given by the user: `custom_jvp` and `custom_vjp`.
 
 A call of such a function is one equation that keeps the function and its rules. The Dual level uses the rule instead of
-looking inside; `custom_vjp` puts a linear primitive into the linear Program that can only be transposed.
+looking inside; `custom_vjp` puts a linear primitive into the linear Program that can only be transposed. What function
+and rules capture are the leading operands (`control.captures`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from wonderland.control.captures import mapped, refuse_traced, run_inside, standing_for, unseen
+from wonderland.control.linear import LINEAR, OTHER, NotLinear, program_kinds
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import handles
-from wonderland.core.level import Traced
+from wonderland.core.level import Traced, running
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.pattern import as_type, known, propagate
+from wonderland.ops.reduce import sum as reduce_sum
 from wonderland.ops.shape import convert, zeros_like_type
 from wonderland.transform.batch import Batch, BatchedValue, materialize
-from wonderland.transform.programs import record, scatter_flags
+from wonderland.transform.closures import held_tracers
+from wonderland.transform.programs import pick, record, scatter_flags
+from wonderland.transform.transpose import transpose
 
 Flat = Callable[..., Any]  # of values; returns a list, or a pair of lists
 
 
 class CustomCall:
-    """One call: flat functions of values. `forward(*args) -> (outs, residuals)`, `backward(residuals, cts) -> cts`."""
+    """One call: flat functions of values, of which the first `count` are captured.
 
-    def __init__(self, name: str, function: Flat, jvp: Flat | None, forward: Flat | None, backward: Flat | None):
-        self.name, self.function, self.jvp, self.forward, self.backward = name, function, jvp, forward, backward
+    `jvp(*captured, *primals, *tangents) -> (outs, tangents)`, `forward(*captured, *args) -> (outs, residuals)`,
+    `backward(*captured, *residuals, *cts) -> cts`. The captured values `for_rules` are those the function doesn't hold.
+    """
+
+    def __init__(
+        self, name: str, count: int, for_rules: range, function: Flat, jvp: Flat | None, forward: Flat | None,
+        backward: Flat | None,
+    ):  # fmt: skip
+        self.name, self.count, self.for_rules = name, count, for_rules
+        self.function, self.jvp, self.forward, self.backward = function, jvp, forward, backward
         self._program: Program | None = None
 
     def program(self, types: Sequence[ArrayType]) -> Program:
         if self._program is None:
-            self._program = record(self.function, types)
+            program = record(self.function, types, f"the custom function {self.name}")
+            for _, value in program.constants:
+                if isinstance(value, Traced):
+                    raise unseen(value, self.name)
+            self._program = program
         return self._program
+
+    def run(self, rule: str, operands: Sequence[Any], moved: Sequence[bool] = (), linear: int | None = None) -> Any:
+        """The function ("function") or a rule ("jvp", "forward", "backward") on these values; see `run_inside`."""
+        moved = moved or (False,) * self.count
+        return run_inside(getattr(self, rule), operands, self.count, moved, self.name, f"{rule} rule", linear)
 
     def batched(self, size: int, flags: tuple[bool, ...]) -> CustomCall:
         """The call on a batch: every function runs at a Batch level."""
+        captured, own = flags[: self.count], flags[self.count :]
 
-        def over_batch(f: Flat | None, given: Callable[[tuple], list]) -> Flat | None:
+        def over_batch(f: Flat | None, given: Callable[[tuple], Sequence[bool]]) -> Flat | None:
             def g(*args: Any) -> Any:
                 with Batch(size) as level:
                     lifted = [BatchedValue(level, a) if b else a for a, b in zip(args, given(args), strict=True)]
-                    return _map(f(*lifted), lambda o: materialize(size, *level.split(o)))  # type: ignore[misc]
+                    return mapped(f(*lifted), lambda o: materialize(size, *level.split(o)))  # type: ignore[misc]
 
             return f and g
 
+        pull = over_batch(self.backward, lambda args: [*captured, *(True for _ in args[self.count :])])
+
+        def backward(*args: Any) -> list:  # an argument that all entries of the batch share gets the sum
+            found = zip(pull(*args), own, strict=True)  # type: ignore[misc]
+            return [ct if ct is None or flag else reduce_sum(ct, axes=(0,)) for ct, flag in found]
+
         return CustomCall(
             self.name,
-            over_batch(self.function, lambda args: list(flags)),  # type: ignore[arg-type]
-            over_batch(self.jvp, lambda args: [*flags, *flags]),
-            over_batch(self.forward, lambda args: list(flags)),
-            over_batch(self.backward, lambda args: [True] * len(args)),
+            self.count,
+            self.for_rules,
+            over_batch(self.function, lambda args: flags),  # type: ignore[arg-type]
+            over_batch(self.jvp, lambda args: [*captured, *own, *own]),
+            over_batch(self.forward, lambda args: flags),
+            pull and backward,
         )
 
 
-def _map(out: Any, f: Callable) -> Any:
-    if isinstance(out, tuple):
-        return tuple([f(o) for o in group] for group in out)
-    return [f(o) for o in out]
+def _unmoved(primals: tuple, tangents: tuple, call: CustomCall) -> tuple[list, list] | None:
+    """What to return if no argument has a tangent, but captured values have; nothing depends on them, or it raises."""
+    if any(t is not None for t in tangents[call.count :]):
+        return None
+    moved = [t is not None and i not in call.for_rules for i, t in enumerate(tangents[: call.count])]
+    if any(moved):
+        call.run("function", primals, moved)
+    outs = custom_p(*primals, call=call)
+    return outs, [None] * len(outs)
 
 
-def _jvp(primals: tuple, tangents: tuple, call: CustomCall) -> tuple[list, list]:
+def _moved(tangents: tuple, call: CustomCall) -> list[bool]:
+    return [t is not None for t in tangents[: call.count]]
+
+
+def _jvp(primals: tuple, tangents: tuple, call: CustomCall, linear: bool = False) -> tuple[list, list]:
+    unmoved = _unmoved(primals, tangents, call)
+    if unmoved is not None:
+        return unmoved
     if call.jvp is None:
         raise TypeError(
             f"{call.name} has a custom vjp only: forward mode (wl.jvp, jacobian in forward mode) needs a jvp rule. "
             "Give one with .defjvp, or use reverse mode."
         )
-    filled = [zeros_like_type(type_of(p)) if t is None else t for p, t in zip(primals, tangents, strict=True)]
-    return call.jvp(*primals, *filled)
+    pairs = zip(primals[call.count :], tangents[call.count :], strict=True)
+    filled = [zeros_like_type(type_of(p)) if t is None else t for p, t in pairs]
+    return call.run("jvp", (*primals, *filled), _moved(tangents, call), len(primals) if linear else None)
 
 
 def _linearize(primals: tuple, tangents: tuple, call: CustomCall) -> tuple[list, list]:
     if call.forward is None:
-        return _jvp(primals, tangents, call)
-    outs, residuals = call.forward(*primals)
-    used = tuple(t is not None for t in tangents)
+        return _jvp(primals, tangents, call, linear=True)
+    unmoved = _unmoved(primals, tangents, call)
+    if unmoved is not None:
+        return unmoved
+    outs, residuals = call.run("forward", primals, _moved(tangents, call))
+    kept, own = [*primals[: call.count], *residuals], tangents[call.count :]
     tangents_out = custom_linear_p(
-        *residuals, *(t for t in tangents if t is not None), call=call, used=used, n_residuals=len(residuals),
-        types=tuple(type_of(o) for o in outs), in_types=tuple(type_of(p) for p in primals),
+        *kept, *(t for t in own if t is not None), call=call, used=tuple(t is not None for t in own),
+        n_residuals=len(kept), types=tuple(type_of(o) for o in outs),
+        in_types=tuple(type_of(p) for p in primals[call.count :]),
     )  # fmt: skip
-    return outs, list(tangents_out)
+    return outs, [t if is_differentiable(type_of(o).dtype) else None for t, o in zip(tangents_out, outs, strict=True)]
 
 
 def _batch(size: int, args: tuple, batched: tuple, call: CustomCall) -> tuple[list, list]:
@@ -100,7 +150,8 @@ def _pattern(types: tuple, params: dict) -> Any:
         outs = call.program(kinds).output_types
 
         def pulled(*args: Any) -> list:
-            return call.backward(*call.forward(*args[:n])[1], *args[n:])  # type: ignore[misc]
+            residuals = call.forward(*args[:n])[1]  # type: ignore[misc]
+            return call.backward(*args[: call.count], *residuals, *args[n:])  # type: ignore[misc]
 
         return lambda reads: _transposed_reads(pulled, types, outs, reads)
     flags: list[bool] = []
@@ -110,11 +161,13 @@ def _pattern(types: tuple, params: dict) -> Any:
         flags.extend(t is not None for t in tangents)
         return [t for t in tangents if t is not None]
 
-    program = record(pushed, [*kinds, *kinds])
+    program = record(pushed, [*kinds, *kinds[call.count :]])
 
     def answer(reads: Sequence[Any]) -> tuple[list, list]:
-        zeros = [np.zeros(t.shape, t.dtype) if s is None else None for t, s in zip(types, reads, strict=True)]
-        found, _ = propagate(program, [*(None for _ in types), *reads], [*map(known, types), *zeros])
+        own = reads[call.count :]
+        pairs = zip(types[call.count :], own, strict=True)
+        zeros = [np.zeros(t.shape, t.dtype) if s is None else None for t, s in pairs]
+        found, _ = propagate(program, [*(None for _ in types), *own], [*map(known, types), *zeros])
         return scatter_flags(found, flags), []
 
     return answer
@@ -144,17 +197,41 @@ def _transposed_reads(pulled: Flat, types: Sequence[Any], outs: Sequence[ArrayTy
     return separate(union(sum(sizes), terms), sizes), []
 
 
+def _transpose_inside(cts: Sequence[Any], *args: Any, call: CustomCall) -> list:
+    """Of a call on tangents, in somebody's rule: its function's, which has to be linear in them."""
+    flags = [isinstance(a, Linear) for a in args]
+    program = call.program([a if isinstance(a, Linear) else type_of(a) for a in args])
+    try:
+        program_kinds(program, [LINEAR if flag else OTHER for flag in flags])
+    except NotLinear as why:
+        raise TypeError(
+            f"reverse mode has to transpose {call.name}, which a rule calls on tangents, but it isn't linear in them: "
+            f"it {why}. Call it on primals only, or give the rule's function a rule for reverse mode: wl.custom_vjp."
+        ) from None
+    known, nonzero = [a for a in args if not isinstance(a, Linear)], [ct is not None for ct in cts]
+
+    def pulled(*values: Any) -> list:
+        inputs = dict(zip(pick(program.inputs, [not f for f in flags]), values[: len(known)], strict=True))
+        found = transpose(program, inputs, scatter_flags(values[len(known) :], nonzero))
+        return pick(found, flags)
+
+    count = len([f for f in flags[: call.count] if not f])
+    operands = (*known, *pick(cts, nonzero))
+    return scatter_flags(run_inside(pulled, operands, count, (False,) * count, call.name, "transpose"), flags)
+
+
 custom_p = Primitive(
     "custom",
-    lambda *args, call: call.function(*args),
+    lambda *args, call: call.run("function", args),
     lambda *types, call: call.program(types).output_types,
     jvp=_jvp,
     linearize=_linearize,
+    transpose=_transpose_inside,
     batch=_batch,
     pattern=_pattern,
     inline=lambda params: params["call"]._program,
     multiple=True,
-    impossible={"transpose": "it isn't linear", "lower": "compiled code contains its Program"},
+    impossible={"lower": "compiled code contains its Program"},
 )
 
 
@@ -168,8 +245,7 @@ def _only_reverse(*args: Any, call: CustomCall, **params: Any) -> Any:
 def _transpose(cts: Sequence[Any], *args: Any, call: CustomCall, used: tuple, **params: Any) -> list:
     residuals, linear = args[: params["n_residuals"]], args[params["n_residuals"] :]
     filled = [zeros_like_type(t) if ct is None else ct for ct, t in zip(cts, params["types"], strict=True)]
-    assert call.backward is not None
-    found = call.backward(*residuals, *filled)
+    found = call.run("backward", (*residuals, *filled))
     wanted = [ct for ct, u in zip(found, used, strict=True) if u]
     return [
         *(None for _ in residuals),
@@ -180,7 +256,7 @@ def _transpose(cts: Sequence[Any], *args: Any, call: CustomCall, used: tuple, **
 def _linear_batch(size: int, args: tuple, batched: tuple, call: CustomCall, **params: Any) -> tuple[list, list]:
     full = [materialize(size, a, b) for a, b in zip(args, batched, strict=True)]
     lead = {k: tuple(ArrayType((size, *t.shape), t.dtype) for t in params[k]) for k in ("types", "in_types")}
-    new = call.batched(size, (True,) * len(params["in_types"]))
+    new = call.batched(size, (True,) * (call.count + len(params["in_types"])))
     outs = custom_linear_p(*full, call=new, **{**params, **lead})
     return outs, [True] * len(outs)
 
@@ -215,7 +291,8 @@ custom_linear_p = Primitive(
 class _Custom:
     """A function with rules; what `custom_jvp` and `custom_vjp` return."""
 
-    def __init__(self, f: Callable):
+    def __init__(self, f: Callable, name: str):
+        check_function(f, name)
         self.f = self.__wrapped__ = f
         self.__name__ = getattr(f, "__name__", "function")
         self.__doc__ = getattr(f, "__doc__", None)
@@ -225,6 +302,7 @@ class _Custom:
 
     def defjvp(self, rule: Callable) -> Callable:
         """`rule(primals, tangents) -> (out, tangent_out)`, both arguments tuples."""
+        check_function(rule, f"{self.__name__}.defjvp")
         self.jvp_rule = rule
         return rule
 
@@ -234,13 +312,18 @@ class _Custom:
             raise ArgumentError(f"{self.__name__} has rules that take positional arguments: pass {names} by position")
         if self.jvp_rule is None and self.forward_rule is None:
             raise ArgumentError(f"{self.__name__} has no rule yet: use .defjvp(rule) or .defvjp(forward, backward)")
+        if not running():
+            return self.f(*args)
         leaves, structure = tree.flatten(args)
         values = [unwrap(leaf) for leaf in leaves]
-        call = _FlatRules(self, structure).call()
-        if not any(isinstance(v, Traced) for v in values):
-            return self.f(*args)
-        outs = custom_p(*values, call=call)
-        return call.function.__self__.out.unflatten(handles(list(outs)))  # type: ignore[attr-defined]
+        rules = _FlatRules(self, structure)
+        captured = [unwrap(handle) for handle in rules.handles]
+        if not any(isinstance(v, Traced) for v in (*captured, *values)):
+            out = self.f(*args)
+            mapped([unwrap(leaf) for leaf in tree.leaves(out)], lambda o: refuse_traced(o, self.__name__))
+            return out
+        outs = custom_p(*captured, *values, call=rules.call())
+        return rules.out.unflatten(handles(list(outs)))
 
 
 class _FlatRules:
@@ -250,16 +333,22 @@ class _FlatRules:
         self.custom, self.structure = custom, structure
         self.out: tree.Structure = tree.LEAF
         self.residual_structure: tree.Structure = tree.LEAF
+        seen: set[int] = set()
+        own = held_tracers([custom.f], seen)
+        of_rules = held_tracers([custom.jvp_rule, custom.forward_rule, custom.backward_rule], seen)
+        self.handles, self.for_rules = [*own, *of_rules], range(len(own), len(own) + len(of_rules))
 
     def call(self) -> CustomCall:
         c = self.custom
-        return CustomCall(
-            c.__name__,
-            self.function,
-            self.jvp if c.jvp_rule else None,
-            self.forward if c.forward_rule else None,
-            self.backward if c.forward_rule else None,
-        )
+        rules = [self.jvp if c.jvp_rule else None, *([self.forward, self.backward] if c.forward_rule else [None] * 2)]
+        closed = [rule and partial(self._closed, rule) for rule in (self.function, *rules)]
+        return CustomCall(c.__name__, len(self.handles), self.for_rules, *closed)  # type: ignore[arg-type]
+
+    def _closed(self, rule: Callable, *values: Any) -> Any:
+        """A rule as a function of what it captures, too."""
+        n = len(self.handles)
+        with standing_for(self.handles, values[:n], self.custom.__name__):
+            return rule(*values[n:])
 
     def _arguments(self, values: Sequence[Any]) -> tuple:
         return self.structure.unflatten([Tracer(v) if isinstance(v, Traced) else v for v in values])
@@ -342,15 +431,17 @@ def custom_jvp(f: Callable) -> _Custom:
 
     The rule must be linear in the tangents; reverse mode is derived from it.
     """
-    return _Custom(f)
+    return _Custom(f, "custom_jvp")
 
 
 class _CustomVJP(_Custom):
     def defvjp(self, forward: Callable, backward: Callable) -> None:
         """`forward(*args) -> (out, residuals)` and `backward(residuals, ct) -> one cotangent per argument`."""
+        check_function(forward, f"{self.__name__}.defvjp")
+        check_function(backward, f"{self.__name__}.defvjp")
         self.forward_rule, self.backward_rule = forward, backward
 
 
 def custom_vjp(f: Callable) -> _CustomVJP:
     """Replace reverse mode of `f` by a pair of rules: `f.defvjp(forward, backward)`; `f.defjvp` may be given too."""
-    return _CustomVJP(f)
+    return _CustomVJP(f, "custom_vjp")

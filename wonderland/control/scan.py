@@ -20,8 +20,9 @@ import numpy as np
 
 from wonderland.control.bodies import any_of, linearize_body, may_raise, taken_rows
 from wonderland.control.decided import UNBATCHED, warn_if_decided_by_comparisons
+from wonderland.control.linear import LINEAR, OTHER, NotLinear, program_kinds
 from wonderland.core.primitive import Linear, Primitive
-from wonderland.core.program import Literal, Program, Var, eliminate_dead, run
+from wonderland.core.program import Literal, Program, Record, Var, eliminate_dead, run
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import add, lt, sub, where
 from wonderland.ops.reduce import max as reduce_max
@@ -334,6 +335,8 @@ def transposed_body(
 def _transpose(cts: Sequence[Any], *operands: Any, **params: Any) -> list:
     p = Parts(operands, params)
     n_consts, n_carry = params["n_consts"], params["n_carry"]
+    if params["condition"] is not None or _carries_more(p, params):
+        return _transpose_beside(cts, operands, params)
     const_flags = tuple(isinstance(c, Linear) for c in p.consts)
     x_flags = tuple(isinstance(x, Linear) for x in p.xs)
     ct_carry, ct_ys = split(cts, n_carry)
@@ -352,6 +355,40 @@ def _transpose(cts: Sequence[Any], *operands: Any, **params: Any) -> list:
     of_carry = [ct if isinstance(c, Linear) else None for ct, c in zip(of_carry, p.carry, strict=True)]
     head = [None for _ in p.head]
     return [*head, *scatter_flags(of_consts, const_flags), *of_carry, *scatter_flags(of_xs, x_flags)]
+
+
+def _carries_more(p: Parts, params: dict) -> bool:
+    """Does the loop carry values that aren't linear, a counter perhaps, beside those that are?"""
+    if all(isinstance(c, Linear) for c in p.carry):
+        return False
+    flags = [LINEAR if isinstance(v, Linear) else OTHER for v in (*p.consts, *p.carry, *p.xs)]
+    try:
+        return OTHER in _carry_kinds(params["body"], tuple(flags), params["n_consts"], params["n_carry"])
+    except NotLinear:
+        return True
+
+
+@cached
+def _carry_kinds(body: Program, kinds: tuple, n_consts: int, n_carry: int) -> Sequence[str]:
+    carried = [LINEAR] * n_carry  # zeros to start with, where it isn't a variable
+    return program_kinds(body, [*kinds[:n_consts], *carried, *kinds[n_consts + n_carry :]])[:n_carry]
+
+
+def _transpose_beside(cts: Sequence[Any], operands: Sequence[Any], params: dict) -> list:
+    """The transpose of a loop that is linear in some operands and computes others beside, its condition perhaps.
+
+    It is its own derivative with respect to those: linearising separates the two.
+    """
+    flags = [isinstance(o, Linear) for o in operands]
+    tape = Record("a linear Program")
+    with tape:
+        variables = [tape.variable(o) for o in pick(operands, flags)]
+        primals = [zeros_like_type(o) if flag else o for o, flag in zip(operands, flags, strict=True)]
+        plain = {k: v for k, v in params.items() if k != "slots"}
+        _, tangents = linearize(tuple(primals), tuple(scatter_flags(variables, flags)), **plain)
+        used = [t is not None for t in tangents]
+        program = tape.finish(variables, pick(tangents, used))
+    return scatter_flags(transpose_linear(program, {}, pick(cts, used)), flags)
 
 
 def _swapped(x: Any) -> Any:

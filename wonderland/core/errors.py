@@ -91,3 +91,10 @@ class MutationError(TracingError):
 
 class ArgumentError(TypeError):
     """A wrong argument to a transformation."""
+
+
+def check_function(f: Any, name: str) -> None:
+    """Refuse what isn't a function where a transformation, `name`, takes one."""
+    if not callable(f):
+        came = f"{type(f).__name__} ({str(f)[:60]})"
+        raise ArgumentError(f"{name} takes a function, not {came}: pass the function itself, not what it returns")

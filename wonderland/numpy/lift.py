@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import handles
 from wonderland.core.level import running
 from wonderland.core.tracer import Tracer
@@ -53,8 +53,7 @@ def lift(f: Callable) -> Callable:
     to SciPy or cached by `functools`. Inside, arrays are traced ones: `isinstance(x, np.ndarray)` is false.
     """
     f = _inside(f)
-    if not callable(f):
-        raise ArgumentError(f"lift takes a function, not {type(f).__name__}")
+    check_function(f, "lift")
     _check_source(f)
 
     @functools.wraps(f)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError, NoValueError, TracingError
+from wonderland.core.errors import ArgumentError, NoValueError, TracingError, check_function
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
 from wonderland.core.tracer import Tracer, unwrap
@@ -102,8 +102,7 @@ class SparseDerivative:
         pattern: Any, coloring: Coloring | None, format: str, jit: bool, chunk_size: Any, memory_budget: Any,
     ):  # fmt: skip
         what = f"wl.sparse.{name}"
-        if not callable(f):
-            raise ArgumentError(f"{what} takes a function, got {type(f).__name__}: {what}(f)(x)")
+        check_function(f, what)
         if format not in ("csr", "csc", "coo"):
             raise ArgumentError(f'{what}: format is "csr", "csc" or "coo", not {format!r}')
         if partition not in ("auto", "column", "row", "symmetric", "bidirectional"):

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError, NoValueError
+from wonderland.core.errors import ArgumentError, NoValueError, check_function
 from wonderland.core.functions import Call
 from wonderland.core.tracer import unwrap
 from wonderland.core.types import type_of
@@ -67,8 +67,7 @@ def scalar(f: Callable, name: str) -> Callable:
 
 
 def _checked(name: str, f: Any, args: tuple) -> None:
-    if not callable(f):
-        raise ArgumentError(f"{name}(f, *args): f is a function, got {type(f).__name__} {repr(f)[:60]}")
+    check_function(f, name)
     if not args:
         raise ArgumentError(
             f"{name}(f, *args): arguments of f are needed (their shapes and dtypes; the values only with local=True): "

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
 from wonderland.core.program import Equation, Printer, Var
@@ -52,6 +52,7 @@ def explain(
     The function runs on values, so `if x > 0` works; the trace is that of the path taken. An argument that is used
     in the first operations and again later has a second row, for the later uses, as in the notes: s1 = x.
     """
+    check_function(f, "explain")
     call = Call(f, args, {})
     if any(isinstance(value, Traced) for value in call.values):
         raise ArgumentError("explain shows numbers, so it can't run inside another transformation: call it outside")

@@ -14,7 +14,7 @@ import numpy as np
 
 from wonderland.control.cond import clamped
 from wonderland.control.scan import Parts
-from wonderland.core.errors import ArgumentError, NoValueError
+from wonderland.core.errors import ArgumentError, NoValueError, check_function
 from wonderland.core.functions import Call
 from wonderland.core.level import Level, Traced, bind, bind_update, is_alone
 from wonderland.core.primitive import Primitive
@@ -39,6 +39,7 @@ def memory_profile(
     operations are those of the function's Program, where a value is let go after its last use, or, of a function that
     decides by its values, those that it carries out, where a local variable is let go when Python does.
     """
+    check_function(f, "memory_profile")
     if mode not in ("forward", "reverse"):
         raise ArgumentError(f'memory_profile: mode is "forward" or "reverse", not {mode!r}')
     numbers = tuple(range(len(args))) if argnums is None else argument_numbers(argnums, len(args))

@@ -17,7 +17,7 @@ import numpy as np
 from wonderland.control.cond import clamped
 from wonderland.control.scan import Parts
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call, is_array
 from wonderland.core.level import bind
 from wonderland.core.program import Equation, Literal, Printer, Program, Var
@@ -47,6 +47,7 @@ def to_sympy(f: Callable | Program, *args: Any) -> Any:
         names = [printer.name(v) for v in f.inputs]
         given = [a if _is_symbolic(sp, a) else None for a in args] or [None] * len(names)
         return tuple(_plain(o) for o in _evaluate(f, _inputs(names, f.input_types, given)))
+    check_function(f, "to_sympy")
     leaves, structure = tree.flatten(args)
     given = [_expressions(leaf) if _is_symbolic(sp, leaf) else None for leaf in leaves]
     models = [leaf if g is None else np.zeros(g.shape, _dtype(g))[()] for leaf, g in zip(leaves, given, strict=True)]

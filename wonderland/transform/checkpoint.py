@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError, NoValueError
+from wonderland.core.errors import ArgumentError, NoValueError, check_function
 from wonderland.core.functions import Call, is_array, mutable_leaves
 from wonderland.core.level import Level, Traced, bind, concrete, running
 from wonderland.core.primitive import Linear, Primitive
@@ -286,8 +286,7 @@ def checkpoint(f: Callable | None = None, policy: Any = "nothing") -> Callable:
     """
     if f is None:
         return lambda g: checkpoint(g, policy)
-    if not callable(f):
-        raise ArgumentError(f"checkpoint takes a function, not {type(f).__name__}: wl.checkpoint(f, policy=...)")
+    check_function(f, "checkpoint")
     keep = as_policy(policy)
 
     def checkpointed(*args: Any, **kwargs: Any) -> Any:

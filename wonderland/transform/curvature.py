@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call, handles
 from wonderland.core.level import Traced
 from wonderland.core.program import Program, run
@@ -34,6 +34,7 @@ def gnvp(residual: Callable, loss: Callable, x: Any, v: Any) -> Any:
     J is the Jacobian of `residual` (a tree to a tree) and H_loss the Hessian of `loss` (a tree to a scalar) at
     residual(x). It leaves out the curvature of the residual, and where the loss is convex so is what remains.
     """
+    check_function(loss, "gnvp")
     point = Point("gnvp", residual, (x,), (0,), scalar=False)
     vector = point.vector([v])
     with quiet():
@@ -48,6 +49,7 @@ def gauss_newton(
     memory_budget: float | None = None,
 ) -> Callable:
     """The Gauss-Newton matrix J' H_loss J of loss(residual(x)) as a function of x, laid out as `hessian` is."""
+    check_function(loss, "gauss_newton")
     check_chunks(chunk_size, memory_budget, "gauss_newton")
 
     def compute(x: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call, handles
 from wonderland.core.level import constant_copy
 from wonderland.core.program import Literal, Program, Tape, Var, run
@@ -21,7 +21,9 @@ from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.elementwise import stop_gradient as stop_gradient_p
 from wonderland.ops.shape import convert, zeros_like_type
 from wonderland.transform.dual import Dual, DualValue
+from wonderland.transform.naming import named
 from wonderland.transform.programs import dense, pick, record, scatter_flags
+from wonderland.transform.residuals import keep
 from wonderland.transform.transpose import pull_back
 
 
@@ -37,6 +39,7 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     `primals` and `tangents` are tuples with one tree per argument; a tangent of None is zero.
     With `has_aux`, f returns `(out, aux)` and the result is `(out, tangent_out, aux)`.
     """
+    check_function(f, "jvp")
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError("jvp takes a tuple of arguments and a tuple of tangents: jvp(f, (x,), (t,))")
     if len(primals) != len(tangents):
@@ -145,9 +148,11 @@ def linearize(f: Callable, *primals: Any) -> tuple[Any, Callable]:
 
     The function runs once; `push(*tangents)` then costs only its linear part.
     """
-    call = Call(f, _copied(primals), {})
+    check_function(f, "linearize")
+    call = Call(f, primals, {})
     with quiet():
         lin = Linearized(call, [True] * len(call.values))
+    keep(lin.program)
     value = lin.take_value()
 
     def push(*tangents: Any) -> Any:
@@ -167,14 +172,13 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> Any:
     `pull(cotangent)` takes a tree like the output and returns a tuple with one cotangent tree per argument; it can be
     called many times. With `has_aux`, f returns `(out, aux)`, and the result is `(out, pull, aux)`.
     """
-    call = Call(f, _copied(primals), {})
+    check_function(f, "vjp")
+    call = Call(f, primals, {})
     with quiet():
         lin = Linearized(call, [True] * len(call.values))
+    keep(lin.program)
     types, value = lin.types, lin.take_value()
-    structure = call.out_structure
-    assert structure is not None
-    if has_aux:
-        structure = aux_structure(structure)
+    structure = aux_structure(call.out_structure) if has_aux else call.out_structure
 
     def pull(cotangent: Any) -> tuple:
         leaves, found = tree.flatten(cotangent)
@@ -186,11 +190,6 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> Any:
             return call.structure.unflatten(handles(lin.pull(cts)))[0]
 
     return (value[0], pull, value[1]) if has_aux else (value, pull)
-
-
-def _copied(primals: Sequence[Any]) -> tuple:
-    """The residuals outlive the call: the caller's later changes must not reach them."""
-    return tuple(tree.tree_map(constant_copy, p) if not tree.flatten(p)[1].has_mutable else p for p in primals)
 
 
 def aux_structure(structure: tree.Structure | None) -> tree.Structure:
@@ -208,6 +207,7 @@ def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, m
     For complex arguments the gradient is the direction of steepest ascent: |z|^2 has gradient 2 z.
     With a `memory_budget` in bytes, parts of f are computed again in the backward pass instead of being kept.
     """
+    check_function(f, "grad")
     both = value_and_grad(f, argnums, has_aux, memory_budget)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -241,14 +241,6 @@ def value_and_grad(
         return value, trees[numbers[0]] if single else tuple(trees[i] for i in numbers)
 
     return named(value_and_gradient, f, "value_and_grad")
-
-
-def named(wrapper: Callable, f: Callable, prefix: str) -> Callable:
-    """A transformed function, with the name, docstring and signature of the one it comes from."""
-    wrapper.__name__ = f"{prefix}({getattr(f, '__name__', 'function')})"
-    wrapper.__doc__ = getattr(f, "__doc__", None)
-    wrapper.__wrapped__ = f  # type: ignore[attr-defined]
-    return wrapper
 
 
 def argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError, NoValueError, TracingError
+from wonderland.core.errors import ArgumentError, NoValueError, TracingError, check_function
 from wonderland.core.functions import Call, handles
 from wonderland.core.level import Traced, constant_copy
 from wonderland.core.program import Equation, Program
@@ -81,6 +81,7 @@ def finite_difference_jvp(
     `primals` and `tangents` are tuples with one tree per argument; a tangent of None is zero.
     """
     _check_options(scheme, step)
+    check_function(f, "finite_difference_jvp")
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError("finite_difference_jvp takes tuples of arguments and of tangents: (f, (x,), (t,))")
     if len(primals) != len(tangents):

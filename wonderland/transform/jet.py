@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call, handles
 from wonderland.core.level import Traced
 from wonderland.core.tracer import unwrap
@@ -32,6 +32,7 @@ def jet(f: Callable, primals: Sequence[Any], series: Sequence[Any], factorial_sc
 
     One run of f on series: the cost grows as n^2.
     """
+    check_function(f, "jet")
     if not isinstance(primals, (tuple, list)) or not isinstance(series, (tuple, list)):
         raise ArgumentError("jet takes a tuple of arguments and a tuple of series: jet(f, (x,), ([x1, x2],))")
     if len(primals) != len(series):

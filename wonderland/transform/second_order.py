@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import handles
 from wonderland.core.level import Traced
 from wonderland.core.program import Program, Tape, run
@@ -32,6 +32,7 @@ from wonderland.transform.chunks import (
 )
 from wonderland.transform.derivatives import argument_numbers, grad, jvp, matched, named, quiet
 from wonderland.transform.jacobian import split
+from wonderland.transform.residuals import keep
 
 STRATEGIES = FF, FR, RF, RR = (
     "forward_over_forward",
@@ -48,6 +49,7 @@ class Point:
         self, name: str, f: Callable, args: Sequence[Any], numbers: Sequence[int], kwargs: dict | None = None,
         has_aux: bool = False, scalar: bool = True,
     ):  # fmt: skip
+        check_function(f, name)
         self.name, self.args, self.numbers, self.has_aux = name, tuple(args), tuple(numbers), has_aux
         if not 0 < len(self.numbers) == len(set(self.numbers)):
             raise ArgumentError(f"{name}: argnums name one argument or several, each once, not {self.numbers}")
@@ -244,7 +246,7 @@ def hvp_at(f: Callable, *primals: Any, argnums: int | Sequence[int] = 0, strateg
     numbers = argument_numbers(argnums, len(primals))
     point = Point("hvp_at", f, primals, numbers)
     with quiet():
-        program = taped(lambda *v: point.product(strategy, v), point.types)
+        program = keep(taped(lambda *v: point.product(strategy, v), point.types))
 
     def product(*vectors: Any) -> Any:
         if len(vectors) != len(numbers):

@@ -316,6 +316,11 @@ add(
     excluded={"forward mode": "a custom vjp has only reverse mode"},
 )  # fmt: skip
 add(
+    "captured", reals, Operand(lambda rng, shape: rng.standard_normal(shape), differentiable=False),
+    reference=lambda x, c, name: x, dtypes="fc",
+    cases=[case((3,), (2,), name="f"), case((), (), name="f"), case((2, 0), (3,), name="f")],
+)  # fmt: skip
+add(
     "checkpoint_name", reals, reference=lambda x, name: x, dtypes="bifc",
     cases=[case((3,), name="a"), case((), name="a"), case((2, 0), name="a")],
 )  # fmt: skip

@@ -1,0 +1,33 @@
+"""What a derivative that is used later keeps: the values of the time when it was taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wonderland.core.level import freeze
+from wonderland.core.program import Literal, Program
+
+
+def keep(tape: Program) -> Program:
+    """A Program from a Tape to be used later: residuals whose memory the caller can write to are copied.
+
+    A tape that is transposed at once, as `grad` does, has no need of it.
+    """
+    copies: dict[int, tuple] = {}  # by the array's id, which the pair keeps alive
+    for literal in [a for e in (*tape.equations, tape) for a in (*e.inputs, *e.outputs) if type(a) is Literal]:
+        value = literal.value
+        if id(value) in copies:
+            literal.value = copies[id(value)][1]
+        elif can_change(value):
+            literal.value = freeze(value.copy())
+            copies[id(value)] = value, literal.value
+    return tape
+
+
+def can_change(value: Any) -> bool:
+    """Is it an array that somebody can write to, perhaps through another one that it is a view of?"""
+    if not isinstance(value, np.ndarray):
+        return False
+    return value.flags.writeable or can_change(value.base) or not isinstance(value.base, (np.ndarray, type(None)))
