@@ -61,6 +61,8 @@ def equation_kinds(primitive: Primitive, operands: Kinds, params: dict, count: i
     rule: Any = _HOLDING.get(primitive.name)
     if touched and rule is not None:
         return rule(operands, params)
+    if not count:
+        return []  # an effect
     inside = primitive.inline and primitive.inline(params)
     if touched and inside:
         return program_kinds(inside, operands)
