@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.tracer import FUNCTIONS, concrete
 from wonderland.core.types import ArrayType, promote, shape_of, type_of
-from wonderland.numpy.dispatch import implements, spaces
+from wonderland.numpy.dispatch import implements, present, space_of
+from wonderland.numpy.missing import np
 from wonderland.ops import decompositions, linalg
 from wonderland.ops import elementwise as ops
 from wonderland.ops.matrices import adjoint, identity_like, product, real_dtype, square
@@ -299,7 +298,8 @@ def _chain(arrays: list) -> Any:
 
 def _renamed(original: Any, function: Any) -> None:
     function.__name__, function.__doc__ = original.__name__, f"NumPy's `linalg.{original.__name__}`."
-    FUNCTIONS[original] = spaces["numpy.linalg"][original.__name__] = function
+    for target in present([original]):
+        FUNCTIONS[target] = space_of(target)[target.__name__] = function
 
 
 def _outer(x1: Any, x2: Any, /) -> Any:
