@@ -353,7 +353,7 @@ class TestUfuncMethods:
     def test_log_sum_exp(self):
         x = np.array([1000.0, 1001.0, -np.inf])
         with np.errstate(all="ignore"):
-            assert traced(np.logaddexp.reduce, x) == np.logaddexp.reduce(x)
+            np.testing.assert_allclose(traced(np.logaddexp.reduce, x), 1000 + np.log1p(np.e), rtol=1e-15)
             assert traced(np.logaddexp.reduce, np.full(2, -np.inf)) == -np.inf
             assert traced(np.logaddexp.reduce, np.array([np.inf, 1.0])) == np.inf
         weights = np.exp(x - 1001) / np.sum(np.exp(x - 1001))

@@ -278,7 +278,7 @@ class TestSumsOfExponentials:
         x = np.array([[-INF, -INF], [-INF, 1.0], [0.0, 0.0]])
         for run in (lambda f: f, wl.jit):
             out = run(lambda x: ws.logsumexp(x, axis=1))(x)
-            np.testing.assert_array_equal(out, sp.logsumexp(x, axis=1))
+            np.testing.assert_allclose(out, [-INF, 1.0, math.log(2)], rtol=1e-15)
             weights = run(wl.grad(lambda x: ws.logsumexp(x, axis=1)[1] + np.sum(ws.logsumexp(x, axis=1)[::2])))(x)
             np.testing.assert_array_equal(weights, [[0, 0], [0, 1], [0.5, 0.5]])
             second = run(wl.grad(lambda x: np.sum(wl.grad(lambda x: np.sum(ws.logsumexp(x, axis=1)))(x) ** 2)))(x)

@@ -21,8 +21,7 @@ _ALIASES = {
     "amax": "max", "amin": "min", "abs": "absolute", "true_divide": "divide", "conj": "conjugate",
     "concat": "concatenate", "permute_dims": "transpose",
 }  # fmt: skip
-for _alias, _name in _ALIASES.items():
-    _namespace[_alias] = _namespace[_name]
+_namespace.update({alias: _namespace[name] for alias, name in _ALIASES.items() if name in _namespace})
 globals().update({name: f for name, f in _namespace.items() if name in globals()})  # which modules' names would hide
 
 

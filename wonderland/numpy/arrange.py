@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.errors import LostDerivativeError, user_line
 from wonderland.core.tracer import Tracer, concrete, unwrap
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.dispatch import implements
 from wonderland.numpy.join import as_value, concatenate
+from wonderland.numpy.missing import np
 from wonderland.numpy.shape import (
     broadcast_to,
     integers,

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.errors import NoValueError
 from wonderland.core.level import Traced, own
 from wonderland.core.tracer import UFUNCS, Tracer, concrete, unwrap
@@ -18,6 +16,7 @@ from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.arrange import part, target
 from wonderland.numpy.index import Key, fitted
 from wonderland.numpy.join import as_value, concatenate
+from wonderland.numpy.missing import np
 from wonderland.numpy.shape import broadcast_to, reshape_value
 from wonderland.ops import elementwise as ops
 from wonderland.ops.index import gather, scatter, scatter_max

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.tracer import Tracer
 from wonderland.numpy import polynomials as _polynomials  # noqa: F401  (registers its functions)
 from wonderland.numpy.composed import composed, fresh
 from wonderland.numpy.construct import asarray
 from wonderland.numpy.dispatch import has_tracer, namespace
+from wonderland.numpy.missing import np
 from wonderland.numpy.shape import normalize_axes, normalize_axis
 
 

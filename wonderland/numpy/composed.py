@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wonderland.core.tracer import FUNCTIONS, Tracer, unwrap
-from wonderland.numpy.dispatch import ARRAYS, array_handle, has_tracer, space_of
+from wonderland.numpy.dispatch import ARRAYS, array_handle, has_tracer, present, space_of
 
 
 def composed(original: Any) -> Callable:
@@ -26,8 +26,8 @@ def composed(original: Any) -> Callable:
 
         function.__name__ = original.__name__
         function.__doc__ = f.__doc__ or f"NumPy's `{original.__name__}`, on traced arrays too."
-        FUNCTIONS[original] = function
-        space_of(original)[original.__name__] = function
+        for target in present([original]):
+            FUNCTIONS[target] = space_of(target)[target.__name__] = function
         return f
 
     return register

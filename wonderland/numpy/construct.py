@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.errors import LostDerivativeError, user_line
 from wonderland.core.level import freeze
 from wonderland.core.tracer import METHODS, PROPERTIES, Tracer, concrete, unwrap
@@ -17,6 +15,7 @@ from wonderland.core.types import NUMERIC_KINDS, is_python_scalar, shape_of, typ
 from wonderland.numpy.dispatch import array_handle, has_tracer, implements, namespace
 from wonderland.numpy.elementwise import result_dtype
 from wonderland.numpy.join import as_value
+from wonderland.numpy.missing import np
 from wonderland.numpy.shape import (
     broadcast_to,
     check_order,
@@ -292,5 +291,5 @@ for _name in "zeros ones empty full eye identity".split():
 for _convert in (array, asarray, asanyarray, ascontiguousarray, asfortranarray):
     namespace[_convert.__name__] = _convert
 _NAMES = "array asarray asanyarray ascontiguousarray asfortranarray copy zeros_like ones_like empty_like full_like"
-for _name in _NAMES.split():
+for _name in filter(namespace.__contains__, _NAMES.split()):
     LIFTED[getattr(np, _name)] = held_result(namespace[_name])

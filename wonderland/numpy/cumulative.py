@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.dispatch import implements
 from wonderland.numpy.join import concatenate
+from wonderland.numpy.missing import np
 from wonderland.numpy.reduce import accumulating, as_dtype, flip_order, no_out, operand, ufunc_method
 from wonderland.numpy.shape import broadcast_to, normalize_axis, one_axis, reshape_value
 from wonderland.ops import cumulative
@@ -76,21 +75,20 @@ def _standard(primitive: Callable, unit: int, x: Any, axis: Any, dtype: Any, inc
     return concatenate([first, out], axis)
 
 
-if hasattr(np, "cumulative_sum"):  # NumPy 2.1
+@implements(np.cumulative_sum)
+def cumulative_sum(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+) -> Any:
+    no_out(out, "cumulative_sum")
+    return _standard(cumulative.cumsum, 0, x, axis, dtype, include_initial)
 
-    @implements(np.cumulative_sum)
-    def cumulative_sum(
-        x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
-    ) -> Any:
-        no_out(out, "cumulative_sum")
-        return _standard(cumulative.cumsum, 0, x, axis, dtype, include_initial)
 
-    @implements(np.cumulative_prod)
-    def cumulative_prod(
-        x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
-    ) -> Any:
-        no_out(out, "cumulative_prod")
-        return _standard(cumulative.cumprod, 1, x, axis, dtype, include_initial)
+@implements(np.cumulative_prod)
+def cumulative_prod(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+) -> Any:
+    no_out(out, "cumulative_prod")
+    return _standard(cumulative.cumprod, 1, x, axis, dtype, include_initial)
 
 
 @implements(np.diff)

@@ -6,7 +6,7 @@ the function of the `wonderland.numpy` namespace, where a call without tracers g
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,12 @@ from wonderland.core.level import Traced
 from wonderland.core.primitive import Primitive
 from wonderland.core.tracer import FUNCTIONS, LATER, METHODS, UFUNCS, Tracer, View
 from wonderland.core.types import PYTHON_SCALARS, type_of
+from wonderland.numpy.missing import Missing
 from wonderland.ops.shape import convert
 
-spaces: dict[str, dict[str, Any]] = {"numpy": {}}  # name of NumPy's or SciPy's module -> our functions of its names
+_SUBMODULES = ("numpy.linalg", "numpy.fft", "scipy.special", "scipy.linalg")
+# Name of NumPy's or SciPy's module -> our functions of its names.
+spaces: dict[str, dict[str, Any]] = {name: {} for name in ("numpy", *_SUBMODULES)}
 namespace = spaces["numpy"]
 
 LATER.update({
@@ -29,12 +32,19 @@ LATER.update({
 
 
 def space_of(original: Any) -> dict[str, Any]:
-    """The namespace that a function belongs to: np.linalg.norm is no name of np's."""
+    """The namespace that a function belongs to: np.linalg.norm is no name of np's; a missing one is a name of none."""
+    if isinstance(original, Missing):
+        return {}
     module = getattr(original, "__module__", None) or "scipy.special"  # whose ufuncs don't say
-    for name in ("numpy.linalg", "numpy.fft", "scipy.special", "scipy.linalg"):
+    for name in _SUBMODULES:
         if module.startswith(name):
-            return spaces.setdefault(name, {})
+            return spaces[name]
     return namespace
+
+
+def present(originals: Iterable[Any]) -> list:
+    """The functions that the installed NumPy and SciPy have."""
+    return [f for f in originals if not isinstance(f, Missing)]
 
 
 def values(tree: Any) -> Any:
@@ -96,7 +106,7 @@ def implements(*targets: Any, method: str | tuple[str, ...] = ()) -> Callable:
 
         if isinstance(original, np.ufunc):
             traced = _ufunc(f, original.__name__)
-        for target in targets:
+        for target in present(targets):
             (UFUNCS if isinstance(target, np.ufunc) else FUNCTIONS)[target] = traced
         for name in (method,) if isinstance(method, str) else method:
             METHODS[name] = traced
@@ -171,7 +181,8 @@ def on_handles(original: Any, method: str | None = None) -> Callable:
     def register(f: Callable) -> Callable:
         if original.__name__ in ARRAYS:
             f = _returning_arrays(f)
-        FUNCTIONS[original] = space_of(original)[original.__name__] = _drop_in(original, f)
+        for target in present([original]):
+            FUNCTIONS[target] = space_of(target)[target.__name__] = _drop_in(target, f)
         if method:
             METHODS[method] = f
         return f

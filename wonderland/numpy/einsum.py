@@ -18,11 +18,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.tracer import FUNCTIONS, Tracer
 from wonderland.core.types import promote, shape_of, type_of
-from wonderland.numpy.dispatch import has_tracer, make_view, namespace, values
+from wonderland.numpy.dispatch import has_tracer, make_view, namespace, present, values
+from wonderland.numpy.missing import np
 from wonderland.numpy.products import as_value, pairwise, take_index
 from wonderland.numpy.shape import reshape_value, transpose_value
 from wonderland.ops import elementwise as ops
@@ -421,4 +420,5 @@ def einsum(
     return Tracer(einsum_values(text, [values(x) for x in arrays], optimize, dtype, casting))
 
 
-FUNCTIONS[np.einsum] = namespace["einsum"] = einsum
+for _original in present([np.einsum]):
+    FUNCTIONS[_original] = namespace["einsum"] = einsum

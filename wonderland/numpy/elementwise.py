@@ -7,11 +7,10 @@ from collections.abc import Callable
 from operator import index
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.tracer import METHODS, Tracer, concrete
 from wonderland.core.types import PYTHON_SCALARS, broadcast_shapes, shape_of, type_of
 from wonderland.numpy.dispatch import implements, make_view, on_handles, operator, set_operator
+from wonderland.numpy.missing import np
 from wonderland.ops import elementwise as ops
 from wonderland.ops import integer, math, special
 from wonderland.ops.reduce import sum
@@ -504,8 +503,6 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
     return a
 
 
-if hasattr(np, "astype"):  # since NumPy 2.1
-
-    @on_handles(np.astype)
-    def _astype(x: Tracer, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tracer:
-        return astype(x, dtype, copy=copy)
+@on_handles(np.astype)
+def _astype(x: Tracer, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tracer:
+    return astype(x, dtype, copy=copy)

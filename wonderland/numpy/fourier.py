@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.dispatch import implements
 from wonderland.numpy.join import as_value
+from wonderland.numpy.missing import np
 from wonderland.numpy.shape import normalize_axis
 from wonderland.ops import elementwise as ops
 from wonderland.ops import fft as transforms

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.errors import NoValueError
 from wonderland.core.level import Traced, bind_update
 from wonderland.core.tracer import METHODS, PROPERTIES, Tracer, concrete, unwrap
 from wonderland.core.types import broadcast_shapes, shape_of, type_of
 from wonderland.numpy.dispatch import implements
 from wonderland.numpy.join import as_value
+from wonderland.numpy.missing import np
 from wonderland.numpy.shape import StridedView, flat_view, one_axis, reshape_value, transpose_value
 from wonderland.ops import elementwise as ops
 from wonderland.ops.index import gather, scatter, scatter_slice, sliced_shape

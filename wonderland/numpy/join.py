@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.level import Traced, bind_update
 from wonderland.core.tracer import Tracer, concrete, unwrap
 from wonderland.core.types import promote, shape_of, type_of
 from wonderland.numpy.dispatch import implements
+from wonderland.numpy.missing import np
 from wonderland.numpy.shape import broadcast_to, integers, normalize_axis, on_handles, reshape_value
 from wonderland.ops.index import scatter_slice
 from wonderland.ops.index import slice as slice_primitive
@@ -210,15 +209,12 @@ def dsplit(ary: Tracer, indices_or_sections: Any) -> list:
     return split(ary, indices_or_sections, 2)
 
 
+@on_handles(np.unstack)
 def unstack(x: Tracer, /, *, axis: int = 0) -> tuple:
     if x.ndim == 0:
         raise ValueError("Input array must be at least 1-d.")
     axis = normalize_axis(axis, x.ndim)
     return tuple(x[(*(slice(None),) * axis, i, ...)] for i in range(x.shape[axis]))
-
-
-if hasattr(np, "unstack"):  # NumPy 2.1
-    on_handles(np.unstack)(unstack)
 
 
 @implements(np.meshgrid)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.tracer import FUNCTIONS, Tracer, concrete, unwrap
 from wonderland.core.types import ArrayType, promote, shape_of, type_of
-from wonderland.numpy.dispatch import implements, spaces
+from wonderland.numpy.dispatch import implements, present, space_of
 from wonderland.numpy.join import as_value
+from wonderland.numpy.missing import np
 from wonderland.ops import decompositions, linalg
 from wonderland.ops import elementwise as ops
 from wonderland.ops.matrices import adjoint, identity_like, of_triangle, product, real_dtype, square
@@ -319,7 +318,8 @@ def _chain(arrays: list) -> Any:
 
 def _renamed(original: Any, function: Any) -> None:
     function.__name__, function.__doc__ = original.__name__, f"NumPy's `linalg.{original.__name__}`."
-    FUNCTIONS[original] = spaces["numpy.linalg"][original.__name__] = function
+    for target in present([original]):
+        FUNCTIONS[target] = space_of(target)[target.__name__] = function
 
 
 def _outer(x1: Any, x2: Any, /) -> Any:

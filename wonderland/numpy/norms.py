@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.dispatch import implements
 from wonderland.numpy.join import as_value
 from wonderland.numpy.linear_algebra import hermitian_matrix, inv, matrix
+from wonderland.numpy.missing import np
 from wonderland.numpy.shape import normalize_axis
 from wonderland.ops import decompositions, reduce
 from wonderland.ops import elementwise as ops

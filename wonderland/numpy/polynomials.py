@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.tracer import Tracer
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.composed import composed
 from wonderland.numpy.construct import asarray
 from wonderland.numpy.dispatch import implements, make_view, on_handles
 from wonderland.numpy.join import concatenate
+from wonderland.numpy.missing import np
 from wonderland.numpy.products import as_value, take_index
 from wonderland.numpy.shape import normalize_axis, reshape_value, transpose_value
 from wonderland.ops import elementwise as ops

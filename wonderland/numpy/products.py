@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.level import Traced
 from wonderland.core.tracer import UFUNCS, Tracer
 from wonderland.core.types import broadcast_shapes, promote, shape_of, type_of
-from wonderland.numpy.dispatch import implements, namespace, operator, values
+from wonderland.numpy.dispatch import implements, namespace, operator, present, values
 from wonderland.numpy.join import stack
+from wonderland.numpy.missing import np
 from wonderland.numpy.shape import normalize_axis, reshape_value, transpose_value
 from wonderland.ops import elementwise as ops
 from wonderland.ops.dot import dot as contract
@@ -164,7 +163,7 @@ def _with_axes(original: Any) -> None:
     def moved(*args: Any, axes: Any = None, axis: Any = None, keepdims: bool = False, **options: Any) -> Any:
         if axes is None and axis is None and not keepdims:
             return plain(*args, **options)
-        if original is not getattr(np, "vecdot", None) and (axis is not None or keepdims):
+        if original is not np.vecdot and (axis is not None or keepdims):
             raise TypeError(f"np.{original.__name__} takes axes=, not axis= or keepdims=")
         x, y = (as_value(values(a)) for a in args)
         if axes is None:
@@ -184,11 +183,10 @@ def _with_axes(original: Any) -> None:
     namespace[original.__name__] = function
 
 
-for _name, _function in {"vecdot": vecdot, "matvec": matvec, "vecmat": vecmat}.items():
-    if hasattr(np, _name):  # two of them since NumPy 2.2
-        implements(getattr(np, _name))(_function)
-        _with_axes(getattr(np, _name))
-_with_axes(np.matmul)
+for _original, _function in {np.vecdot: vecdot, np.matvec: matvec, np.vecmat: vecmat}.items():
+    implements(_original)(_function)
+for _original in present([np.vecdot, np.matvec, np.vecmat, np.matmul]):
+    _with_axes(_original)
 
 
 def _aligned(name: str, a: Any, i: int, b: Any, j: int) -> None:

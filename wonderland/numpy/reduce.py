@@ -7,13 +7,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.level import Traced
 from wonderland.core.tracer import UFUNCS, Tracer
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.dispatch import implements
 from wonderland.numpy.join import as_value
+from wonderland.numpy.missing import np
 from wonderland.numpy.shape import broadcast_to, normalize_axes, normalize_axis, one_axis, reduced_axes, reshape_value
 from wonderland.ops import elementwise as ops
 from wonderland.ops import reduce

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.errors import NoValueError
 from wonderland.core.tracer import METHODS, Tracer, concrete, unwrap
 from wonderland.core.types import broadcast_shapes, promote, shape_of, type_of
@@ -17,6 +15,7 @@ from wonderland.numpy.arrange import along, flat_value, target
 from wonderland.numpy.dispatch import implements
 from wonderland.numpy.index import Key, bounded, repeated, setitem
 from wonderland.numpy.join import as_value, stack, unstacked
+from wonderland.numpy.missing import np
 from wonderland.numpy.shape import (
     broadcast_to,
     flat_view,

@@ -7,12 +7,11 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.level import Traced
 from wonderland.core.tracer import FUNCTIONS, METHODS, PROPERTIES, Tracer, View, concrete, unwrap
 from wonderland.core.types import broadcast_shapes, shape_of
 from wonderland.numpy.dispatch import namespace, on_handles
+from wonderland.numpy.missing import np
 from wonderland.ops import shape as ops
 
 # Axes and shapes -----------------------------------------------------------------------------------------------------

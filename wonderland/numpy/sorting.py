@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.tracer import METHODS, Tracer, concrete
 from wonderland.core.types import promote, shape_of, type_of
 from wonderland.numpy.cumulative import diff
 from wonderland.numpy.dispatch import implements
+from wonderland.numpy.missing import np
 from wonderland.numpy.reduce import as_dtype, inexact, operand
 from wonderland.numpy.reduce import known as value_of
 from wonderland.numpy.reduce import max as maximum

@@ -10,11 +10,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from wonderland.core.types import promote, shape_of, type_of
 from wonderland.numpy import reduce
 from wonderland.numpy.dispatch import implements
+from wonderland.numpy.missing import np
 from wonderland.numpy.reduce import (
     as_dtype,
     flip_order,

@@ -15,14 +15,17 @@ from wonderland.core.level import bind_update
 from wonderland.core.tracer import FUNCTIONS, Tracer
 from wonderland.core.types import promote, shape_of, type_of
 from wonderland.numpy import linear_algebra as of_numpy
-from wonderland.numpy.dispatch import has_tracer, implements, spaces, values
+from wonderland.numpy.dispatch import has_tracer, implements, present, space_of, values
 from wonderland.numpy.join import as_value
 from wonderland.numpy.linear_algebra import inexact, square_matrix, stacked
+from wonderland.numpy.missing import complete
 from wonderland.ops import decompositions, linalg
 from wonderland.ops.elementwise import conjugate, where
 from wonderland.ops.index import gather, scatter_slice
 from wonderland.ops.matrices import adjoint, hermitian_part, identity_like, masked, of_triangle
 from wonderland.ops.shape import convert, reshape
+
+scipy = complete(scipy, ("linalg",))
 
 
 def _transposed(a: Any) -> Any:
@@ -75,8 +78,8 @@ def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite:
 
 
 for _function in (cho_factor, cho_solve):  # one argument or result of them isn't an array
-    _original = getattr(scipy.linalg, _function.__name__)
-    FUNCTIONS[_original] = spaces["scipy.linalg"][_function.__name__] = _function
+    for _original in present([getattr(scipy.linalg, _function.__name__)]):
+        FUNCTIONS[_original] = space_of(_original)[_function.__name__] = _function
 
 
 _POSITIVE = ("pos", "positive definite")

@@ -16,11 +16,14 @@ import scipy.special as sp
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.dispatch import implements
 from wonderland.numpy.elementwise import of_dtype, result_dtype
+from wonderland.numpy.missing import complete
 from wonderland.numpy.shape import normalize_axes, reduced_axes
 from wonderland.ops import elementwise as ops
 from wonderland.ops import integer, reduce, special
 from wonderland.ops import math as elementary
 from wonderland.ops.shape import broadcast, convert, reshape
+
+sp = complete(sp)
 
 # Ufuncs that are one primitive ---------------------------------------------------------------------------------------
 
@@ -176,11 +179,9 @@ def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> An
     return ops.where(ops.bitwise_or(ops.gt(k, N), negative), 0.0, special.binom(N, k))
 
 
-if hasattr(sp, "softplus"):
-
-    @implements(sp.softplus)
-    def softplus(x: Any) -> Any:
-        return elementary.logaddexp(0, x)
+@implements(sp.softplus)
+def softplus(x: Any) -> Any:
+    return elementary.logaddexp(0, x)
 
 
 # Sums of exponentials ------------------------------------------------------------------------------------------------

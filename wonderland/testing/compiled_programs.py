@@ -19,6 +19,7 @@ import numpy as np
 
 import wonderland as wl
 from wonderland.core.types import type_of
+from wonderland.testing.op_checks import largest_error
 from wonderland.testing.random_programs import Program, random_program
 
 FORMS = ("single", "grad", "jvp", "vmap")  # besides its value, a program is tried in one of these
@@ -62,7 +63,7 @@ class Case:
             near = [self.function(*(_moved(a, self.epsilon, rng) for a in self.args))[i] for _ in range(6)]
         if any(np.shape(n) != np.shape(exact) for n in near):
             return False
-        own = max(float(np.max(np.abs(n - exact), initial=0.0)) for n in (self.expected[i], *near))
+        own = max(float(largest_error(n, exact)) for n in (self.expected[i], *near))
         return _near(actual, exact, self.unit, 4 * own)
 
 

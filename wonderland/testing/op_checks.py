@@ -461,7 +461,7 @@ def compare_compiled(f: Callable, args: tuple, wide: tuple, what: str, eps: floa
             assert np.array_equal(n, e), f"{what}: {n} instead of {e}"
             continue
         ulp = max(eps, np.finfo(np.result_type(e)).eps)
-        if _as_exact(n, e, x, ulp, _largest_error(e, x)):
+        if _as_exact(n, e, x, ulp, largest_error(e, x)):
             continue
         usual = usual or _usual_errors(f, args, wide)
         message = f"{what}: {n} instead of {e}, exactly {x}; eager is usually right to {usual[i]:.2g}"
@@ -475,7 +475,8 @@ def _as_exact(native: Any, eager: Any, exact: Any, ulp: float, eager_error: Any)
     return bool(np.all(same | (finite & (np.abs(native - exact) <= limit))))
 
 
-def _largest_error(eager: Any, exact: Any) -> Any:
+def largest_error(eager: Any, exact: Any) -> Any:
+    """Where both are finite: elsewhere there is none to measure."""
     finite = np.isfinite(eager) & np.isfinite(exact)
     return np.max(np.abs(eager - exact), initial=0.0, where=finite)
 
@@ -488,7 +489,7 @@ def _usual_errors(f: Callable, args: tuple, wide: tuple, points: int = 16) -> li
     for _ in range(points):
         near = tuple(moved(a) if is_inexact(a) and not is_python_scalar(a) else a for a in args)
         results = zip(tree.leaves(f(*near)), tree.leaves(f(*_widened(near, wide))), strict=True)
-        errors.append([_largest_error(e, x) if is_inexact(e) else 0.0 for e, x in results])
+        errors.append([largest_error(e, x) if is_inexact(e) else 0.0 for e, x in results])
     return [max(of_one) for of_one in zip(*errors, strict=True)]
 
 
