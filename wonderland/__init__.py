@@ -47,22 +47,22 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "BroadcastWarning", "CheckError", "LeakedTracerError", "LostDerivativeError", "MutationError",
-    "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "binomial", "check",
-    "checkpoint",
-    "checkpoint_name", "checkpoint_sequential", "cond", "cost", "custom_jvp", "custom_vjp", "einops", "explain",
-    "finite_difference", "finite_difference_jvp", "fori_loop", "gauss_newton", "gnvp", "grad", "hessian",
-    "hessian_diagonal", "host_call", "hvp", "hvp_at", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jvp", "laplacian", "lift",
-    "linearize", "memory_profile", "nth_derivative", "print", "random", "register_mutable", "register_node", "save_names",
-    "scan", "second_directional", "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_map",
-    "value_and_grad", "verify", "vhp", "vjp", "vmap", "warn_on_broadcast", "while_loop",
+    "NoValueError", "Primitive", "Program", "TracingError", "as_function", "associative_scan", "at", "binomial",
+    "check", "checkpoint", "checkpoint_name", "checkpoint_sequential", "cond", "cost", "custom_jvp", "custom_vjp",
+    "einops", "explain", "finite_difference", "finite_difference_jvp", "fori_loop", "gauss_newton", "gnvp", "grad",
+    "hessian", "hessian_diagonal", "host_call", "hvp", "hvp_at", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jvp",
+    "laplacian", "lift", "linearize", "memory_profile", "nth_derivative", "print", "random", "register_mutable",
+    "register_node", "save_names", "scan", "second_directional", "sparse", "stop_gradient", "switch", "testing",
+    "to_sympy", "trace", "tree_map", "value_and_grad", "verify", "vhp", "vjp", "vmap", "warn_on_broadcast",
+    "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that
 # isn't felt has no more than most programs need.
 _LAZY = {
     "BroadcastWarning": ("wonderland.numpy.broadcasting", "BroadcastWarning"),
-    "associative_scan": ("wonderland.control.associative", "associative_scan"),
     "CheckError": ("wonderland.control.effects", "CheckError"),
+    "associative_scan": ("wonderland.control.associative", "associative_scan"),
     "at": ("wonderland.numpy.at", "at"),
     "binomial": ("wonderland.control.segments", "binomial"),
     "check": ("wonderland.control.effects", "check"),

@@ -35,7 +35,6 @@ from wonderland.compile.nodes import (
     Gather,
     Leaf,
     Loop,
-    Map,
     Node,
     Number,
     Procedure,
