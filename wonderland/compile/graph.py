@@ -509,10 +509,8 @@ def _lower_equation(builder: Builder, equation: Equation, nodes: list[Node]) -> 
         except Unsupported:
             del builder.region.nodes[mark:]
     params, evaluate = equation.params, primitive.evaluate
-    return builder.call(
-        primitive.name, lambda *arrays: evaluate(*arrays, **params), nodes, types, primitive.multiple,
-        equation.has_effects(),
-    )
+    call = lambda *arrays: evaluate(*arrays, **params)
+    return builder.call(primitive.name, call, nodes, types, primitive.multiple, equation.has_effects())
 
 
 def _is_small(m: int, n: int, k: int) -> bool:

@@ -185,8 +185,7 @@ class Specialization:
         """The native entry; if arguments were donated, with them in their places among the results."""
         native_call, taken = self.compiled.entry.call, self.taken
         if self.program.effects:
-            direct = native_call
-            native_call = lambda *leaves: MISS if running() else direct(*leaves)
+            native_call = _outside(native_call)
         if not taken:
             return native_call
         single = len(self.compiled.entry.outputs) == 1
@@ -217,6 +216,11 @@ class Specialization:
             return lambda out: build(weakened(out))
         is_flat_tuple = structure.kind is tree.flatten(())[1].kind and all(c.kind is None for c in structure.children)
         return None if is_flat_tuple else build
+
+
+def _outside(native_call: Callable) -> Callable:
+    """The native entry of what has effects; inside a transformation they may belong to what is being recorded."""
+    return lambda *leaves: MISS if running() else native_call(*leaves)
 
 
 class Jitted:

@@ -18,7 +18,7 @@ from wonderland.core.errors import ArgumentError, LostDerivativeError, user_line
 from wonderland.core.functions import handles, is_array
 from wonderland.core.primitive import Primitive
 from wonderland.core.tracer import Tracer, unwrap
-from wonderland.core.types import ArrayType, shape_of, type_of
+from wonderland.core.types import NUMERIC_KINDS, ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import eq, invert
 from wonderland.ops.pattern import count, everything
 from wonderland.ops.reduce import max as reduce_max
@@ -84,8 +84,8 @@ def host_call(f: Callable, result_types: Any, *args: Any) -> Any:
     `args` are trees of arrays; `f` gets arrays of its own in their places, and returns a tree like `result_types`. Its
     leaves are what the results are like: arrays or numbers, `(shape, dtype)` pairs, or anything with `.shape` and
     `.dtype`; `()` or None is for a function without result. Shapes and dtypes are checked. An exception that `f` raises
-    comes out as it is. It runs each time, in order with other effects, even if nobody uses its result; under `vmap` once
-    for each element. It has no derivative: give the function around it one with `wl.custom_jvp` or `wl.custom_vjp`.
+    comes out as it is. It runs each time, in order with other effects, even if nobody uses its result; under `vmap`
+    once for each element. It has no derivative: give the function around it one, `wl.custom_jvp` or `wl.custom_vjp`.
 
         wl.host_call(lambda a: scipy.special.wofz(a).real, x, x)        # a result like x
         wl.host_call(lambda step, w: np.save(f"w{step}.npy", w), (), step, w)
@@ -114,7 +114,7 @@ def _result_types(given: Any) -> tuple[list[ArrayType], tree.Structure]:
     """The types at the leaves of a tree of examples, and its structure."""
     leaves, structure = tree.flatten(_typed(given))
     for leaf in leaves:
-        if not isinstance(leaf, ArrayType):
+        if not isinstance(leaf, ArrayType) or leaf.dtype.kind not in NUMERIC_KINDS:
             raise ArgumentError(
                 f"host_call: result_types has a leaf {leaf!r:.60}; it is a tree of arrays or numbers like the results, "
                 "or of (shape, dtype) pairs: host_call(f, ((3,), np.float64), x)"
@@ -132,8 +132,9 @@ def _typed(given: Any) -> Any:
     if kind is not None and not kind.mutable:
         children, static = kind.flatten(given)
         return kind.unflatten(static, [_typed(child) for child in children])
-    if hasattr(given, "shape") and hasattr(given, "dtype"):
-        return ArrayType(tuple(given.shape), np.dtype(given.dtype))
+    shape, dtype = getattr(given, "shape", None), getattr(given, "dtype", None)
+    if shape is not None and dtype is not None:
+        return ArrayType(tuple(shape), np.dtype(dtype))
     if type(given) in (bool, int, float, complex):
         return ArrayType((), type_of(given).dtype)
     return given
@@ -196,8 +197,8 @@ def print(*values: Any, sep: str = " ", end: str = "\n", file: Any = None, flush
 def check(condition: Any, message: str = "a check failed", *values: Any) -> None:
     """Raise `wl.CheckError(message)` unless the condition, or each element of it, is true; in compiled code too.
 
-    `values` are put into the `{}` fields of the message. A check stays where it is, also in a derivative, though nothing
-    that is computed depends on it.
+    `values` are put into the `{}` fields of the message. A check stays where it is, also in a derivative, though
+    nothing that is computed depends on it.
 
         wl.check(x > 0, "x must be positive, got {}", x)
     """

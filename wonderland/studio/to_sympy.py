@@ -134,6 +134,8 @@ def _evaluate(program: Program, args: Sequence[Any]) -> list:
     """Run a Program on arrays of expressions; what holds none stays an array of numbers."""
     env: dict[Var, Any] = {**dict(program.constants), **dict(zip(program.inputs, args, strict=True))}
     for equation in program.equations:
+        if not equation.outputs:
+            continue  # an effect: it is no part of the formula
         operands = [a.value if isinstance(a, Literal) else env[a] for a in equation.inputs]
         if any(_is_object(o) for o in operands):
             outs = _symbolic(equation, operands)
