@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.program import Equation, Program, Record, Var, eliminate_dead, hoist
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, promote, type_of
@@ -18,6 +18,7 @@ class Body:
     """A recorded body: its Program (captured values first), those values, and the structure of its result."""
 
     def __init__(self, f: Callable, structure: tree.Structure, types: Sequence[ArrayType], name: str):
+        check_function(f, name)
         level = Record(f"the body of {name}")
         with level:
             inputs = [level.variable(t) for t in types]
