@@ -170,10 +170,51 @@ def test_results_that_have_no_gradient(call, kind, says):
     ("by keyword", lambda: wl.grad(lambda x: x)(x=1.0), ArgumentError, "0 positional arguments", "by position"),
     ("argnums by name", lambda: wl.grad(lambda x: x, "x")(1.0), ArgumentError, "argnums='x'", "positions from 0"),
     ("mode", lambda: wl.jacobian(np.sin, mode="fwd"), ArgumentError, '"forward", "reverse"', "'fwd'"),
-    ("no function", lambda: wl.jit(3.0), ArgumentError, "takes a function, not float"),
 )  # fmt: skip
 def test_arguments_to_differentiate(call, kind, says):
     check(call, kind, says)
+
+
+# What each transformation says when it gets something that isn't a function: at once, not when the result is called.
+NO_FUNCTION = {
+    name: getattr(wl, name)
+    for name in (
+        "grad value_and_grad jacobian jacfwd jacrev hessian laplacian vmap jit trace checkpoint lift custom_jvp "
+        "custom_vjp finite_difference linearize vjp explain memory_profile"
+    ).split()
+} | {
+    "jvp": lambda f: wl.jvp(f, (V,), (V,)),
+    "hvp": lambda f: wl.hvp(f, (V,), (V,)),
+    "vhp": lambda f: wl.vhp(f, (V,), (V,)),
+    "hvp_at": lambda f: wl.hvp_at(f, V),
+    "second_directional": lambda f: wl.second_directional(f, V, V, V),
+    "hessian_diagonal": lambda f: wl.hessian_diagonal(f, V),
+    "gnvp": lambda f: wl.gnvp(f, np.sum, V, V),
+    "gauss_newton": lambda f: wl.gauss_newton(np.sin, f),
+    "jet": lambda f: wl.jet(f, (1.0,), ([1.0],)),
+    "nth_derivative": lambda f: wl.nth_derivative(f, 2),
+    "finite_difference_jvp": lambda f: wl.finite_difference_jvp(f, (V,), (V,)),
+    "linear_transpose": lambda f: wl.linear_transpose(f, V),
+    "closure_convert": lambda f: wl.closure_convert(f, V),
+    "sparse.jacobian": lambda f: wl.sparse.jacobian(f),
+    "sparse.hessian": lambda f: wl.sparse.hessian(f),
+    "jacobian_pattern": lambda f: wl.sparse.jacobian_pattern(f, V),
+    "cond": lambda f: wl.cond(True, np.sin, f, V),
+    "scan": lambda f: wl.scan(f, V, length=2),
+    "while_loop": lambda f: wl.while_loop(lambda x: True, f, V),
+    "while_loop's condition": lambda f: wl.while_loop(f, np.sin, V),
+    "fori_loop": lambda f: wl.fori_loop(0, 2, f, V),
+    "associative_scan": lambda f: wl.associative_scan(f, V),
+    "double.defjvp": lambda f: wl.custom_jvp(double).defjvp(f),
+    "double.defvjp": lambda f: wl.custom_vjp(double).defvjp(np.sin, f),
+}
+
+
+@pytest.mark.parametrize("name", NO_FUNCTION)
+def test_what_is_no_function_is_refused_at_once(name):
+    for given, kind in ((3.0, "float"), (np.sin(V), "ndarray")):
+        says = [rf"{name}(\(2\))? takes a function, not {kind}", "pass the function itself"]
+        check(lambda given=given: NO_FUNCTION[name](given), ArgumentError, says)
 
 
 def test_integer_leaves_beside_floats_get_zeros():

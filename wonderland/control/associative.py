@@ -14,7 +14,7 @@ import numpy as np
 
 from wonderland.control.bodies import flat_operands
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import handles
 from wonderland.core.level import Traced, bind_update
 from wonderland.core.tracer import Tracer, unwrap
@@ -39,6 +39,7 @@ def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int 
 
         _, h = wl.associative_scan(combine, (a, b))
     """
+    check_function(fn, "associative_scan")
     values, structure = flat_operands(elems, "associative_scan")
     if not values:
         raise ArgumentError("associative_scan: there is no array in elems to scan over")

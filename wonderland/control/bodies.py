@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.level import _state
 from wonderland.core.program import (
     Equation,
@@ -73,6 +73,7 @@ class Body:
     def __init__(
         self, f: Callable, structure: tree.Structure, types: Sequence[ArrayType], name: str, kind: type = Record
     ):
+        check_function(f, name)
         level = kind(f"the body of {name}")
         with level:
             inputs = [level.variable(t) for t in types]

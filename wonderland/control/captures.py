@@ -112,11 +112,8 @@ class Inside(Level):
         return tuple(held) if primitive.multiple else held[0]
 
     def _linear(self, primitive: Primitive, values: tuple, linear: tuple, params: dict, n: int) -> list[bool]:
-        # Whether a traced value is zero isn't known here: only what certainly isn't linear is refused.
-        kinds = [
-            LINEAR if flag else UNKNOWN if isinstance(v, Traced) else kind_of(v)
-            for v, flag in zip(values, linear, strict=True)
-        ]
+        # Only what certainly isn't linear is refused.
+        kinds = [LINEAR if flag else kind_of(v, UNKNOWN) for v, flag in zip(values, linear, strict=True)]
         try:
             return [kind is LINEAR for kind in equation_kinds(primitive, kinds, params, n)]
         except NotLinear as why:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.control.captures import mapped, refuse_traced, run_inside, standing_for, unseen
-from wonderland.control.linear import LINEAR, OTHER, NotLinear, program_kinds
+from wonderland.control.linear import LINEAR, UNKNOWN, NotLinear, kind_of, program_kinds
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import handles
@@ -202,7 +202,7 @@ def _transpose_inside(cts: Sequence[Any], *args: Any, call: CustomCall) -> list:
     flags = [isinstance(a, Linear) for a in args]
     program = call.program([a if isinstance(a, Linear) else type_of(a) for a in args])
     try:
-        program_kinds(program, [LINEAR if flag else OTHER for flag in flags])
+        program_kinds(program, [LINEAR if isinstance(a, Linear) else kind_of(a, UNKNOWN) for a in args])
     except NotLinear as why:
         raise TypeError(
             f"reverse mode has to transpose {call.name}, which a rule calls on tangents, but it isn't linear in them: "

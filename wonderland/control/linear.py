@@ -33,9 +33,9 @@ class NotLinear(Exception):
     """Why something isn't linear, in words that follow "it isn't linear in its argument: it": `uses sin`."""
 
 
-def kind_of(value: Any) -> str:
-    """The kind of a value that doesn't depend on what is asked about."""
-    return ZERO if not isinstance(value, Traced) and not np.any(value) else OTHER
+def kind_of(value: Any, traced: str = OTHER) -> str:
+    """The kind of a value that doesn't depend on what is asked about; nobody knows whether a traced one is zero."""
+    return traced if isinstance(value, Traced) else OTHER if np.any(value) else ZERO
 
 
 def program_kinds(program: Program, inputs: Kinds) -> list[str]:

@@ -11,7 +11,7 @@ from wonderland.control.bodies import Body, flat_operands, share_captured, stron
 from wonderland.control.scan import scan_p, split
 from wonderland.control.segments import checkpointed
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import handles
 from wonderland.core.program import run
 from wonderland.core.tracer import unwrap
@@ -33,6 +33,7 @@ def scan(
     number k every k steps, and `wl.binomial(slots)` so many carries at the steps where that is best; "binomial" takes
     as many slots as let no step run forward more than three times.
     """
+    check_function(f, "scan")
     x_values, x_structure = flat_operands(xs, "scan")
     for i, x in enumerate(x_values):
         kind = type_of(x)
@@ -137,6 +138,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init: Any, checkpoint:
 
     `checkpoint` is `scan`'s, for bounds that are known beforehand.
     """
+    check_function(body_fun, "fori_loop")
     start, stop = unwrap(lower), unwrap(upper)
     for bound in (start, stop):
         kind = type_of(bound)

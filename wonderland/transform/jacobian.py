@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call, handles
 from wonderland.core.program import Equation, Program, eliminate_dead, run, subprograms
 from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
@@ -119,11 +119,13 @@ def jacobian(
 
 def jacfwd(f: Callable, argnums: int | Sequence[int] = 0, **options: Any) -> Callable:
     """The Jacobian by forward mode, column by column: `jacobian(f, argnums, mode="forward")`."""
+    check_function(f, "jacfwd")
     return jacobian(f, argnums, "forward", **options)
 
 
 def jacrev(f: Callable, argnums: int | Sequence[int] = 0, **options: Any) -> Callable:
     """The Jacobian by reverse mode, row by row: `jacobian(f, argnums, mode="reverse")`."""
+    check_function(f, "jacrev")
     return jacobian(f, argnums, "reverse", **options)
 
 
