@@ -459,6 +459,9 @@ def lower(program: Program, operands: Sequence[Node], region: Region) -> Region:
         nodes = [node(a) for a in equation.inputs]
         outs = _lower_equation(builder, equation, nodes)
         for v, out in zip(equation.outputs, outs, strict=True):
+            if out.dtype != v.type.dtype or out.shape != v.type.shape:
+                got, name = ArrayType(out.shape, out.dtype), equation.primitive.name
+                raise RuntimeError(f"{name} is lowered to {got} instead of {v.type}: a fault of wonderland's")
             env[v] = _typed(out, v.type)
     region.outputs = [node(a) for a in program.outputs]
     return region
