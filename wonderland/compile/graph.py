@@ -43,6 +43,7 @@ from wonderland.compile.nodes import (
     normal,
 )
 from wonderland.compile.scalars import Unsupported, is_native
+from wonderland.compile.signals import pace_of
 from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.types import ArrayType, broadcast_shapes, promote
 
@@ -425,6 +426,7 @@ class Builder:
         step.body = self.inside(body, [*consts, *carry, *inputs])
         if condition is not None:
             step.condition = self.inside(condition, [*consts, *carry])
+        step.pace = pace_of(step)
         carried, ys = body.output_types[:n_carry], body.output_types[n_carry:]
         if any(None in t.shape for t in (*ys, *carried)):
             raise Unsupported("residuals of dynamic length inside a loop")

@@ -259,7 +259,7 @@ class Branch(Opaque):
 class Loop(Opaque):
     """A region run many times; see `wonderland.control` for the three forms."""
 
-    __slots__ = ("body", "carry", "condition", "initial", "length", "reverse", "slices", "xs")
+    __slots__ = ("body", "carry", "condition", "initial", "length", "pace", "reverse", "slices", "xs")
 
     def __init__(self, initial: Sequence[Node], xs: Sequence[Node], length: int | Node | None, reverse: bool):
         super().__init__()
@@ -268,6 +268,7 @@ class Loop(Opaque):
         self.slices: tuple[Leaf, ...] = ()
         self.body: Region = Region()
         self.condition: Region | None = None
+        self.pace = 0  # nanoseconds of a turn, if the loop looks at signals; see `compile.signals`
 
 
 class Region:
