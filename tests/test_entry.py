@@ -42,6 +42,15 @@ define i64 @fail(ptr %slots, ptr %arena, ptr %table) {{
   ret i64 7
 }}
 
+; what the last word of an arena of 4096 bytes holds
+define i64 @arena(ptr %slots, ptr %arena, ptr %table) {{
+  {slot("o", 0)}
+  %last = getelementptr i64, ptr %arena, i64 511
+  %word = load i64, ptr %last
+  store i64 %word, ptr %o
+  ret i64 0
+}}
+
 ; two arrays of 6 doubles in, their sum out
 define i64 @add(ptr %slots, ptr %arena, ptr %table) {{
   {slot("a", 0)} {slot("b", 1)} {slot("o", 2)}
@@ -219,6 +228,16 @@ def test_layout():
     one = entry("nothing", inputs, outputs, [six(), six()])
     assert one.slot_count == 9
     assert (one.input_slots, one.output_slots, one.constant_slots) == layout(inputs, outputs, 2)
+
+
+def test_memory_that_a_run_has_to_write_holds_nan():
+    """So that an element which compiled code leaves out shows, in this and in every other test."""
+    outputs = [Output(F64, (3, 2)), Output(F64, (), scalar=True), Output(np.dtype(np.complex64), (2,))]
+    one = entry("nothing", [], outputs)
+    for _ in range(2):
+        result = one.call()
+        assert all(np.all(np.isnan(r)) for r in result)
+    assert entry("arena", [], [Output(np.dtype(np.int64), (), scalar=True)], arena=4096).call() == -1
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3])

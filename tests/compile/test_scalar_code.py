@@ -5,7 +5,8 @@ import pytest
 
 import wonderland as wl
 import wonderland.scipy.special as sp
-from wonderland.compile.scalars import is_native
+from wonderland.compile.emitter import Emitter
+from wonderland.compile.scalars import is_native, named
 from wonderland.core import tree
 from wonderland.core.primitive import registry
 from wonderland.core.tracer import Tracer, unwrap
@@ -129,6 +130,21 @@ def test_rows_of_the_table_are_native(row, dtype):
             results = tree.leaves(sample.function(*args))
         if all(is_native(np.result_type(r)) for r in results):
             assert not wl.jit(sample.function).inspect(*args).fallbacks
+
+
+def test_code_of_another_dtype_than_its_memory_is_refused():
+    """It would write half of the memory, and nobody would notice."""
+    e = Emitter()
+    for given, memory in (("float32", "float64"), ("int32", "uint32"), ("complex64", "float32"), ("bool", "uint8")):
+        with pytest.raises(RuntimeError, match=f"puts {given} into memory of {memory}"):
+            e.store(named("%x", np.dtype(given)), "%p", np.dtype(memory))
+    assert not e.lines
+
+
+def test_a_rule_that_lowers_to_another_type_is_refused(monkeypatch):
+    monkeypatch.setattr(registry["sin"], "lower", lambda builder, x: builder.convert(x, np.dtype(np.float32)))
+    with pytest.raises(RuntimeError, match=r"sin is lowered to f32\[2\] instead of f64\[2\]"):
+        wl.jit(lambda x: np.sin(x))(np.ones(2))
 
 
 class TestIntegerPowers:

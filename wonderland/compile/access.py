@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wonderland.compile.arguments import Static, snapshot
+from wonderland.compile.arguments import Static
 from wonderland.core import tree
 
 
@@ -80,7 +80,10 @@ class _Writer:
         self.lines.append(f"{attributes} = {here}.__dict__")
         self.require(f"len({attributes}) == {len(names) + len(static)}")
         for name, value in static:
-            same = "is" if type(value) not in (tuple, list, dict, set) else "=="
-            self.require(f"{attributes}[{name!r}] {same} {self.constant(snapshot(value))}")
+            found = f"{attributes}[{name!r}]"
+            if type(value) in (tuple, list, dict, set):
+                self.require(f"{self.constant(tree.typed)}({found}) == {self.constant(tree.typed(value))}")
+            else:
+                self.require(f"{found} is {self.constant(value)}")
         for name, child in zip(names, structure.children, strict=True):
             self.visit(child, f"{attributes}[{name!r}]", vars(sample)[name])

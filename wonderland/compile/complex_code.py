@@ -110,12 +110,6 @@ def convert(e: Any, x: Complex, dtype: np.dtype) -> Scalar:
     return e.convert(x.re, dtype)
 
 
-def store(e: Any, x: Complex, pointer: str) -> None:
-    """The parts, one after the other."""
-    for part, place in zip(x.parts, e.part_pointers(pointer, x.re.dtype), strict=True):
-        e.store(part, place)
-
-
 def call(e: Any, name: str, *args: Complex) -> Scalar:
     """A function of `complex_math`."""
     if name not in complex_math.FUNCTIONS:
@@ -206,7 +200,6 @@ OPERATIONS: dict[str, Callable] = {
     "power": power,
     "call": call,
     "convert": convert,
-    "store": store,
     "intrinsic": intrinsic,
 }
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile import small_gemm, vecmath
+from wonderland.compile import signals, small_gemm, vecmath
+from wonderland.compile.entry_layout import RAISED
 from wonderland.compile.hints import with_loop_hints
 from wonderland.compile.loops import Kernel
 from wonderland.compile.nodes import Number
-from wonderland.compile.plan import Buffer, Copy, Plan, RunBranch, RunCall, RunGemm, RunKernel, RunLoop
+from wonderland.compile.plan import Buffer, Copy, Plan, Poll, RunBranch, RunCall, RunGemm, RunKernel, RunLoop
 from wonderland.compile.routine import Routine
 
 MOST_STEPS = 200  # in one function
@@ -26,7 +27,7 @@ ARGUMENTS = "ptr noalias %slots, ptr %arena, ptr noalias readonly %table"
 PASSED = "ptr %slots, ptr %arena, ptr %table"
 
 # The error numbers; from the third on they are sites: failing indices and conditions.
-OUT_OF_MEMORY, CALL_FAILED, FIRST_SITE = 1, 2, 3
+OUT_OF_MEMORY, FIRST_SITE = 1, RAISED + 1
 
 HELPERS = f"""
 define internal void @wl_fail(ptr %err, i64 %site, i64 %index) cold noinline {{
@@ -293,6 +294,8 @@ class Driver:
             self.call(f, step)
         elif isinstance(step, RunBranch):
             self.branch(f, step)
+        elif isinstance(step, Poll):
+            self.poll(f, step.work)
         else:
             self.loop(f, step)
 
@@ -435,8 +438,9 @@ class Driver:
         for i, pointer in enumerate(pointers):
             f.do(f"store ptr {pointer}, ptr {f.let(f'getelementptr ptr, ptr {array}, i64 {i}')}, align 8")
         address = self.number(f, self.callbacks.add(step))
+        self.declared.add(signals.DECLARATIONS["wl_host"])
         function = f.let(f"inttoptr i64 {address} to ptr")
-        failed = f.let(f"call i64 {function}(ptr {array})")
+        failed = f.let(f"call i64 @wl_host(ptr {function}, ptr {array})")
         bad, on = f.fresh("bad"), f.fresh("on")
         f.do(f"br i1 {f.let(f'icmp ne i64 {failed}, 0')}, label %{bad}, label %{on}")
         f.start(bad)
@@ -505,6 +509,8 @@ class Driver:
             for buffer, row in step.heaps:
                 self.reserve(f, buffer, f.let(f"mul i64 {following}, {self.number(f, row)}"))
         self.function(f, "body", step.body)
+        if step.pace:
+            self.poll_in_loop(f, step.pace, following)
         f.do(f"br label %{head}")
         f.lines[at] = f"  {t} = phi i64 [ 0, %{before} ], [ {following}, %{f.label} ]"
         f.start(done)
@@ -513,6 +519,33 @@ class Driver:
                 f.do(f"store i64 {t}, ptr {self.cell(f, buffer.data + 1)}, align 8")
             assert step.count is not None
             f.do(f"store i64 {t}, ptr {self.pointer(f, step.count)}, align 8")
+
+    def poll_in_loop(self, f: Function, pace: int, turn: str) -> None:
+        """Count the work of a turn; if it is little, that of several at once."""
+        if pace * signals.GROUP > signals.BUDGET:
+            self.poll(f, pace)
+            return
+        count, on = f.fresh("count"), f.fresh("on")
+        several = f.let(f"and i64 {turn}, {signals.GROUP - 1}")
+        f.do(f"br i1 {f.let(f'icmp eq i64 {several}, 0')}, label %{count}, label %{on}")
+        f.start(count)
+        self.poll(f, pace * signals.GROUP)
+        f.do(f"br label %{on}")
+        f.start(on)
+
+    def poll(self, f: Function, work: int) -> None:
+        """Count work; when the budget is used up, look at signals, and leave if they stop the run."""
+        self.declared.add(signals.DECLARATIONS["wl_poll"])
+        place = self.cell(f, signals.BUDGET_WORD)
+        left = f.let(f"sub i64 {f.let(f'load i64, ptr {place}, align 8')}, {self.number(f, work)}")
+        f.do(f"store i64 {left}, ptr {place}, align 8")
+        look, on = f.fresh("look"), f.fresh("on")
+        f.do(f"br i1 {f.let(f'icmp slt i64 {left}, 0')}, label %{look}, label %{on}")
+        f.start(look)
+        f.do("call void @wl_poll(ptr %arena)")
+        self.leave_if_failed(f)
+        f.do(f"br label %{on}")
+        f.start(on)
 
     def reserve(self, f: Function, buffer: Buffer, size: str) -> None:
         """Make room in a growing buffer, or leave with the error word set."""
@@ -529,6 +562,9 @@ class Driver:
     def _module(self, dynamic_outputs: list[tuple[Buffer, int]]) -> str:
         f = Function("run")
         f.do("store i64 0, ptr %arena, align 8")
+        if signals.DECLARATIONS["wl_poll"] in self.declared:
+            for word, value in ((signals.BUDGET_WORD, signals.BUDGET), (signals.TIME_WORD, 0)):
+                f.do(f"store i64 {value}, ptr {self.cell(f, word)}, align 8")
         for heap in self.plan.heaps:
             for i in range(3):
                 f.do(f"store i64 0, ptr {self.cell(f, heap.data + i)}, align 8")

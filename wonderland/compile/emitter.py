@@ -339,9 +339,15 @@ class Emitter:
             return self.let(f"icmp ne i8 {value.text}, 0", dtype)
         return value
 
-    @_complex_too
-    def store(self, value: Scalar, pointer: str) -> None:
-        """An element into memory."""
+    def store(self, value: Scalar, pointer: str, dtype: np.dtype) -> None:
+        """An element into memory of its own dtype: any other would leave part of the memory unwritten."""
+        if value.dtype != dtype:
+            raise RuntimeError(f"compiled code puts {value.dtype} into memory of {dtype}: a fault of wonderland's")
+        if dtype.kind == "c":
+            part = real_dtype(dtype)
+            for number, place in zip(value.parts, self.part_pointers(pointer, part), strict=True):
+                self.store(number, place, part)
+            return
         if value.dtype.kind == "b":
             value = self.let(f"zext {value.typed} to i8", np.dtype(np.uint8))
         self.lines.append(f"  store {value.typed}, ptr {pointer}, align {value.dtype.itemsize}")
@@ -361,16 +367,17 @@ def lowest(dtype: np.dtype) -> Any:
     return False if dtype.kind == "b" else np.iinfo(dtype).min
 
 
-_costs: dict[tuple, tuple[int, bool]] = {}
+_probed: dict[tuple, tuple[np.dtype, int, bool]] = {}
 
 
 def probe(emit: Any, dtypes: tuple[np.dtype, ...], out: np.dtype) -> tuple[int, bool]:
     """What a scalar function on these dtypes costs, and whether it can fail; `Unsupported` if there is no code."""
     key = (emit, dtypes)
-    if key not in _costs:
+    if key not in _probed:
         e = Emitter()
         result = emit(e, *(named(f"%x{i}", d) for i, d in enumerate(dtypes)))
-        if result.dtype != out:
-            raise Unsupported(f"the scalar code gives {result.dtype}, not {out}")
-        _costs[key] = e.cost, e.checks
-    return _costs[key]
+        _probed[key] = result.dtype, e.cost, e.checks
+    dtype, cost, checks = _probed[key]
+    if dtype != out:
+        raise Unsupported(f"the scalar code gives {dtype}, not {out}")
+    return cost, checks

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -318,7 +319,8 @@ class _Native:
         imports |= {"PyBool_Type": id(bool), "PyComplex_Type": id(complex), "Py_True": id(True)}
         imports |= {"RuntimeError_Type": id(RuntimeError)}
         call, release = "wonderland_entry_call", "wonderland_entry_release"
-        self.library = llvm.compile_library(llvm.AS_WRITTEN + expand(IR), [call, release], imports)
+        text = expand(IR, poison=os.environ.get("WONDERLAND_POISON", "0") not in ("", "0"))
+        self.library = llvm.compile_library(llvm.AS_WRITTEN + text, [call, release], imports)
         self.method = _Method(b"call", self.library.address(call), METH_FASTCALL, None)
         self.release = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(self.library.address(release))
         self.dtype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_int)(api[API["PyArray_DescrFromType"]])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from wonderland.compile.entry_layout import INPUT_WORDS, OFFSETS, OUTPUT_WORDS
+from wonderland.compile.entry_layout import INPUT_WORDS, OFFSETS, OUTPUT_WORDS, RAISED
 
 # What the IR below is written in, besides LLVM's own instructions: a pattern of a line, and the lines it
 # means, which may use the patterns after it. NEW is a fresh number.
@@ -45,8 +45,13 @@ _SHORTHANDS = {
 }
 
 
-def expand(text: str) -> str:
-    """Plain LLVM IR of text with shorthands."""
+def expand(text: str, poison: bool = False) -> str:
+    """Plain LLVM IR of text with shorthands.
+
+    `poison` fills memory that the run has to write with NaN (all bits set), so that what it leaves out shows.
+    """
+    fill = r"call void @llvm.memset.p0.i64(ptr \1, i8 -1, i64 \2, i1 false)" if poison else ""
+    text = re.sub(r"(?m)^ *poison (\S+) (\S+)$", fill, text)
     numbers = itertools.count()
     for pattern, meaning in _SHORTHANDS.items():
 
@@ -54,6 +59,7 @@ def expand(text: str) -> str:
             return match.expand(meaning).replace("NEW", str(next(numbers)))
 
         text = re.sub(rf"(?m)^ *{pattern}$", lines, text)
+    text = text.replace("RAISED", str(RAISED))
     text = re.sub(r"OFFSET\.(\S+)", lambda m: str(OFFSETS[m[1]]), text)
     return text.replace("INPUT_WORDS", str(INPUT_WORDS)).replace("OUTPUT_WORDS", str(OUTPUT_WORDS))
 
@@ -446,6 +452,7 @@ define internal i1 @make_outputs(ptr %spec, ptr %block) {
   scalar:
     %cell = within %block %record output.cell
     store ptr %cell, ptr %slot
+    poison %cell 32
     br label %o.step
   dynamic:
     %slot.length = getelementptr i64, ptr %slot, i64 1
@@ -459,6 +466,8 @@ define internal i1 @make_outputs(ptr %spec, ptr %block) {
     store ptr %object, ptr %object.at
     %data = at ptr %object array.data
     store ptr %data, ptr %slot
+    %bytes = at i64 %record output.bytes
+    poison %data %bytes
   end %o
   ret i1 true
 miss:
@@ -595,6 +604,9 @@ running:
   %table = at ptr %spec spec.table
   %arena = within %block %spec spec.arena
   %slots = getelementptr i8, ptr %block, i64 64
+  %block.bytes = at i64 %spec spec.block_bytes
+  %arena.bytes = sub i64 %block.bytes, %arena.offset
+  poison %arena %arena.bytes
   %release = at i64 %spec spec.release_gil
   when eq i64 %release, 0 then %holding else %releasing
 holding:
@@ -607,6 +619,8 @@ releasing:
   br label %ran
 ran:
   %code = phi i64 [ %code.holding, %holding ], [ %code.releasing, %releasing ]
+  when eq i64 %code, RAISED then %unmade else %heard
+heard:
   call void @PyErr_Clear() ; what SciPy's functions noted, if scipy.special.errstate says so
   when eq i64 %code, 0 then %collecting else %failed
 collecting:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # NumPy's array flags
+RAISED = 2  # what a run returns when an exception is set already
 
 
 def address_of(array: np.ndarray) -> int:

@@ -43,6 +43,7 @@ from wonderland.compile.nodes import (
     normal,
 )
 from wonderland.compile.scalars import Unsupported, is_native
+from wonderland.compile.signals import pace_of
 from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.types import ArrayType, broadcast_shapes, promote
 
@@ -426,6 +427,7 @@ class Builder:
         step.body = self.inside(body, [*consts, *carry, *inputs])
         if condition is not None:
             step.condition = self.inside(condition, [*consts, *carry])
+        step.pace = pace_of(step)
         carried, ys = body.output_types[:n_carry], body.output_types[n_carry:]
         if any(None in t.shape for t in (*ys, *carried)):
             raise Unsupported("residuals of dynamic length inside a loop")
@@ -460,6 +462,9 @@ def lower(program: Program, operands: Sequence[Node], region: Region) -> Region:
         nodes = [node(a) for a in equation.inputs]
         outs = _lower_equation(builder, equation, nodes)
         for v, out in zip(equation.outputs, outs, strict=True):
+            if out.dtype != v.type.dtype or out.shape != v.type.shape:
+                got, name = ArrayType(out.shape, out.dtype), equation.primitive.name
+                raise RuntimeError(f"{name} is lowered to {got} instead of {v.type}: a fault of wonderland's")
             env[v] = _typed(out, v.type)
     region.outputs = [node(a) for a in program.outputs]
     return region

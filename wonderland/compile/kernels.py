@@ -199,7 +199,7 @@ class Nest(Values):
 
     def _store(self, value: Scalar, access: Access, scope: Scope) -> None:
         pointer = self.pointer(access, scope)
-        self.at(scope).store(value, pointer)
+        self.at(scope).store(value, pointer, access.dtype)
 
     def inner(self, parent: Scope) -> Scope:
         """The loop over the block of columns."""
@@ -211,7 +211,7 @@ class Nest(Values):
             init = self.inner(row)
             for node in reductions:
                 e = self.at(init)
-                e.store(_neutral(node), self._stack_pointer(node, init))
+                e.store(_neutral(node), self._stack_pointer(node, init), node.dtype)
             self.close(init)
         scopes = [row]
         self.running = Running(self)
@@ -280,7 +280,7 @@ class Nest(Values):
             assert isinstance(node, Reduce)
             pointer = self.pointer(self.stores[node], body) if role == "across" else self._stack_pointer(node, body)
             e = self.at(body)
-            e.store(_combine(e, node.op, e.load(pointer, node.dtype), value), pointer)
+            e.store(_combine(e, node.op, e.load(pointer, node.dtype), value), pointer, node.dtype)
         if role in ("across", "reduce"):
             return
         if role == "scatter":
@@ -291,12 +291,12 @@ class Nest(Values):
                 value = e.add(e.load(pointer, node.dtype), value)
             elif node.mode == "max":
                 value = e.maximum(e.load(pointer, node.dtype), value)
-            e.store(value, pointer)
+            e.store(value, pointer, node.dtype)
             return
         if node in self.stores:
             self._store(value, self.stores[node], body)
         if node in self.kept:
-            self.at(body).store(value, self._stack_pointer(node, body))
+            self.at(body).store(value, self._stack_pointer(node, body), node.dtype)
 
     def _column_rows(self, row: Scope, level: int) -> None:
         """After a sweep: what follows from the sums, one column after the other."""
@@ -310,7 +310,7 @@ class Nest(Values):
         values = {n: self.member(n, scope) for n in (*rows, *stored)}
         self.slots.update(arrays)
         for node in arrays:
-            self.at(scope).store(values[node], self._stack_pointer(node, scope))
+            self.at(scope).store(values[node], self._stack_pointer(node, scope), node.dtype)
         for node in stored:
             self._store(values[node], self.stores[node], scope)
         self.close(scope)

@@ -11,17 +11,16 @@ import ctypes
 import math
 import os
 import sys
-import threading
 import time
 from collections import OrderedDict
-from functools import cache
+from functools import cache, partial
 from typing import Any, NoReturn
 
 import numpy as np
 
 from wonderland.compile import cache as disk
-from wonderland.compile import foreign, gemm, insight, llvm, passes, pool, profile
-from wonderland.compile.driver import CALL_FAILED, FIRST_SITE, OUT_OF_MEMORY, Driver
+from wonderland.compile import foreign, gemm, insight, llvm, passes, pool, profile, signals
+from wonderland.compile.driver import FIRST_SITE, OUT_OF_MEMORY, Driver
 from wonderland.compile.entry import MISS, Entry, Input, Output, layout
 from wonderland.compile.graph import lower
 from wonderland.compile.nodes import Leaf, Node, Number, Region, base_of, contiguous_strides, is_big, layout_of
@@ -35,7 +34,6 @@ LONG_RUN = 20_000  # nanoseconds from which a run lets other Python threads work
 NO_MEMORY = "no memory for the residuals of a loop"
 
 _libraries: OrderedDict[str, llvm.Library] = OrderedDict()
-_failures = threading.local()
 
 
 class Sites:
@@ -52,8 +50,6 @@ class Sites:
 
     def fail(self, code: int) -> NoReturn:
         site, index = code & 0xFFFF, code >> 16
-        if site == CALL_FAILED:
-            raise _failures.__dict__.pop("exception")
         if site == OUT_OF_MEMORY:
             raise MemoryError(NO_MEMORY)
         axis, extent = list(self.found)[site - FIRST_SITE]
@@ -70,47 +66,42 @@ class Callbacks:
         self.alive: list[Any] = []
 
     def add(self, step: RunCall) -> int:
-        """The address of a native function that evaluates this step on an array of pointers."""
-        kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p))
-        function = kind(lambda pointers: _evaluate(step, pointers))
+        """The address of a Python function that evaluates this step on an array of pointers, given by its address."""
+        function = partial(_evaluate, step)
         self.names.append(step.node.name)
         self.alive.append(function)
-        return ctypes.cast(function, ctypes.c_void_p).value or 0
+        return id(function)
 
 
-def _evaluate(step: RunCall, pointers: Any) -> int:
-    try:
-        place = iter(range(1 << 30))
-        operands = []
-        for operand in step.operands:
-            if isinstance(operand, Number) and is_big(operand.value):
-                operands.append(operand.value)
-                continue
-            if isinstance(operand, Number):
-                spread = np.broadcast_to(np.asarray(operand.value, operand.dtype), operand.shape)
-                operands.append(_value(spread, operand))
-                continue
-            node, _ = operand
-            address, shape, size = pointers[next(place)] or 0, node.shape, node.dtype.itemsize
-            if None in shape:
-                shape = (pointers[next(place)] or 0, *shape[1:])
-                offset, strides = 0, contiguous_strides(shape)
-            else:
-                offset, strides = layout_of(node)
-            array = _array(address + offset * size, shape, node.dtype, tuple(s * size for s in strides))
-            operands.append(_value(array.copy(), node))
-        with np.errstate(all="ignore"):
-            out = step.node.evaluate(*operands)
-        for result, value in zip(step.node.results, out if step.node.multiple else (out,), strict=True):
-            address = pointers[next(place)]
-            if None in result.shape:
-                _hand_over(address, np.ascontiguousarray(value, result.dtype))
-            else:
-                _array(address, result.shape, result.dtype)[...] = value
-        return 0
-    except BaseException as exception:
-        _failures.exception = exception
-        return CALL_FAILED
+def _evaluate(step: RunCall, place_of_pointers: int) -> None:
+    pointers = ctypes.cast(place_of_pointers, ctypes.POINTER(ctypes.c_void_p))
+    place = iter(range(1 << 30))
+    operands = []
+    for operand in step.operands:
+        if isinstance(operand, Number) and is_big(operand.value):
+            operands.append(operand.value)
+            continue
+        if isinstance(operand, Number):
+            spread = np.broadcast_to(np.asarray(operand.value, operand.dtype), operand.shape)
+            operands.append(_value(spread, operand))
+            continue
+        node, _ = operand
+        address, shape, size = pointers[next(place)] or 0, node.shape, node.dtype.itemsize
+        if None in shape:
+            shape = (pointers[next(place)] or 0, *shape[1:])
+            offset, strides = 0, contiguous_strides(shape)
+        else:
+            offset, strides = layout_of(node)
+        array = _array(address + offset * size, shape, node.dtype, tuple(s * size for s in strides))
+        operands.append(_value(array.copy(), node))
+    with np.errstate(all="ignore"):
+        out = step.node.evaluate(*operands)
+    for result, value in zip(step.node.results, out if step.node.multiple else (out,), strict=True):
+        address = pointers[next(place)]
+        if None in result.shape:
+            _hand_over(address, np.ascontiguousarray(value, result.dtype))
+        else:
+            _array(address, result.shape, result.dtype)[...] = value
 
 
 def _value(array: np.ndarray, node: Node) -> Any:
@@ -280,7 +271,7 @@ def _library(driver: Driver) -> llvm.Library:
         imports = {f"wl_gemm_{name}": gemm.address(name[-3:], name.startswith("rows")) for name in driver.gemms}
         if "call void @wl_parallel" in driver.ir:
             imports["wl_parallel"] = pool.address()
-        imports |= foreign.imports(driver.ir)
+        imports |= foreign.imports(driver.ir) | signals.imports(driver.ir)
         if driver.watch is not None:
             imports["wl_clock"] = profile.clock()
         known = _libraries[driver.ir] = llvm.compile_library(driver.ir, ["run"], imports, quick=True)

@@ -269,7 +269,7 @@ class Branch(Opaque):
 class Loop(Opaque):
     """A region run many times; see `wonderland.control` for the three forms."""
 
-    __slots__ = ("body", "carry", "condition", "initial", "length", "reverse", "slices", "xs")
+    __slots__ = ("body", "carry", "condition", "initial", "length", "pace", "reverse", "slices", "xs")
 
     def __init__(self, initial: Sequence[Node], xs: Sequence[Node], length: int | Node | None, reverse: bool):
         super().__init__()
@@ -278,6 +278,7 @@ class Loop(Opaque):
         self.slices: tuple[Leaf, ...] = ()
         self.body: Region = Region()
         self.condition: Region | None = None
+        self.pace = 0  # nanoseconds of a turn, if the loop looks at signals; see `compile.signals`
 
 
 class Region:
@@ -334,4 +335,6 @@ def node_can_fail(node: Node) -> bool:
         return node.checks
     if isinstance(node, Procedure):
         return node.failure is not None
+    if isinstance(node, Loop) and node.pace:
+        return True
     return any(node_can_fail(n) for region in regions_of(node) for n in region.nodes)

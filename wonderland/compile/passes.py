@@ -15,6 +15,7 @@ import numpy as np
 from wonderland.core.level import evaluate
 from wonderland.core.primitive import registry
 from wonderland.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead
+from wonderland.core.tree import typed
 from wonderland.core.types import PYTHON_SCALARS
 
 
@@ -151,7 +152,7 @@ def _key(value: Any) -> Any:
         hash(value)
     except TypeError:
         return id(value)
-    return (type(value).__name__, value)
+    return typed(value)
 
 
 def _replacement(equation: Equation, made: Definitions, rules: dict[str, tuple[Rule, ...]]) -> Atom | Equation | None:

@@ -50,6 +50,7 @@ from wonderland.compile.nodes import (
 )
 from wonderland.compile.procedures import chunks, procedure_kernel
 from wonderland.compile.products import ALIGNMENT, RunGemm, RunKernel, attach
+from wonderland.compile.signals import BUDGET
 from wonderland.core.types import ArrayType
 
 END = 1 << 60
@@ -124,6 +125,14 @@ class RunLoop:
         self.count: Buffer | None = None
         self.heaps: list[tuple[Buffer, int]] = []  # growing results and the bytes of a row
         self.body: list = []
+        self.pace = 0  # work of a turn to count; 0 if it needn't be
+
+
+class Poll:
+    """Count work; when enough is done, look at signals."""
+
+    def __init__(self, work: float):
+        self.work = math.ceil(work)
 
 
 class Plan:
@@ -177,8 +186,9 @@ class Plan:
 class RegionPlan:
     """Plans one region: `steps` in order. `targets` says where its outputs should be."""
 
-    def __init__(self, plan: Plan, region: Region, targets: Sequence[Target | None]):
+    def __init__(self, plan: Plan, region: Region, targets: Sequence[Target | None], polls: bool = True):
         self.plan, self.region, self.memory = plan, region, plan.memory
+        self.polls = polls  # may it look at signals, which is to fail?
         self.targets = list(targets)
         self._own_outputs()
         self.schedule = Schedule(region)
@@ -190,11 +200,13 @@ class RegionPlan:
         self.fresh: set[Node] = set()  # placed in memory that holds nothing before
         self._place_outputs()
         self.steps: list = []
+        done = [(0, plan.work)]  # steps and work at the start and after each unit
         for unit in self.units:
             plan.position += 1
             for base in self._reads(unit):
                 self._touch(base)
             self._run(unit)
+            done.append((len(self.steps), plan.work))
             plan.position += 1
             for base in (*self._reads(unit), *results_of(unit)):
                 self._touch(base)
@@ -205,6 +217,8 @@ class RegionPlan:
         for target in self.targets:
             if target is not None:
                 target.buffer.touch(plan.position)
+        if polls:
+            self._look_at_signals(done)
         self.steps += self.late
 
     # -- outputs ----------------------------------------------------------------------------------
@@ -503,14 +517,15 @@ class RegionPlan:
 
     def _branch(self, node: Branch) -> None:
         buffers = [self._own(r) for r in node.results]
+        polls = self.polls and not any(target is not None and target.guarded for target in self.targets)
         bodies = []
         for region in node.regions:
             targets = [Target(b) for b in buffers]
-            bodies.append(RegionPlan(self.plan, region, targets).steps)
+            bodies.append(RegionPlan(self.plan, region, targets, polls).steps)
         self.steps.append(RunBranch(self.memory[node.index], bodies))
 
     def _loop(self, node: Loop, position: int) -> None:
-        plan, run = self.plan, RunLoop()
+        plan, run, polls = self.plan, RunLoop(), node.pace > 0
         n = len(node.carry)
         for i, (leaf, initial) in enumerate(zip(node.carry, node.initial, strict=True)):
             result, base = node.results[i], base_of(initial)
@@ -521,7 +536,7 @@ class RegionPlan:
             if self.memory[base] is not buffer:
                 self.steps.append(Copy(buffer, self.memory[base], base.bytes))
         run.counter = plan.cell()
-        run.reverse = node.reverse
+        run.reverse, run.pace = node.reverse, node.pace
         if isinstance(node.length, int):
             run.static = node.length
         elif node.length is not None:
@@ -539,19 +554,43 @@ class RegionPlan:
             predicate = plan.arena(1)
             predicate.touch(plan.position)
             run.predicate = predicate
-            run.condition = RegionPlan(plan, node.condition, [Target(predicate)]).steps
+            run.condition = RegionPlan(plan, node.condition, [Target(predicate)], polls).steps
         for result in results:
             row = math.prod(result.shape[1:]) * result.dtype.itemsize
             buffer = self._own(result)
             if buffer.kind == "heap":
                 run.heaps.append((buffer, row))
             targets.append(Target(Buffer("slice", row, (buffer, run.counter, row, 0))))
-        run.body = RegionPlan(plan, node.body, targets).steps
+        run.body = RegionPlan(plan, node.body, targets, polls).steps
         if run.predicate is not None:
             run.predicate.touch(plan.position)
         self.steps.append(run)
         plan.work += 1e5
 
+    def _look_at_signals(self, done: list[tuple[int, float]]) -> None:
+        """Between long steps, as long as nothing is written that a run which fails leaves alone."""
+        guarded = {target.buffer for target in self.targets if target is not None and target.guarded}
+        end = next((i for i, step in enumerate(self.steps) if _may_write(step, guarded)), len(self.steps))
+        steps, (place, counted) = list(self.steps), done[0]
+        self.steps.clear()
+        for count, work in done[1:]:
+            self.steps += steps[place:count]
+            place = count
+            if work - counted >= BUDGET and count <= end and count < len(steps):
+                self.steps.append(Poll(min(work - counted, 2.0 * BUDGET)))
+                counted = work
+
     @staticmethod
     def _count_in(node: Loop, base: Node) -> int:
         return sum(n is base for n in memory_of(node))
+
+
+def _may_write(step: Any, buffers: set[Buffer]) -> bool:
+    """May a step write to one of these?"""
+    if not buffers:
+        return False
+    if isinstance(step, RunKernel):
+        return not buffers.isdisjoint(step.kernel.written)
+    if isinstance(step, RunGemm):
+        return step.out in buffers or (step.epilogue is not None and not buffers.isdisjoint(step.epilogue.written))
+    return True

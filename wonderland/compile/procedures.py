@@ -33,7 +33,7 @@ class Variable:
         return self.code.load(self.name, self.dtype)
 
     def set(self, value: Scalar) -> None:
-        self.code.store(value, self.name)
+        self.code.store(value, self.name, self.dtype)
 
     def add(self, value: Scalar) -> None:
         """A sum whose order is free."""
@@ -86,7 +86,7 @@ class Array:
         return self.code.load(self.place(*index), self.dtype)
 
     def store(self, value: Scalar, *index: Number) -> None:
-        self.code.store(value, self.place(*index))
+        self.code.store(value, self.place(*index), self.dtype)
 
 
 class Code(Emitter):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.compile import llvm
-from wonderland.compile.plan import Buffer, Copy, RunBranch, RunCall, RunGemm, RunKernel, RunLoop
+from wonderland.compile.plan import Buffer, Copy, Poll, RunBranch, RunCall, RunGemm, RunKernel, RunLoop
 
 WARM_UP, MOST_CALLS, ENOUGH_SECONDS = 2, 1000, 0.3
 WORDS = 2  # per step: nanoseconds, times
@@ -117,6 +117,8 @@ def step_text(step: Any) -> str:
         return f"{step.node.name}, by NumPy"
     if isinstance(step, Copy):
         return f"copy of {size(step.size)}"
+    if isinstance(step, Poll):
+        return "a look at signals"
     if isinstance(step, RunBranch):
         return f"one of {len(step.bodies)} branches"
     if isinstance(step, RunLoop):

@@ -33,7 +33,7 @@ class Running:
         if nest.column:
             pointer = self._place(e, node, name, body.chain[-1].index)
             value = node.emit(e, e.load(pointer, node.dtype), *scalars)
-            e.store(value, pointer)
+            e.store(value, pointer, node.dtype)
         else:
             value = node.emit(e, named(name, node.dtype), *scalars)
         value = value.rounded()  # as the next element sees it
@@ -48,7 +48,7 @@ class Running:
             nest.allocas.append(f"  {name} = alloca {memory_kind(node.dtype)}, i64 {width}, align 64")
             e = nest.at(init)
             pointer = self._place(e, node, name, init.index)
-            e.store(literal(node.start, node.dtype), pointer)
+            e.store(literal(node.start, node.dtype), pointer, node.dtype)
         nest.close(init)
 
     def carried(self, depth: int, innermost: bool) -> list[tuple[str, str, str, str]]:

@@ -133,9 +133,7 @@ class Structure:
     __slots__ = ("children", "has_mutable", "kind", "leaf_count", "static")
 
     def __init__(self, kind: NodeKind | None, static: Any, children: tuple[Structure, ...]):
-        self.kind = kind
-        self.static = static
-        self.children = children
+        self.kind, self.static, self.children = kind, static, children
         self.leaf_count = 1 if kind is None else 0
         self.has_mutable = kind is not None and kind.mutable
         for child in children:
@@ -179,10 +177,12 @@ class Structure:
 
 
 def typed(value: Any) -> Any:
-    """A key that tells 1, 1.0 and True apart, and 0.0 from -0.0, also inside tuples and lists."""
-    if isinstance(value, (tuple, list)):
-        return type(value), tuple(map(typed, value))
-    return type(value), repr(value) if isinstance(value, float) else value
+    """A key that tells 1, 1.0 and True apart, and 0.0 from -0.0, also inside tuples, lists, sets and dicts."""
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return type(value), (tuple if isinstance(value, (tuple, list)) else type(value))(map(typed, value))
+    if isinstance(value, dict):
+        return type(value), {typed(key): typed(item) for key, item in value.items()}
+    return type(value), repr(value) if isinstance(value, (float, complex, np.inexact)) else value
 
 
 LEAF = Structure(None, None, ())

@@ -7,6 +7,7 @@ values aren't known can't be read through, but one number can be written through
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
@@ -315,7 +316,7 @@ def _entry(entry: Any) -> Any:
 def _integer(value: Any) -> int:
     if type(value) is int:
         return value
-    return int(concrete(unwrap(value), "a slice bound (the result's shape depends on it)").__index__())
+    return operator.index(concrete(unwrap(value), "a slice bound (the result's shape depends on it)"))
 
 
 def _expanded(entries: list, shape: tuple) -> list:
@@ -391,7 +392,8 @@ def key_of(shape: tuple, index: Any) -> Key:
     if type(index) is int:
         name: tuple = (shape, index)
     elif type(index) is Slice:
-        name = (shape, index.start, index.stop, index.step)
+        bounds = (index.start, index.stop, index.step)
+        name = (shape, *bounds, *map(type, bounds))  # 1.0 is refused, after 1 too
     else:
         return Key(shape, index)
     try:

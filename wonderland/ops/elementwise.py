@@ -28,6 +28,7 @@ from wonderland.core.types import (
 )
 from wonderland.ops.work import each, view
 
+_COMPUTED_AS = {"f": "biuf", "c": "c"}  # kind of result -> kinds of operands that are converted to its dtype first
 _PYTHON_ONES = {"b": True, "i": 1, "u": 1, "f": 1.0, "c": 1j}
 
 
@@ -89,7 +90,7 @@ def elementwise(
         types = tuple(n.type for n in nodes)
         out = result_dtype(types)
         targets = compute(types, out) if compute else (promote(*types)[0],) * len(types)
-        if not compute and out.kind == "f" and targets[0].kind in "biu":
+        if not compute and targets[0].kind in _COMPUTED_AS.get(out.kind, ""):
             targets = (out,) * len(types)
         small = targets[0].kind in "iu" and targets[0] != np.uint64
         if not compute and out.kind == "b" and small and any(t.weak for t in types):  # Python integers, by value

@@ -345,7 +345,7 @@ def _param(value: Any, literals: bool) -> Any:
         return tuple(_param(v, literals) for v in value)
     if isinstance(value, slice):
         return slice, value.start, value.stop, value.step
-    return type(value), value
+    return tree.typed(value)
 
 
 def checkpointed_call(f: Callable, args: tuple, kwargs: dict, perform: Callable) -> Any:
