@@ -11,7 +11,6 @@ import functools
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -149,7 +148,7 @@ class Specialization:
                 if self._compiled is None:
                     first = len(self.program.outputs) - len(self.written)
                     written = {first + k: i for k, i in enumerate(self.written)} | self.taken
-                    self._compiled = compile_program(self.program, written, self.name)
+                    self._compiled = compile_program(self.program, written, self.name, self.taken)
         return self._compiled
 
     def call(self, call: Call) -> Any:
@@ -162,35 +161,14 @@ class Specialization:
             call.write_back(new)
             return call.result(results)
         call.check_written()
-        args = call.plain_owners()
-        donation.refuse_captured(args, self.written, self.captured, self.name)
-        if self.taken:
-            args = donation.prepare(args, list(self.taken.values()), self.captured, self.name)
-        results = donation.merge(self.compiled(*args), args, self.taken)
+        args = donation.prepare(call.plain_owners(), [*self.taken.values()], self.written, self.captured, self.name)
         assert self.out_structure is not None
-        return self.out_structure.unflatten(self._weakened(results))
+        return self.out_structure.unflatten(self._weakened(self.compiled(*args)))
 
     def _weakened(self, results: Sequence[Any]) -> list:
         """Python scalars where eager code gives Python scalars."""
         types = self.program.output_types
         return [r.item() if t.weak else r for r, t in zip(results, types, strict=False)]
-
-    @cached_property
-    def fast_call(self) -> Callable:
-        """The native entry; if arguments were donated, with them in their places among the results."""
-        native_call, taken = self.compiled.entry.call, self.taken
-        if not taken:
-            return native_call
-        single = len(self.compiled.entry.outputs) == 1
-
-        def call(*leaves: Any) -> Any:
-            out = native_call(*leaves)
-            if out is MISS:
-                return MISS
-            results = donation.merge((out,) if single else out, leaves, taken)
-            return results[0] if len(results) == 1 else tuple(results)
-
-        return call
 
     def fast_finish(self) -> Callable | None:
         """How to turn what the native entry returns into the result; None if it is that already."""
@@ -333,16 +311,15 @@ class Jitted:
 
     def _remember(self, form: Any, spec: Specialization, call: Call, args: tuple, kwargs: dict) -> None:
         """Make the next call like this one take the native path."""
-        unchecked = spec.taken and spec.captured  # the native entry compares arguments with each other alone
-        if spec.closes_over_tracers or unchecked or len(self._fast) > MOST_SPECIALIZATIONS:
+        if spec.closes_over_tracers or len(self._fast) > MOST_SPECIALIZATIONS:
             return
-        others = self._fast.get(form, ())
-        if any(native_call is spec.fast_call for native_call, _, _ in others):
+        others, fast_call = self._fast.get(form, ()), spec.compiled.entry.call
+        if any(native_call is fast_call for native_call, _, _ in others):
             return  # it was there, but arguments had to be converted
         plain = not kwargs and all(child.kind is None for child in call.structure.children[0].children)
         read = None if plain else leaf_reader(call.structure, args, kwargs)
         if plain or read is not None:
-            path = spec.fast_call, read, spec.fast_finish()
+            path = fast_call, read, spec.fast_finish()
             self._fast[form] = (path, *others[: MOST_PATHS - 1])
 
     def inspect(self, /, *args: Any, **kwargs: Any) -> Compiled:
