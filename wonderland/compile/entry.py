@@ -200,7 +200,7 @@ class Entry:
         slot_bytes = 8 * (n_in + sum(_dynamic(one.shape) for one in self.inputs))
         ranges = round_up(known + (KNOWN * slot_bytes if writers else 0), 16)
         n_ranges = n_in + len(captured)
-        arena = round_up(ranges + (16 * n_ranges if writers else 0), CACHE_LINE)
+        arena = round_up(ranges + (32 * (n_ranges + 1) if writers else 0), CACHE_LINE)
         base = address_of(spec)
         _put(
             spec, 0, "spec", inputs=base + 8 * SPEC_WORDS, input_count=n_in,

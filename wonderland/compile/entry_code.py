@@ -92,9 +92,8 @@ declare void @PyArray_ScalarAsCtype(ptr, ptr)
 declare ptr @PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)
 declare ptr @malloc(i64)
 declare void @free(ptr)
-declare void @qsort(ptr, i64, i64, ptr)
 declare i32 @memcmp(ptr, ptr, i64)
-declare i32 @llvm.ucmp.i32.i64(i64, i64)
+declare i64 @llvm.smin.i64(i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
@@ -367,24 +366,72 @@ miss:
   ret i1 false
 }
 
-; Ranges by their start, for qsort.
-define internal i32 @compare(ptr %a, ptr %b) {
-  %a.start = load i64, ptr %a
-  %b.start = load i64, ptr %b
-  %order = call i32 @llvm.ucmp.i32.i64(i64 %a.start, i64 %b.start)
-  ret i32 %order
+; Sort ranges by their start, by merging runs of 1, 2, 4, ...: from one half of the space to the other and back.
+; Returns the half with the result. A run's end may be looked at, so each half has room for one more.
+define internal ptr @sort(ptr %ranges, i64 %count) {
+entry:
+  %room = add i64 %count, 1
+  %second = getelementptr { i64, i64 }, ptr %ranges, i64 %room
+  br label %pass
+pass:
+  %width = phi i64 [ 1, %entry ], [ %twice, %passed ]
+  %from = phi ptr [ %ranges, %entry ], [ %to, %passed ]
+  %to = phi ptr [ %second, %entry ], [ %from, %passed ]
+  when slt i64 %width, %count then %begin else %sorted
+begin:
+  %twice = shl i64 %width, 1
+  br label %pair
+pair:
+  %low = phi i64 [ 0, %begin ], [ %low.next, %merged ]
+  when slt i64 %low, %count then %merge else %passed
+merge:
+  %middle.full = add i64 %low, %width
+  %middle = call i64 @llvm.smin.i64(i64 %middle.full, i64 %count)
+  %low.next = add i64 %low, %twice
+  %high = call i64 @llvm.smin.i64(i64 %low.next, i64 %count)
+  br label %next
+next:
+  %k = phi i64 [ %low, %merge ], [ %k.next, %take ]
+  %i = phi i64 [ %low, %merge ], [ %i.next, %take ]
+  %j = phi i64 [ %middle, %merge ], [ %j.next, %take ]
+  when slt i64 %k, %high then %take else %merged
+take: ; without branches: which one is next is a coin's toss
+  %i.at = getelementptr { i64, i64 }, ptr %from, i64 %i
+  %j.at = getelementptr { i64, i64 }, ptr %from, i64 %j
+  %i.start = load i64, ptr %i.at
+  %j.start = load i64, ptr %j.at
+  %i.left = icmp slt i64 %i, %middle
+  %j.empty = icmp sge i64 %j, %high
+  %smaller = icmp ule i64 %i.start, %j.start
+  %first = or i1 %j.empty, %smaller
+  %is_i = and i1 %i.left, %first
+  %taken = select i1 %is_i, ptr %i.at, ptr %j.at
+  %k.at = getelementptr { i64, i64 }, ptr %to, i64 %k
+  call void @llvm.memcpy.p0.p0.i64(ptr %k.at, ptr %taken, i64 16, i1 false)
+  %i.step = zext i1 %is_i to i64
+  %j.step = xor i64 %i.step, 1
+  %i.next = add i64 %i, %i.step
+  %j.next = add i64 %j, %j.step
+  %k.next = add i64 %k, 1
+  br label %next
+merged:
+  br label %pair
+passed:
+  br label %pass
+sorted:
+  ret ptr %from
 }
 
 ; All of them: sort the ranges by start, then sweep. O(n log n): 600 arrays are normal.
 define internal i1 @disjoint_all(ptr %spec, ptr %block) {
   %count = at i64 %spec spec.range_count
-  %ranges = within %block %spec spec.ranges
+  %unsorted = within %block %spec spec.ranges
   loop %i 0 %count
     %range = call { i64, i64 } @range(ptr %spec, ptr %block, i64 %i)
-    %range.at = getelementptr { i64, i64 }, ptr %ranges, i64 %i
+    %range.at = getelementptr { i64, i64 }, ptr %unsorted, i64 %i
     store { i64, i64 } %range, ptr %range.at
   end %i
-  call void @qsort(ptr %ranges, i64 %count, i64 16, ptr @compare)
+  %ranges = call ptr @sort(ptr %unsorted, i64 %count)
   br label %sweep
 sweep:
   %s = phi i64 [ 0, %i.done ], [ %s.next, %swept ]

@@ -17,7 +17,7 @@ import numpy as np
 
 from wonderland.compile import donate as donation
 from wonderland.compile import llvm
-from wonderland.compile.access import leaf_reader
+from wonderland.compile.access import leaf_reader, result_builder
 from wonderland.compile.arguments import Static, changes, chosen, kept
 from wonderland.compile.entry import MISS
 from wonderland.compile.native import Compiled, compile_program
@@ -172,18 +172,9 @@ class Specialization:
 
     def fast_finish(self) -> Callable | None:
         """How to turn what the native entry returns into the result; None if it is that already."""
-        structure, count = self.out_structure, len(self.program.outputs) - len(self.written)
-        assert structure is not None
-        build, weakened = structure.unflatten, self._weakened
-        weak = any(t.weak for t in self.program.output_types[:count])
-        if count == 1 and structure.kind is None:
-            return (lambda out: out.item()) if weak else None
-        if count == 1:
-            return lambda out: build(weakened((out,)) if weak else (out,))
-        if weak:
-            return lambda out: build(weakened(out))
-        is_flat_tuple = structure.kind is tree.flatten(())[1].kind and all(c.kind is None for c in structure.children)
-        return None if is_flat_tuple else build
+        assert self.out_structure is not None
+        count = len(self.program.outputs) - len(self.written)
+        return result_builder(self.out_structure, [t.weak for t in self.program.output_types[:count]])
 
 
 class Jitted:
@@ -318,9 +309,7 @@ class Jitted:
             return  # it was there, but arguments had to be converted
         plain = not kwargs and all(child.kind is None for child in call.structure.children[0].children)
         read = None if plain else leaf_reader(call.structure, args, kwargs)
-        if plain or read is not None:
-            path = fast_call, read, spec.fast_finish()
-            self._fast[form] = (path, *others[: MOST_PATHS - 1])
+        self._fast[form] = ((fast_call, read, spec.fast_finish()), *others[: MOST_PATHS - 1])
 
     def inspect(self, /, *args: Any, **kwargs: Any) -> Compiled:
         """What this function compiles to for such arguments: Programs, kernels, memory plan, IR, assembly.

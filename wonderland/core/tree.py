@@ -156,8 +156,7 @@ class Structure:
         return (
             isinstance(other, Structure)
             and self.kind is other.kind
-            and self.static == other.static
-            and typed(self.static) == typed(other.static)
+            and (self.static is other.static or typed(self.static) == typed(other.static))
             and self.children == other.children
         )
 
@@ -179,10 +178,14 @@ class Structure:
 
 
 def typed(value: Any) -> Any:
-    """A key that tells 1, 1.0 and True apart, and 0.0 from -0.0, also inside tuples and lists."""
+    """A key that tells 1, 1.0 and True apart, and 0.0 from -0.0, also inside containers; a NaN is like another one."""
     if isinstance(value, (tuple, list)):
         return type(value), tuple(map(typed, value))
-    return type(value), repr(value) if isinstance(value, float) else value
+    if isinstance(value, dict):
+        return type(value), tuple([(typed(key), typed(item)) for key, item in value.items()])
+    if isinstance(value, (set, frozenset)):
+        return type(value), frozenset(map(typed, value))
+    return type(value), repr(value) if isinstance(value, (float, complex, np.inexact)) else value
 
 
 LEAF = Structure(None, None, ())
