@@ -5,8 +5,9 @@ still the one it was made for: same classes, same keys, equal static attributes.
 flattens the slow way. Leaves themselves are checked by the native entry; the number of arguments, the names of keywords
 and static arguments by the one who keeps the function.
 
-Static values are compared as `tree.typed` does: by type and value. One that can't change is the same one at almost
-every call, and `is` says so at once; an equal one (another model's, an unpickled one) takes a few nanoseconds more.
+Static values are compared as `tree.typed` does: by type and value. One that can't change is mostly the same object as
+before, and `is` says so at once; the last equal one that was another object (of a second model, of an unpickled one) is
+remembered, so that two models in turn cost what one does.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ def leaf_reader(structure: tree.Structure, args: tuple, kwargs: dict) -> Callabl
         writer.visit(child, f"args[{i}]", args[i])
     for name, child in zip(keywords.static[1], keywords.children, strict=True):
         writer.visit(child, f"kwargs[{name!r}]", kwargs[name])
-    lines = ["def read(args, kwargs):", "  try:", *(f"    {line}" for line in writer.lines)]
-    lines.append(f"    return ({''.join(f'{leaf}, ' for leaf in writer.leaves)})")
-    lines += ["  except (KeyError, IndexError, TypeError, ValueError, AttributeError):", "    return None"]
+    others = [f"{other} = {value}" for other, value in writer.others.items()]
+    body = [*(f"nonlocal {other}" for other in writer.others), "try:", *(f"  {line}" for line in writer.lines)]
+    body.append(f"  return ({''.join(f'{leaf}, ' for leaf in writer.leaves)})")
+    body += ["except (KeyError, IndexError, TypeError, ValueError, AttributeError):", "  return None"]
+    lines = ["def make():", *others, "def read(args, kwargs):", *(f"  {line}" for line in body), "return read"]
     namespace: dict[str, Any] = dict(writer.constants)
-    exec("\n".join(lines), namespace)
-    return namespace["read"]
+    exec("\n  ".join(lines), namespace)
+    return namespace["make"]()
 
 
 class _Writer:
@@ -45,6 +48,7 @@ class _Writer:
         self.lines: list[str] = []
         self.leaves: list[str] = []
         self.constants: dict[str, Any] = {"typed": tree.typed, "copysign": math.copysign}
+        self.others: dict[str, str] = {}  # names of the last values that were equal but not the same, and of the first
         self.numbers = itertools.count()
 
     def constant(self, value: Any) -> str:
@@ -103,18 +107,23 @@ class _Writer:
         for name, child in zip(names, structure.children, strict=True):
             self.visit(child, f"{attributes}[{name!r}]", vars(sample)[name])
 
-    def same(self, value: Any, path: str) -> str:
+    def same(self, value: Any, path: str, remember: bool = True) -> str:
         """A condition: what is at `path` has the type and the value that `value` has now."""
         kind = type(value)
         if value is None or kind is bool or kind.__eq__ is object.__eq__:
             return f"{path} is {self.constant(value)}"
         here = f"value{next(self.numbers)}"
-        equal = f"type({here}) is {self.constant(kind)} and {self._equal(value, here)}"
-        if not _fixed(value):
+        fixed = _fixed(value)
+        equal = f"type({here}) is {self.constant(kind)} and {self._equal(value, here, not fixed)}"
+        if not fixed:
             return f"({here} := {path}, {equal})[1]"
-        return f"(({here} := {path}) is {self.constant(value)} or {equal})"
+        if not remember:
+            return f"(({here} := {path}) is {self.constant(value)} or {equal})"
+        other, known = f"other{next(self.numbers)}", self.constant(value)
+        self.others[other] = known
+        return f"(({here} := {path}) is {known} or {here} is {other} or {equal} and ({other} := {here}) is {here})"
 
-    def _equal(self, value: Any, here: str) -> str:
+    def _equal(self, value: Any, here: str, remember: bool) -> str:
         kind = type(value)
         if kind is float and math.isnan(value):
             return f"{here} != {here}"
@@ -123,7 +132,7 @@ class _Writer:
         if kind is float:
             return f"{here} == 0.0 and copysign(1.0, {here}) == {math.copysign(1.0, value)}"
         if kind in (tuple, list) and len(value) <= MOST_UNROLLED:
-            items = [self.same(item, f"{here}[{i}]") for i, item in enumerate(value)]
+            items = [self.same(item, f"{here}[{i}]", remember) for i, item in enumerate(value)]
             return " and ".join([f"len({here}) == {len(value)}", *items])
         return f"typed({here}) == {self.constant(tree.typed(value))}"
 
@@ -132,7 +141,7 @@ def _fixed(value: Any) -> bool:
     """Is a static value the same as long as it is the same object? (Of other objects than containers it is assumed.)"""
     if isinstance(value, (tuple, frozenset)):
         return all(map(_fixed, value))
-    return not isinstance(value, (list, dict, set, bytearray))
+    return not isinstance(value, (list, dict, set))
 
 
 def result_builder(structure: tree.Structure, weak: Sequence[bool]) -> Callable[[Any], Any] | None:

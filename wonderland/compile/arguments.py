@@ -87,6 +87,8 @@ def snapshot(value: Any) -> Any:
         copied.clear()
         (copied.extend if isinstance(copied, list) else copied.update)(map(snapshot, value))
         return copied
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(snapshot, value))
     return tuple(map(snapshot, value)) if type(value) is tuple else value
 
 

@@ -65,7 +65,7 @@ def register_mutable(cls: type) -> type:
 
 def is_data(value: Any) -> bool:
     """Is an attribute of a mutable object data (an array, or a container with an array in it), or static?"""
-    if isinstance(value, (str, bytes)):  # NumPy's among them; its numbers are data, though float64 is a float too
+    if isinstance(value, (str, bytes, type)):  # NumPy's among them; its numbers are data, though float64 is a float too
         return False
     kind = kind_of(value)
     if kind is not None:
