@@ -183,9 +183,9 @@ def weak(kind):
     return Input(0, 0, (), weak=kind)
 
 
-def entry(run, inputs, outputs=(), constants=(), arena=0, table=TABLE, error=on_error, gil=False):
+def entry(run, inputs, outputs=(), constants=(), arena=0, table=TABLE, error=on_error, gil=False, captured=()):
     address = LIBRARY.address(run)
-    return Entry(address, inputs, outputs, list(constants), arena, table, error, gil, LIBRARY)
+    return Entry(address, inputs, outputs, list(constants), arena, table, error, gil, LIBRARY, captured)
 
 
 def adder():
@@ -474,21 +474,25 @@ def test_longer_argument_at_the_same_address():
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_disjointness_against_brute_force(data):
-    """A sequence of calls on one entry, so that what it remembers of the last call is tested too."""
+    """A sequence of calls on one entry, so that what it remembers of earlier ones is tested too."""
     count = data.draw(st.integers(1, 24))
     written = data.draw(st.lists(st.booleans(), min_size=count, max_size=count))
-    one = entry("nothing", [array_of(np.uint8, None, written=w) for w in written])
     buffer = np.zeros(data.draw(st.sampled_from([8, 60, 2000])), np.uint8)
     piece = st.tuples(st.integers(0, len(buffer)), st.integers(0, 6))
+    captured = [buffer[start : start + length] for start, length in data.draw(st.lists(piece, max_size=3))]
+    one = entry("nothing", [array_of(np.uint8, None, written=w) for w in written], captured=captured)
     pieces = data.draw(st.lists(piece, min_size=count, max_size=count))
-    for _ in range(6):
+    earlier = []
+    for _ in range(8):
         arguments = [buffer[start : start + length] for start, length in pieces]
         clash = any(
             (written[i] or written[j]) and np.shares_memory(arguments[i], arguments[j])
             for i, j in itertools.combinations(range(count), 2)
-        )
+        ) or any(np.shares_memory(a, c) for a, w in zip(arguments, written, strict=True) for c in captured if w)
         assert (one.call(*arguments) is MISS) == clash
         assert one.convert(arguments) == ()
+        earlier.append(list(pieces))
+        pieces = data.draw(st.sampled_from(earlier))[:]
         for i in data.draw(st.lists(st.integers(0, count - 1), max_size=count)):
             pieces[i] = data.draw(piece)
 
@@ -502,6 +506,33 @@ def test_many_written_arguments():
         assert call(*rows) == () == call(*rows)
         assert call(*rows[:300], rows[17], *rows[301:]) is MISS
         rng.shuffle(rows)
+    captured = entry("nothing", inputs, captured=[np.zeros(4), rows[7][::3]]).call
+    assert captured(*rows) is MISS and captured(*rows[:7], np.zeros(4), *rows[8:]) == ()
+
+
+def test_results_that_are_arguments():
+    inputs = [array_of(F64, 6, written=True), array_of(F64, 6)]
+    outputs = [Output(F64, (6,), taken=0), Output(F64, (), scalar=True)]
+    assert layout(inputs, outputs, 1) == ([0, 1], [2, 2], [3])
+    one = entry("update", inputs, outputs)
+    a, b = six(), six(10)
+    references, before = sys.getrefcount(a), a.copy()
+    for _ in range(50):
+        found, first = one.call(a, b)
+        assert found is a and first == before[0]
+        np.testing.assert_array_equal(a, before + b)
+        before = a.copy()
+        assert one.call(a, a) is MISS
+    del found
+    assert sys.getrefcount(a) == references
+    backwards = a[::-1].copy()[::-1]
+    copied, first = one.convert([backwards, b])
+    assert first == a[0] and copied is not backwards
+    np.testing.assert_array_equal(copied, a + b)
+    alone = entry("nothing", [array_of(F64, 6, written=True)], [Output(F64, (6,), taken=0)])
+    assert alone.call(a) is a
+    with pytest.raises(ValueError, match="is a written one"):
+        entry("nothing", [array_of(F64, 6)], [Output(F64, (6,), taken=0)])
 
 
 # Dynamic lengths

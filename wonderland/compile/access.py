@@ -1,48 +1,55 @@
-"""Flat leaves of a call's arguments without walking them: a function generated once per structure.
+"""Flat leaves of a call's arguments, and its results from flat ones, without walking trees: code generated once.
 
-The generated function reads each leaf by its path (`args[0].__dict__['w'], args[1]['m'][0]`) and checks on the way that
-the tree is still the one it was made for: same classes, same keys, same static attributes. If not it returns None, and
-the caller flattens the slow way. Leaves themselves are checked by the native entry; the number of arguments, the names
-of keywords and static arguments by the one who keeps the function.
+A reader takes each leaf by its path (`args[0].__dict__['w'], args[1]['m'][0]`) and checks on the way that the tree is
+still the one it was made for: same classes, same keys, equal static attributes. If not it returns None, and the caller
+flattens the slow way. Leaves themselves are checked by the native entry; the number of arguments, the names of keywords
+and static arguments by the one who keeps the function.
+
+Static values are compared as `tree.typed` does: by type and value. One that can't change is mostly the same object as
+before, and `is` says so at once; the last equal one that was another object (of a second model, of an unpickled one) is
+remembered, so that two models in turn cost what one does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import math
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from wonderland.compile.arguments import Static
 from wonderland.core import tree
 
+MOST_UNROLLED = 16  # items of a static container that are compared one by one, in generated code
+SIMPLE = (int, str, bytes)  # equal and of the same type is all there is to compare
 
-def leaf_reader(structure: tree.Structure, args: tuple, kwargs: dict) -> Callable[[tuple, dict], tuple | None] | None:
+
+def leaf_reader(structure: tree.Structure, args: tuple, kwargs: dict) -> Callable[[tuple, dict], tuple | None]:
     """A function from a call's arguments to the tuple of their leaves (None if a tree has changed its structure)."""
     positional, keywords = structure.children
     writer = _Writer()
-    try:
-        for i, child in enumerate(positional.children):
-            writer.visit(child, f"args[{i}]", args[i])
-        for name, child in zip(keywords.static[1], keywords.children, strict=True):
-            writer.visit(child, f"kwargs[{name!r}]", kwargs[name])
-    except _UnknownNodeError:
-        return None
-    lines = ["def read(args, kwargs):", "  try:", *(f"    {line}" for line in writer.lines)]
-    lines.append(f"    return ({''.join(f'{leaf}, ' for leaf in writer.leaves)})")
-    lines += ["  except (KeyError, IndexError, TypeError, ValueError, AttributeError):", "    return None"]
+    for i, child in enumerate(positional.children):
+        writer.visit(child, f"args[{i}]", args[i])
+    for name, child in zip(keywords.static[1], keywords.children, strict=True):
+        writer.visit(child, f"kwargs[{name!r}]", kwargs[name])
+    others = [f"{other} = {value}" for other, value in writer.others.items()]
+    body = [*(f"nonlocal {other}" for other in writer.others), "try:", *(f"  {line}" for line in writer.lines)]
+    body.append(f"  return ({''.join(f'{leaf}, ' for leaf in writer.leaves)})")
+    body += ["except (KeyError, IndexError, TypeError, ValueError, AttributeError):", "  return None"]
+    lines = ["def make():", *others, "def read(args, kwargs):", *(f"  {line}" for line in body), "return read"]
     namespace: dict[str, Any] = dict(writer.constants)
-    exec("\n".join(lines), namespace)
-    return namespace["read"]
-
-
-class _UnknownNodeError(Exception):
-    pass
+    exec("\n  ".join(lines), namespace)
+    return namespace["make"]()
 
 
 class _Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.leaves: list[str] = []
-        self.constants: dict[str, Any] = {}
+        self.constants: dict[str, Any] = {"typed": tree.typed, "copysign": math.copysign}
+        self.others: dict[str, str] = {}  # names of the last values that were equal but not the same, and of the first
+        self.numbers = itertools.count()
 
     def constant(self, value: Any) -> str:
         name = f"constant{len(self.constants)}"
@@ -58,21 +65,37 @@ class _Writer:
             return
         if isinstance(structure.static, Static):
             return
-        here = f"node{len(self.lines)}"
+        here = f"node{next(self.numbers)}"
         self.lines.append(f"{here} = {path}")
         self.require(f"type({here}) is {self.constant(type(sample))}")
         if structure.kind.mutable:
             self._object(structure, here, sample)
         elif isinstance(sample, dict):
             self.require(f"len({here}) == {len(sample)}")
+            if any(type(key) is not str for key in sample):  # 1, 1.0 and True are one key, and three structures
+                known = self.constant({key: tree.typed(key) for key in sample})
+                self.require(f"all([{known}[key] == typed(key) for key in {here}])")
+            if len(sample) > 1 and all(child.kind is None for child in structure.children):
+                self.leaves.append(f"*{self.constant(operator.itemgetter(*structure.static[1]))}({here})")
+                return
             for key, child in zip(structure.static[1], structure.children, strict=True):
                 self.visit(child, f"{here}[{self.constant(key)}]", sample[key])
         elif isinstance(sample, (tuple, list)):
             self.require(f"len({here}) == {len(sample)}")
-            for i, child in enumerate(structure.children):
-                self.visit(child, f"{here}[{i}]", sample[i])
+            self._items(structure, here, sample)
         elif sample is not None:
-            raise _UnknownNodeError
+            children, static = structure.kind.flatten(sample)
+            flatten = self.constant(structure.kind.flatten)
+            self.lines.append(f"{here}, {here}s = {flatten}({here})")
+            self.require(f"{self.same(static, f'{here}s')} and len({here}) == {len(children)}")
+            self._items(structure, here, children)
+
+    def _items(self, structure: tree.Structure, here: str, sample: Sequence) -> None:
+        if all(child.kind is None for child in structure.children):
+            self.leaves.append(f"*{here}")
+            return
+        for i, child in enumerate(structure.children):
+            self.visit(child, f"{here}[{i}]", sample[i])
 
     def _object(self, structure: tree.Structure, here: str, sample: Any) -> None:
         _, names, static = structure.static
@@ -80,10 +103,89 @@ class _Writer:
         self.lines.append(f"{attributes} = {here}.__dict__")
         self.require(f"len({attributes}) == {len(names) + len(static)}")
         for name, value in static:
-            found = f"{attributes}[{name!r}]"
-            if type(value) in (tuple, list, dict, set):
-                self.require(f"{self.constant(tree.typed)}({found}) == {self.constant(tree.typed(value))}")
-            else:
-                self.require(f"{found} is {self.constant(value)}")
+            self.require(self.same(value, f"{attributes}[{name!r}]"))
         for name, child in zip(names, structure.children, strict=True):
             self.visit(child, f"{attributes}[{name!r}]", vars(sample)[name])
+
+    def same(self, value: Any, path: str, remember: bool = True) -> str:
+        """A condition: what is at `path` has the type and the value that `value` has now."""
+        kind = type(value)
+        if value is None or kind is bool or kind.__eq__ is object.__eq__:
+            return f"{path} is {self.constant(value)}"
+        here = f"value{next(self.numbers)}"
+        fixed = _fixed(value)
+        equal = f"type({here}) is {self.constant(kind)} and {self._equal(value, here, not fixed)}"
+        if not fixed:
+            return f"({here} := {path}, {equal})[1]"
+        if not remember:
+            return f"(({here} := {path}) is {self.constant(value)} or {equal})"
+        other, known = f"other{next(self.numbers)}", self.constant(value)
+        self.others[other] = known
+        return f"(({here} := {path}) is {known} or {here} is {other} or {equal} and ({other} := {here}) is {here})"
+
+    def _equal(self, value: Any, here: str, remember: bool) -> str:
+        kind = type(value)
+        if kind is float and math.isnan(value):
+            return f"{here} != {here}"
+        if kind in SIMPLE or (kind is float and value):
+            return f"{here} == {self.constant(value)}"
+        if kind is float:
+            return f"{here} == 0.0 and copysign(1.0, {here}) == {math.copysign(1.0, value)}"
+        if kind in (tuple, list) and len(value) <= MOST_UNROLLED:
+            items = [self.same(item, f"{here}[{i}]", remember) for i, item in enumerate(value)]
+            return " and ".join([f"len({here}) == {len(value)}", *items])
+        return f"typed({here}) == {self.constant(tree.typed(value))}"
+
+
+def _fixed(value: Any) -> bool:
+    """Is a static value the same as long as it is the same object? (Of other objects than containers it is assumed.)"""
+    if isinstance(value, (tuple, frozenset)):
+        return all(map(_fixed, value))
+    return not isinstance(value, (list, dict, set))
+
+
+def result_builder(structure: tree.Structure, weak: Sequence[bool]) -> Callable[[Any], Any] | None:
+    """How to turn what a native entry returns into the tree of results; None if it is that already.
+
+    Leaves that are `weak` become Python numbers.
+    """
+    count = structure.leaf_count
+    is_plain = structure.kind is None or (count != 1 and structure is tree.flatten((0,) * count)[1])
+    if is_plain and not any(weak):
+        return None
+    leaves = iter(range(count))
+    constants: dict[str, Any] = {"zip": zip, "dict": dict}
+
+    def constant(value: Any) -> str:
+        constants[f"constant{len(constants)}"] = value
+        return f"constant{len(constants) - 1}"
+
+    def row(children: Sequence[tree.Structure]) -> str:
+        """A tuple of these."""
+        if count != 1 and children and all(child.kind is None for child in children):
+            places = [next(leaves) for _ in children]
+            if not any(weak[i] for i in places):
+                return f"out[{places[0]}:{places[-1] + 1}]"
+            return f"({''.join(f'{leaf(i)}, ' for i in places)})"
+        return f"({''.join(f'{build(child)}, ' for child in children)})"
+
+    def leaf(i: int) -> str:
+        return f"out{'' if count == 1 else f'[{i}]'}{'.item()' if weak[i] else ''}"
+
+    def build(node: tree.Structure) -> str:
+        if node.kind is None:
+            return leaf(next(leaves))
+        if node.kind is tree.kind_of({}) and node.static[0] is dict:
+            keys = node.static[1]
+            if keys.order != tuple(keys):
+                found = dict(zip(keys, map(build, node.children), strict=True))
+                return f"{{{', '.join(f'{constant(key)}: {found[key]}' for key in keys.order)}}}"
+            return f"dict(zip({constant(keys.order)}, {row(node.children)}))"
+        parts = row(node.children)
+        if node.kind is tree.kind_of(()):
+            return parts
+        if node.kind is tree.kind_of([]):
+            return f"[*{parts}]"
+        return f"{constant(node.kind.unflatten)}({constant(node.static)}, {parts})"
+
+    return eval(f"lambda out: {build(structure)}", constants)

@@ -6,6 +6,7 @@ calls with other static values differ as calls with other trees do.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
@@ -77,10 +78,18 @@ tree.register_node(Static, lambda node: ((), node), lambda static, children: sta
 
 def snapshot(value: Any) -> Any:
     """A value with copies of the containers in it, which may be changed in place."""
-    kind = type(value)
-    if kind is dict:
-        return {key: snapshot(item) for key, item in value.items()}
-    return kind(map(snapshot, value)) if kind in (tuple, list, set) else value
+    if isinstance(value, dict):
+        copied = copy.copy(value)
+        copied.update([(key, snapshot(item)) for key, item in value.items()])
+        return copied
+    if isinstance(value, (list, set)):
+        copied = copy.copy(value)
+        copied.clear()
+        (copied.extend if isinstance(copied, list) else copied.update)(map(snapshot, value))
+        return copied
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(snapshot, value))
+    return tuple(map(snapshot, value)) if type(value) is tuple else value
 
 
 def kept(structure: tree.Structure) -> tree.Structure:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
+from wonderland.core.functions import overlap
 from wonderland.core.program import Program
 from wonderland.core.types import ArrayType
 
@@ -49,48 +49,38 @@ def _has_memory(type: ArrayType) -> bool:
     return bool(type.shape) and not type.weak and None not in type.shape
 
 
-def prepare(args: Sequence[Any], taken: Sequence[int], captured: Sequence[Any], name: str) -> list:
-    """The arguments of a call with every taken one fit to be overwritten; refuses what something else still needs."""
+def prepare(
+    args: Sequence[Any], taken: Sequence[int], written: Sequence[int], captured: Sequence[Any], name: str
+) -> list:
+    """The arguments of a call with every taken one fit to be overwritten; refuses what something else still needs.
+
+    `written` are leaves of mutable objects: among the arguments, what they share is the call's own matter.
+    """
     args = list(args)
-    others = [("an array that the function captures", value) for value in captured]
-    others += [(f"argument leaf {i}", value) for i, value in enumerate(args)]
     for i in taken:
-        value = args[i]
-        if not value.flags.writeable:
+        if not args[i].flags.writeable:
             raise ArgumentError(
                 f"argument leaf {i} of {name} is donated, but it is read-only: its memory isn't yours to give. Pass a "
                 "copy, or leave it out of `donate`."
             )
-        for what, other in others:
-            if other is not value or what != f"argument leaf {i}":
-                if isinstance(other, np.ndarray) and _overlap(value, other):
-                    raise ArgumentError(
-                        f"argument leaf {i} of {name} is donated, but it shares memory with {what}. Pass a copy of one "
-                        "of them, or leave it out of `donate`."
-                    )
+    clash = overlap([*args, *captured], taken)
+    if clash is not None:
+        i, j = clash if clash[0] in taken else clash[::-1]
+        what = f"argument leaf {j}" if j < len(args) else "an array that the function captures"
+        raise ArgumentError(
+            f"argument leaf {i} of {name} is donated, but it shares memory with {what}. Pass a copy of one of them, "
+            "or leave it out of `donate`."
+        )
+    changed = {*written}
+    clash = overlap([arg if i in changed else None for i, arg in enumerate(args)] + [*captured], written)
+    if clash is not None:
+        raise ArgumentError(
+            f"{name} changes argument leaf {clash[0]}, and also captures an array that shares its memory: it would "
+            "read numbers that are half written. Read them through the argument, or capture a copy."
+        )
+    for i in taken:
+        value = args[i]
         plain = type(value) is np.ndarray and value.dtype.isnative
         if not (plain and value.flags.c_contiguous and value.flags.aligned):
             args[i] = np.array(value, value.dtype.newbyteorder("="), order="C", subok=False)
     return args
-
-
-def refuse_captured(args: Sequence[Any], written: Sequence[int], captured: Sequence[Any], name: str) -> None:
-    """An argument that is written in place must not be read behind its back."""
-    arrays = [value for value in captured if isinstance(value, np.ndarray)] if written else []
-    for i in written:
-        if any(_overlap(args[i], value) for value in arrays):
-            raise ArgumentError(
-                f"{name} changes argument leaf {i}, and also captures an array that shares its memory: it would read "
-                "numbers that are half written. Read them through the argument, or capture a copy."
-            )
-
-
-def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
-    (a_start, a_end), (b_start, b_end) = byte_bounds(a), byte_bounds(b)
-    return a.size > 0 and b.size > 0 and a_start < b_end and b_start < a_end
-
-
-def merge(results: Sequence[Any], args: Sequence[Any], taken: dict[int, int]) -> list:
-    """All results in order: those that a call returned, and the arguments that became results."""
-    rest = iter(results)
-    return [args[taken[k]] if k in taken else next(rest) for k in range(len(results) + len(taken))]

@@ -7,8 +7,8 @@ pointer, makes the outputs, leases scratch memory, runs, and returns. When an ar
 `call` returns `MISS` and has changed nothing; `Entry.convert` then makes it fit, or says why it can't.
 
 The slots, in order: each input's data pointer (and its leading length, if dynamic); each output's data
-pointer (if dynamic: a malloc'ed pointer and the leading length, both stored by the run); the constants' data
-pointers. The run may store into the slots of dynamic outputs and into no others.
+pointer (if dynamic: a malloc'ed pointer and the leading length, both stored by the run; none if the output is one of
+the arguments); the constants' data pointers. The run may store into the slots of dynamic outputs and into no others.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from wonderland.compile import llvm
 from wonderland.compile.entry_code import IR, expand
@@ -30,7 +31,9 @@ from wonderland.compile.entry_layout import (
     ALIGNED,
     API,
     CONTIGUOUS,
+    FEW,
     INPUT_WORDS,
+    KNOWN,
     OFFSETS,
     OUTPUT_WORDS,
     SPEC_WORDS,
@@ -45,7 +48,7 @@ CACHE_LINE = 64
 CELL = 32  # bytes for a scalar: a complex of two long doubles is the widest
 WEAK_KINDS: dict[type, int] = {float: 1, int: 2, bool: 3, complex: 4}
 KIND_ORDER = "bifc"  # a Python scalar fits into a typed 0-d input of its own kind or a later one
-ARRAY, SCALAR, DYNAMIC = 0, 1, 2  # kinds of output
+ARRAY, SCALAR, DYNAMIC, TAKEN = 0, 1, 2, 3  # kinds of output
 
 
 class _Miss:
@@ -75,15 +78,24 @@ class Input:
 
 @dataclass(frozen=True)
 class Output:
-    """One result. `shape[0]` may be None: the run tells the length. `scalar`: NumPy scalar instead of 0-d."""
+    """One result.
+
+    `shape[0]` may be None: the run tells the length. `scalar`: NumPy scalar instead of 0-d. `taken`: the result is the
+    written argument at that position; it has no slot of its own.
+    """
 
     dtype: np.dtype
     shape: tuple[int | None, ...]
     scalar: bool = False
+    taken: int | None = None
 
 
 def _dynamic(shape: tuple[int | None, ...]) -> bool:
     return bool(shape) and shape[0] is None
+
+
+def _is_taken(value: Input | Output) -> bool:
+    return isinstance(value, Output) and value.taken is not None
 
 
 def _bytes(shape: tuple[int | None, ...], itemsize: int) -> int:
@@ -100,7 +112,7 @@ def layout(
     for found, values in zip(slots, (inputs, outputs), strict=True):
         for value in values:
             found.append(position)
-            position += 2 if _dynamic(value.shape) else 1
+            position += 0 if _is_taken(value) else 2 if _dynamic(value.shape) else 1
     return slots[0], slots[1], list(range(position, position + n_constants))
 
 
@@ -123,23 +135,26 @@ class Entry:
         on_error: Callable[[int], NoReturn],
         release_gil: bool,
         keep_alive: object,
+        captured: Iterable[np.ndarray] = (),
     ):
+        """`captured`: arrays whose memory the run reads by itself, so written arguments must not share it."""
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         native = _native()
         self._dtypes = [native.dtype(one.type_num) if one.weak is None else None for one in self.inputs]
         self._check((*constants, table))
         slots = layout(self.inputs, self.outputs, len(constants))
         self.input_slots, self.output_slots, self.constant_slots = slots
-        lengths = sum(_dynamic(value.shape) for value in (*self.inputs, *self.outputs))
-        self.slot_count = len(self.inputs) + len(self.outputs) + len(constants) + lengths
-        spec = self._spec(constants, arena_bytes)
+        values = [value for value in (*self.inputs, *self.outputs) if not _is_taken(value)]
+        self.slot_count = len(values) + sum(_dynamic(value.shape) for value in values) + len(constants)
+        captured = [array for array in captured if array.size]
+        spec = self._spec(constants, captured, arena_bytes)
         _put(
             spec, 0, "spec", run=run, table=address_of(table), on_error=id(on_error), miss=id(MISS),
             release_gil=int(release_gil),
         )  # fmt: skip
         # The function owns, through its `self`, everything whose address is in the spec: it may outlive the
         # Entry. A tuple, so that the garbage collector sees a cycle through `on_error`.
-        objects = (self._dtypes, self.outputs, constants, table, on_error, keep_alive)
+        objects = (self._dtypes, self.outputs, constants, captured, table, on_error, keep_alive)
         self.call: Callable[..., Any] = native.bind((spec, _Blocks(spec, native.release), *objects))
 
     def _check(self, arrays: Iterable[np.ndarray]) -> None:
@@ -154,35 +169,47 @@ class Entry:
                     raise ValueError(f"a weak input is an unwritten float, int, bool or complex: {one}")
             elif one.itemsize != dtype.itemsize:
                 raise ValueError(f"an item of {dtype} has {dtype.itemsize} bytes: {one}")
+        for one in self.outputs:
+            if one.taken is not None and not self.inputs[one.taken].written:
+                raise ValueError(f"a result that is an argument is a written one: {one}")
         for dtype in (*self._dtypes, *(one.dtype for one in self.outputs)):
             if dtype and (dtype.kind not in "biufc" or dtype.itemsize > CELL or not dtype.isnative):
                 raise ValueError(f"compiled code has no dtype {dtype!r}")
 
-    def _spec(self, constants: list[np.ndarray], arena_bytes: int) -> np.ndarray:
-        """The words that the native function reads: a header, records, constants' addresses, extents."""
+    def _spec(self, constants: list[np.ndarray], captured: list[np.ndarray], arena_bytes: int) -> np.ndarray:
+        """The words that the native function reads: a header, records, addresses of constants, ranges, extents."""
         n_in, n_out = len(self.inputs), len(self.outputs)
         extents = [n for value in (*self.inputs, *self.outputs) for n in value.shape]
         at_outputs = SPEC_WORDS + n_in * INPUT_WORDS
         at_constants = at_outputs + n_out * OUTPUT_WORDS
-        at_extents = at_constants + len(constants)
+        at_captured = at_constants + len(constants)
+        at_extents = at_captured + 2 * len(captured)
         spec = np.zeros(at_extents + len(extents), np.int64)
-        spec[at_constants:at_extents] = [address_of(array) for array in constants]
+        spec[at_constants:at_captured] = [address_of(array) for array in constants]
+        bounds = [byte_bounds(array) for array in captured]
+        spec[at_captured:at_extents] = [word for start, end in bounds for word in (start, 2 * end)]
         spec[at_extents:] = [-1 if n is None else n for n in extents]
 
-        # A leased block: header, slots, cells for scalars, the entry's own notes, the arena.
+        # A leased block: header, slots, cells for scalars, the entry's own notes, the arena. The notes: result objects,
+        # arguments that moved, the inputs' slots of earlier calls, ranges to sort.
         slots = CACHE_LINE
         cells = round_up(slots + 8 * self.slot_count, 16)
         objects = cells + CELL * (n_in + n_out)
         changed = objects + 8 * n_out
-        ranges = round_up(changed + 8 * n_in, 16)
-        arena = round_up(ranges + 16 * n_in, CACHE_LINE)
+        known = changed + 8 * (FEW + 1)
+        writers = sum(one.written for one in self.inputs)
+        slot_bytes = 8 * (n_in + sum(_dynamic(one.shape) for one in self.inputs))
+        ranges = round_up(known + (KNOWN * slot_bytes if writers else 0), 16)
+        n_ranges = n_in + len(captured)
+        arena = round_up(ranges + (32 * (n_ranges + 1) if writers else 0), CACHE_LINE)
         base = address_of(spec)
         _put(
             spec, 0, "spec", inputs=base + 8 * SPEC_WORDS, input_count=n_in,
-            written_count=sum(one.written for one in self.inputs), outputs=base + 8 * at_outputs,
-            output_count=n_out, constants=base + 8 * at_constants, constant_count=len(constants),
-            constant_slots=slots + 8 * (self.slot_count - len(constants)), objects=objects, changed=changed,
-            ranges=ranges, arena=arena, block_bytes=arena + arena_bytes,
+            written_count=writers, captured=base + 8 * at_captured, range_count=n_ranges,
+            outputs=base + 8 * at_outputs, output_count=n_out,
+            constants=base + 8 * at_constants, constant_count=len(constants),
+            constant_slots=slots + 8 * (self.slot_count - len(constants)), slot_bytes=slot_bytes, objects=objects,
+            changed=changed, known=known, ranges=ranges, arena=arena, block_bytes=arena + arena_bytes,
         )  # fmt: skip
         dims = base + 8 * at_extents
         for i, (one, dtype, slot) in enumerate(zip(self.inputs, self._dtypes, self.input_slots, strict=True)):
@@ -202,10 +229,12 @@ class Entry:
             dims += 8 * len(one.shape)
         for i, (one, slot) in enumerate(zip(self.outputs, self.output_slots, strict=True)):
             kind = DYNAMIC if _dynamic(one.shape) else SCALAR if one.scalar and not one.shape else ARRAY
+            if one.taken is not None:
+                kind = TAKEN
             _put(
                 spec, at_outputs + i * OUTPUT_WORDS, "output", kind=kind, descr=id(one.dtype), dims=dims,
                 nd=len(one.shape), slot=slots + 8 * slot, cell=cells + CELL * (n_in + i),
-                bytes=_bytes(one.shape, one.dtype.itemsize),
+                bytes=_bytes(one.shape, one.dtype.itemsize), taken=one.taken or 0,
             )  # fmt: skip
             dims += 8 * len(one.shape)
         return spec
@@ -219,7 +248,7 @@ class Entry:
             raise TypeError(f"got {len(flat_args)} arguments, expected {len(self.inputs)}")
         fitted = [self._fit(i, value) for i, value in enumerate(flat_args)]
         result = self.call(*fitted)
-        if result is MISS:  # everything fits by now, so a written argument shares memory with another one
+        if result is MISS:  # everything fits by now, so a written argument shares memory with something else
             pairs = zip(self.inputs, fitted, strict=True)
             fitted = [value.copy() if one.written else value for one, value in pairs]
             result = self.call(*fitted)

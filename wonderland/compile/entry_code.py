@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from wonderland.compile.entry_layout import INPUT_WORDS, OFFSETS, OUTPUT_WORDS, RAISED
+from wonderland.compile.entry_layout import FEW, INPUT_WORDS, KNOWN, OFFSETS, OUTPUT_WORDS, RAISED
 
 # What the IR below is written in, besides LLVM's own instructions: a pattern of a line, and the lines it
 # means, which may use the patterns after it. NEW is a fresh number.
@@ -45,6 +45,9 @@ _SHORTHANDS = {
 }
 
 
+_NUMBERS = {"INPUT_WORDS": INPUT_WORDS, "OUTPUT_WORDS": OUTPUT_WORDS, "KNOWN": KNOWN, "FEW": FEW, "RAISED": RAISED}
+
+
 def expand(text: str, poison: bool = False) -> str:
     """Plain LLVM IR of text with shorthands.
 
@@ -59,9 +62,8 @@ def expand(text: str, poison: bool = False) -> str:
             return match.expand(meaning).replace("NEW", str(next(numbers)))
 
         text = re.sub(rf"(?m)^ *{pattern}$", lines, text)
-    text = text.replace("RAISED", str(RAISED))
     text = re.sub(r"OFFSET\.(\S+)", lambda m: str(OFFSETS[m[1]]), text)
-    return text.replace("INPUT_WORDS", str(INPUT_WORDS)).replace("OUTPUT_WORDS", str(OUTPUT_WORDS))
+    return re.sub("|".join(_NUMBERS), lambda m: str(_NUMBERS[m[0]]), text)
 
 
 IR = r"""
@@ -95,8 +97,8 @@ declare void @PyArray_ScalarAsCtype(ptr, ptr)
 declare ptr @PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)
 declare ptr @malloc(i64)
 declare void @free(ptr)
-declare void @qsort(ptr, i64, i64, ptr)
-declare i32 @llvm.ucmp.i32.i64(i64, i64)
+declare i32 @memcmp(ptr, ptr, i64)
+declare i64 @llvm.smin.i64(i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
@@ -193,8 +195,8 @@ miss:
   ret i1 false
 }
 
-; One argument into its slot: 0 as in the block's last call, 1 another address or length, 2 it doesn't fit.
-define internal i64 @fetch(ptr %record, ptr %object, ptr %block) {
+; One argument into its slot; false if it doesn't fit.
+define internal i1 @fetch(ptr %record, ptr %object, ptr %block) {
   %slot = within %block %record input.slot
   %cell = within %block %record input.cell
   %nd = at i64 %record input.nd
@@ -216,11 +218,8 @@ scalar:
   call void @PyArray_ScalarAsCtype(ptr %object, ptr %cell)
   br label %in_cell
 in_cell:
-  %before.cell = load ptr, ptr %slot
   store ptr %cell, ptr %slot
-  %moved.cell = icmp ne ptr %before.cell, %cell
-  %moved.cell.word = zext i1 %moved.cell to i64
-  ret i64 %moved.cell.word
+  ret i1 true
 array:
   %flags = at i32 %object array.flags
   %needed.word = at i64 %record input.flags
@@ -254,30 +253,34 @@ shape:
     require eq i64 %n, %n.needed
   end %i
   %data = at ptr %object array.data
-  %before = load ptr, ptr %slot
   store ptr %data, ptr %slot
-  %moved = icmp ne ptr %before, %data
-  %moved.word = zext i1 %moved to i64
   when ne i64 %dynamic, 0 then %length else %static
-static:
-  ret i64 %moved.word
 length:
   %leading = load i64, ptr %dims
   %slot.length = getelementptr i64, ptr %slot, i64 1
-  %leading.before = load i64, ptr %slot.length
   store i64 %leading, ptr %slot.length
-  %resized = icmp ne i64 %leading, %leading.before
-  %different = or i1 %moved, %resized
-  %different.word = zext i1 %different to i64
-  ret i64 %different.word
+  br label %static
+static:
+  ret i1 true
 miss:
-  ret i64 2
+  ret i1 false
 }
 
-; The bytes [start, end) of an argument, as start and 2 * end + written; an empty one or a Python scalar has 0
-; for the second.
-define internal { i64, i64 } @range(ptr %record, ptr %block) {
+; The bytes [start, end) of an argument or, after the arguments, of an array that the code reads by itself: as start
+; and 2 * end + written; an empty one or a Python scalar has 0 for the second.
+define internal { i64, i64 } @range(ptr %spec, ptr %block, i64 %index) {
 entry:
+  %inputs = at ptr %spec spec.inputs
+  %count = at i64 %spec spec.input_count
+  when slt i64 %index, %count then %argument else %captured
+captured:
+  %ranges = at ptr %spec spec.captured
+  %position = sub i64 %index, %count
+  %fixed.at = getelementptr { i64, i64 }, ptr %ranges, i64 %position
+  %fixed = load { i64, i64 }, ptr %fixed.at
+  ret { i64, i64 } %fixed
+argument:
+  %record = getelementptr [INPUT_WORDS x i64], ptr %inputs, i64 %index
   %slot = within %block %record input.slot
   %start = load i64, ptr %slot
   %bytes = at i64 %record input.bytes
@@ -289,8 +292,8 @@ length:
   %rows = load i64, ptr %slot.length
   br label %sized
 sized:
-  %count = phi i64 [ 1, %entry ], [ %rows, %length ]
-  %size = mul i64 %bytes, %count
+  %many = phi i64 [ 1, %argument ], [ %rows, %length ]
+  %size = mul i64 %bytes, %many
   %end = add i64 %start, %size
   %twice = shl i64 %end, 1
   %tagged = or i64 %twice, %written
@@ -301,21 +304,52 @@ sized:
   ret { i64, i64 } %both
 }
 
-; Few arguments moved since the block's last call: each against all.
-define internal i1 @disjoint_few(ptr %spec, ptr %block, i64 %moved) {
+; Which arguments are elsewhere than in an earlier call, into the block's list; their number, FEW + 1 if more than FEW.
+define internal i64 @moved(ptr %spec, ptr %block, ptr %earlier) {
   %inputs = at ptr %spec spec.inputs
   %count = at i64 %spec spec.input_count
   %changed = within %block %spec spec.changed
+  %counter = alloca i64
+  store i64 0, ptr %counter
+  loop %i 0 %count
+    %record = getelementptr [INPUT_WORDS x i64], ptr %inputs, i64 %i
+    %slot = within %block %record input.slot
+    %distance = sub i64 %slot.offset, 64
+    %before = getelementptr i8, ptr %earlier, i64 %distance
+    %word = load i64, ptr %slot
+    %word.before = load i64, ptr %before
+    when eq i64 %word, %word.before then %same else %differs
+  same:
+    %dynamic = at i64 %record input.dynamic
+    when eq i64 %dynamic, 0 then %i.step else %length
+  length:
+    %rows = item i64 %slot 1
+    %rows.before = item i64 %before 1
+    when eq i64 %rows, %rows.before then %i.step else %differs
+  differs:
+    %found = load i64, ptr %counter
+    %place = getelementptr i64, ptr %changed, i64 %found
+    store i64 %i, ptr %place
+    %found.next = add i64 %found, 1
+    store i64 %found.next, ptr %counter
+    when sgt i64 %found.next, FEW then %i.done else %i.step
+  end %i
+  %total = load i64, ptr %counter
+  ret i64 %total
+}
+
+; Few arguments moved since an earlier call: each against all.
+define internal i1 @disjoint_few(ptr %spec, ptr %block, i64 %moved) {
+  %count = at i64 %spec spec.range_count
+  %changed = within %block %spec spec.changed
   loop %c 0 %moved
     %index = item i64 %changed %c
-    %one = getelementptr [INPUT_WORDS x i64], ptr %inputs, i64 %index
-    %mine = call { i64, i64 } @range(ptr %one, ptr %block)
+    %mine = call { i64, i64 } @range(ptr %spec, ptr %block, i64 %index)
     %start = extractvalue { i64, i64 } %mine, 0
     %tail = extractvalue { i64, i64 } %mine, 1
     %end = lshr i64 %tail, 1
     loop %j 0 %count
-      %other = getelementptr [INPUT_WORDS x i64], ptr %inputs, i64 %j
-      %theirs = call { i64, i64 } @range(ptr %other, ptr %block)
+      %theirs = call { i64, i64 } @range(ptr %spec, ptr %block, i64 %j)
       %their.start = extractvalue { i64, i64 } %theirs, 0
       %their.tail = extractvalue { i64, i64 } %theirs, 1
       %their.end = lshr i64 %their.tail, 1
@@ -337,26 +371,72 @@ miss:
   ret i1 false
 }
 
-; Ranges by their start, for qsort.
-define internal i32 @compare(ptr %a, ptr %b) {
-  %a.start = load i64, ptr %a
-  %b.start = load i64, ptr %b
-  %order = call i32 @llvm.ucmp.i32.i64(i64 %a.start, i64 %b.start)
-  ret i32 %order
+; Sort ranges by their start, by merging runs of 1, 2, 4, ...: from one half of the space to the other and back.
+; Returns the half with the result. A run's end may be looked at, so each half has room for one more.
+define internal ptr @sort(ptr %ranges, i64 %count) {
+entry:
+  %room = add i64 %count, 1
+  %second = getelementptr { i64, i64 }, ptr %ranges, i64 %room
+  br label %pass
+pass:
+  %width = phi i64 [ 1, %entry ], [ %twice, %passed ]
+  %from = phi ptr [ %ranges, %entry ], [ %to, %passed ]
+  %to = phi ptr [ %second, %entry ], [ %from, %passed ]
+  when slt i64 %width, %count then %begin else %sorted
+begin:
+  %twice = shl i64 %width, 1
+  br label %pair
+pair:
+  %low = phi i64 [ 0, %begin ], [ %low.next, %merged ]
+  when slt i64 %low, %count then %merge else %passed
+merge:
+  %middle.full = add i64 %low, %width
+  %middle = call i64 @llvm.smin.i64(i64 %middle.full, i64 %count)
+  %low.next = add i64 %low, %twice
+  %high = call i64 @llvm.smin.i64(i64 %low.next, i64 %count)
+  br label %next
+next:
+  %k = phi i64 [ %low, %merge ], [ %k.next, %take ]
+  %i = phi i64 [ %low, %merge ], [ %i.next, %take ]
+  %j = phi i64 [ %middle, %merge ], [ %j.next, %take ]
+  when slt i64 %k, %high then %take else %merged
+take: ; without branches: which one is next is a coin's toss
+  %i.at = getelementptr { i64, i64 }, ptr %from, i64 %i
+  %j.at = getelementptr { i64, i64 }, ptr %from, i64 %j
+  %i.start = load i64, ptr %i.at
+  %j.start = load i64, ptr %j.at
+  %i.left = icmp slt i64 %i, %middle
+  %j.empty = icmp sge i64 %j, %high
+  %smaller = icmp ule i64 %i.start, %j.start
+  %first = or i1 %j.empty, %smaller
+  %is_i = and i1 %i.left, %first
+  %taken = select i1 %is_i, ptr %i.at, ptr %j.at
+  %k.at = getelementptr { i64, i64 }, ptr %to, i64 %k
+  call void @llvm.memcpy.p0.p0.i64(ptr %k.at, ptr %taken, i64 16, i1 false)
+  %i.step = zext i1 %is_i to i64
+  %j.step = xor i64 %i.step, 1
+  %i.next = add i64 %i, %i.step
+  %j.next = add i64 %j, %j.step
+  %k.next = add i64 %k, 1
+  br label %next
+merged:
+  br label %pair
+passed:
+  br label %pass
+sorted:
+  ret ptr %from
 }
 
-; All arguments: sort their ranges by start, then sweep. O(n log n): 600 arrays are normal.
+; All of them: sort the ranges by start, then sweep. O(n log n): 600 arrays are normal.
 define internal i1 @disjoint_all(ptr %spec, ptr %block) {
-  %inputs = at ptr %spec spec.inputs
-  %count = at i64 %spec spec.input_count
-  %ranges = within %block %spec spec.ranges
+  %count = at i64 %spec spec.range_count
+  %unsorted = within %block %spec spec.ranges
   loop %i 0 %count
-    %record = getelementptr [INPUT_WORDS x i64], ptr %inputs, i64 %i
-    %range = call { i64, i64 } @range(ptr %record, ptr %block)
-    %range.at = getelementptr { i64, i64 }, ptr %ranges, i64 %i
+    %range = call { i64, i64 } @range(ptr %spec, ptr %block, i64 %i)
+    %range.at = getelementptr { i64, i64 }, ptr %unsorted, i64 %i
     store { i64, i64 } %range, ptr %range.at
   end %i
-  call void @qsort(ptr %ranges, i64 %count, i64 16, ptr @compare)
+  %ranges = call ptr @sort(ptr %unsorted, i64 %count)
   br label %sweep
 sweep:
   %s = phi i64 [ 0, %i.done ], [ %s.next, %swept ]
@@ -399,43 +479,63 @@ miss:
 define internal i1 @fetch_all(ptr %spec, ptr %block, ptr %args) {
   %inputs = at ptr %spec spec.inputs
   %count = at i64 %spec spec.input_count
-  %changed = within %block %spec spec.changed
-  %counter = alloca i64
-  store i64 0, ptr %counter
   loop %i 0 %count
     %object = item ptr %args %i
     %record = getelementptr [INPUT_WORDS x i64], ptr %inputs, i64 %i
-    %state = call i64 @fetch(ptr %record, ptr %object, ptr %block)
-    require ne i64 %state, 2
-    %position = load i64, ptr %counter
-    %place = getelementptr i64, ptr %changed, i64 %position
-    store i64 %i, ptr %place
-    %position.next = add i64 %position, %state
-    store i64 %position.next, ptr %counter
+    %fits = call i1 @fetch(ptr %record, ptr %object, ptr %block)
+    require %fits
   end %i
   %writers = at i64 %spec spec.written_count
   when ne i64 %writers, 0 then %compare else %apart
 compare:
-  ; The slots of the block's last call, if found disjoint, are a cache: only what moved since is checked.
-  %moved = load i64, ptr %counter
-  %known = at i64 %block block.disjoint
-  %is_known = icmp ne i64 %known, 0
-  %few = icmp sle i64 %moved, 16
-  %incremental = and i1 %is_known, %few
-  br i1 %incremental, label %some, label %every
-some:
-  %apart.some = call i1 @disjoint_few(ptr %spec, ptr %block, i64 %moved)
-  require %apart.some
-  br label %apart
-every:
+  %disjoint = call i1 @disjoint(ptr %spec, ptr %block)
+  ret i1 %disjoint
+apart:
+  ret i1 true
+miss:
+  ret i1 false
+}
+
+; Does every written argument share memory with nothing else? The slots of the block's last calls that were found so
+; are kept: calls with the same arrays, of one model or of a few in turn, aren't checked again, and of calls like an
+; earlier one only what moved.
+define internal i1 @disjoint(ptr %spec, ptr %block) {
+  %slots = getelementptr i8, ptr %block, i64 64
+  %known = within %block %spec spec.known
+  %bytes = at i64 %spec spec.slot_bytes
+  %calls = at i64 %block block.calls
+  %kept.all = icmp ult i64 %calls, KNOWN
+  %kept = select i1 %kept.all, i64 %calls, i64 KNOWN
+  loop %k 0 %kept
+    %k.offset = mul i64 %k, %bytes
+    %k.at = getelementptr i8, ptr %known, i64 %k.offset
+    %order = call i32 @memcmp(ptr %slots, ptr %k.at, i64 %bytes)
+    when eq i32 %order, 0 then %apart else %k.step
+  end %k
+  loop %l 0 %kept
+    %l.offset = mul i64 %l, %bytes
+    %l.at = getelementptr i8, ptr %known, i64 %l.offset
+    %moved = call i64 @moved(ptr %spec, ptr %block, ptr %l.at)
+    when sle i64 %moved, FEW then %some else %l.step
+  some:
+    %apart.some = call i1 @disjoint_few(ptr %spec, ptr %block, i64 %moved)
+    require %apart.some
+    br label %keep
+  end %l
   %apart.every = call i1 @disjoint_all(ptr %spec, ptr %block)
   require %apart.every
-  put i64 1, %block block.disjoint
+  br label %keep
+keep:
+  %place = urem i64 %calls, KNOWN
+  %place.offset = mul i64 %place, %bytes
+  %place.at = getelementptr i8, ptr %known, i64 %place.offset
+  call void @llvm.memcpy.p0.p0.i64(ptr %place.at, ptr %slots, i64 %bytes, i1 false)
+  %calls.next = add i64 %calls, 1
+  put i64 %calls.next, %block block.calls
   br label %apart
 apart:
   ret i1 true
 miss:
-  put i64 0, %block block.disjoint
   ret i1 false
 }
 
@@ -448,7 +548,7 @@ define internal i1 @make_outputs(ptr %spec, ptr %block) {
     %record = getelementptr [OUTPUT_WORDS x i64], ptr %outputs, i64 %o
     %kind = at i64 %record output.kind
     %slot = within %block %record output.slot
-    switch i64 %kind, label %array [ i64 1, label %scalar i64 2, label %dynamic ]
+    switch i64 %kind, label %array [ i64 1, label %scalar i64 2, label %dynamic i64 3, label %o.step ]
   scalar:
     %cell = within %block %record output.cell
     store ptr %cell, ptr %slot
@@ -485,14 +585,19 @@ define internal ptr @new_array(ptr %record, ptr %dims) {
 }
 
 ; Output %o as a new reference, out of the block; null with a Python error.
-define internal ptr @take_output(ptr %spec, ptr %block, i64 %o) {
+define internal ptr @take_output(ptr %spec, ptr %block, ptr %args, i64 %o) {
   %extents = alloca [64 x i64]
   %outputs = at ptr %spec spec.outputs
   %record = getelementptr [OUTPUT_WORDS x i64], ptr %outputs, i64 %o
   %kind = at i64 %record output.kind
   %slot = within %block %record output.slot
   %data = load ptr, ptr %slot
-  switch i64 %kind, label %array [ i64 1, label %scalar i64 2, label %dynamic ]
+  switch i64 %kind, label %array [ i64 1, label %scalar i64 2, label %dynamic i64 3, label %taken ]
+taken:
+  %input = at i64 %record output.taken
+  %argument = item ptr %args %input
+  call void @Py_IncRef(ptr %argument)
+  ret ptr %argument
 array:
   %objects = within %block %spec spec.objects
   %object = item ptr %objects %o
@@ -548,18 +653,18 @@ define internal void @drop_outputs(ptr %spec, ptr %block) {
   ret void
 }
 
-define internal ptr @collect(ptr %spec, ptr %block) {
+define internal ptr @collect(ptr %spec, ptr %block, ptr %args) {
   %count = at i64 %spec spec.output_count
   %single = icmp eq i64 %count, 1
   br i1 %single, label %one, label %many
 one:
-  %output = call ptr @take_output(ptr %spec, ptr %block, i64 0)
+  %output = call ptr @take_output(ptr %spec, ptr %block, ptr %args, i64 0)
   ret ptr %output
 many:
   %tuple = call ptr @PyTuple_New(i64 %count)
   require ne ptr %tuple, null
   loop %o 0 %count
-    %item = call ptr @take_output(ptr %spec, ptr %block, i64 %o)
+    %item = call ptr @take_output(ptr %spec, ptr %block, ptr %args, i64 %o)
     when eq ptr %item, null then %abandon else %set
   set:
     %ignored = call i32 @PyTuple_SetItem(ptr %tuple, i64 %o, ptr %item)
@@ -624,7 +729,7 @@ heard:
   call void @PyErr_Clear() ; what SciPy's functions noted, if scipy.special.errstate says so
   when eq i64 %code, 0 then %collecting else %failed
 collecting:
-  %result = call ptr @collect(ptr %spec, ptr %block)
+  %result = call ptr @collect(ptr %spec, ptr %block, ptr %args)
   when ne ptr %result, null then %done else %unmade
 done:
   call void @give_back(ptr %spec, ptr %block)

@@ -59,12 +59,14 @@ def _words(record: str, names: str) -> int:
 
 SPEC_WORDS = _words(
     "spec",
-    "run table on_error miss release_gil inputs input_count written_count outputs output_count "
-    "constants constant_count constant_slots objects changed ranges arena block_bytes cached",
+    "run table on_error miss release_gil inputs input_count written_count outputs output_count captured range_count "
+    "constants constant_count constant_slots slot_bytes objects changed known ranges arena block_bytes cached",
 )
 INPUT_WORDS = _words("input", "weak descr num scalar flags nd dims slot cell bytes dynamic written")
-OUTPUT_WORDS = _words("output", "kind descr nd dims slot cell bytes")
-_words("block", "allocation disjoint")  # the header of a leased block; its slots start at CACHE_LINE
+OUTPUT_WORDS = _words("output", "kind descr nd dims slot cell bytes taken")
+_words("block", "allocation calls")  # the header of a leased block; its slots start at CACHE_LINE
+KNOWN = 4  # calls whose arguments are known to be disjoint, per block
+FEW = 16  # arguments that moved since such a call and are compared with all others; if more did, all are sorted
 
 
 def api_table() -> Any:

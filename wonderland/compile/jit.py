@@ -18,7 +18,7 @@ import numpy as np
 
 from wonderland.compile import donate as donation
 from wonderland.compile import llvm
-from wonderland.compile.access import leaf_reader
+from wonderland.compile.access import leaf_reader, result_builder
 from wonderland.compile.arguments import Static, changes, chosen, kept
 from wonderland.compile.drawn import NothingDrawn
 from wonderland.compile.entry import MISS
@@ -152,7 +152,7 @@ class Specialization:
                 if self._compiled is None:
                     first = len(self.program.outputs) - len(self.written)
                     written = {first + k: i for k, i in enumerate(self.written)} | self.taken
-                    self._compiled = compile_program(self.program, written, self.name)
+                    self._compiled = compile_program(self.program, written, self.name, self.taken)
         return self._compiled
 
     def call(self, call: Call) -> Any:
@@ -167,13 +167,9 @@ class Specialization:
             return call.result(results)
         self.places.check()
         call.check_written()
-        args = call.plain_owners()
-        donation.refuse_captured(args, self.written, self.captured, self.name)
-        if self.taken:
-            args = donation.prepare(args, list(self.taken.values()), self.captured, self.name)
-        results = donation.merge(self.compiled(*args), args, self.taken)
+        args = donation.prepare(call.plain_owners(), [*self.taken.values()], self.written, self.captured, self.name)
         assert self.out_structure is not None
-        return self.out_structure.unflatten(self._weakened(results))
+        return self.out_structure.unflatten(self._weakened(self.compiled(*args)))
 
     def _weakened(self, results: Sequence[Any]) -> list:
         """Python scalars where eager code gives Python scalars."""
@@ -182,40 +178,16 @@ class Specialization:
 
     @cached_property
     def fast_call(self) -> Callable:
-        """The native entry; if arguments were donated, with them in their places among the results."""
-        native_call, taken = self.compiled.entry.call, self.taken
-        if self.program.effects:
-            native_call = _outside(native_call)
-        if not taken:
-            return native_call
-        single = len(self.compiled.entry.outputs) == 1
-
-        def call(*leaves: Any) -> Any:
-            out = native_call(*leaves)
-            if out is MISS:
-                return MISS
-            results = donation.merge((out,) if single else out, leaves, taken)
-            return results[0] if len(results) == 1 else tuple(results)
-
-        return call
+        """The native entry."""
+        native_call = self.compiled.entry.call
+        return _outside(native_call) if self.program.effects else native_call
 
     def fast_finish(self) -> Callable | None:
         """How to turn what the native entry returns into the result; None if it is that already."""
-        return self.places.watching(self._finish())
-
-    def _finish(self) -> Callable | None:
-        structure, count = self.out_structure, len(self.program.outputs) - len(self.written)
-        assert structure is not None
-        build, weakened = structure.unflatten, self._weakened
-        weak = any(t.weak for t in self.program.output_types[:count])
-        if count == 1 and structure.kind is None:
-            return (lambda out: out.item()) if weak else None
-        if count == 1:
-            return lambda out: build(weakened((out,)) if weak else (out,))
-        if weak:
-            return lambda out: build(weakened(out))
-        is_flat_tuple = structure.kind is tree.flatten(())[1].kind and all(c.kind is None for c in structure.children)
-        return None if is_flat_tuple else build
+        assert self.out_structure is not None
+        count = len(self.program.outputs) - len(self.written)
+        build = result_builder(self.out_structure, [t.weak for t in self.program.output_types[:count]])
+        return self.places.watching(build)
 
 
 def _outside(native_call: Callable) -> Callable:
@@ -348,17 +320,14 @@ class Jitted:
 
     def _remember(self, form: Any, spec: Specialization, call: Call, args: tuple, kwargs: dict) -> None:
         """Make the next call like this one take the native path."""
-        unchecked = spec.taken and spec.captured  # the native entry compares arguments with each other alone
-        if spec.closes_over_tracers or unchecked or len(self._fast) > MOST_SPECIALIZATIONS:
+        if spec.closes_over_tracers or len(self._fast) > MOST_SPECIALIZATIONS:
             return
-        others = self._fast.get(form, ())
-        if any(native_call is spec.fast_call for native_call, _, _ in others):
+        others, fast_call = self._fast.get(form, ()), spec.fast_call
+        if any(native_call is fast_call for native_call, _, _ in others):
             return  # it was there, but arguments had to be converted
         plain = not kwargs and all(child.kind is None for child in call.structure.children[0].children)
         read = None if plain else leaf_reader(call.structure, args, kwargs)
-        if plain or read is not None:
-            path = spec.fast_call, read, spec.fast_finish()
-            self._fast[form] = (path, *others[: MOST_PATHS - 1])
+        self._fast[form] = ((fast_call, read, spec.fast_finish()), *others[: MOST_PATHS - 1])
 
     def inspect(self, /, *args: Any, **kwargs: Any) -> Compiled:
         """What this function compiles to for such arguments: Programs, kernels, memory plan, IR, assembly.

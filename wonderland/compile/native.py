@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections import OrderedDict
+from collections.abc import Container
 from functools import cache, partial
 from typing import Any, NoReturn
 
@@ -153,7 +154,14 @@ class Compiled:
     or this process had the machine code; `profile` measures the steps.
     """
 
-    def __init__(self, program: Program, written: dict[int, int], name: str = "", watch: profile.Watch | None = None):
+    def __init__(
+        self,
+        program: Program,
+        written: dict[int, int],
+        name: str = "",
+        watch: profile.Watch | None = None,
+        taken: Container[int] = (),
+    ):
         start = time.perf_counter()
         self.source = program
         self.written = dict(written)
@@ -164,7 +172,7 @@ class Compiled:
             self.program = self.stages[-1][1]
             self._lap("passes", start)
             with llvm.lock:
-                self._build(watch)
+                self._build(watch, taken)
         self.compile_seconds = time.perf_counter() - start
         _debug(self)
 
@@ -179,12 +187,15 @@ class Compiled:
             out = self.entry.convert(flat_args)
         return (out,) if len(self.entry.outputs) == 1 else out
 
-    def _build(self, watch: profile.Watch | None) -> None:
+    def _build(self, watch: profile.Watch | None, taken: Container[int]) -> None:
         start = time.perf_counter()
         program = self.program
-        returned = [i for i in range(len(program.outputs)) if i not in self.written]
+        returned = [i for i in range(len(program.outputs)) if i not in self.written or i in taken]
         inputs = [_input(v.type, i in self.written.values()) for i, v in enumerate(program.inputs)]
-        outputs = [Output(a.type.dtype, a.type.shape, True) for a in (program.outputs[i] for i in returned)]
+        outputs = [
+            Output(program.outputs[i].type.dtype, program.outputs[i].type.shape, True, self.written.get(i))
+            for i in returned
+        ]
         in_slots, out_slots, _ = layout(inputs, outputs, 0)
         sites, callbacks = Sites(), Callbacks()
         plan = Plan(sites)
@@ -211,7 +222,7 @@ class Compiled:
         if watch is not None:
             watch.finish()
         self.arena_bytes = plan.finish()
-        self.result_bytes = sum(_bytes(program.outputs[i].type) for i in returned)
+        self.result_bytes = sum(_bytes(program.outputs[i].type) for i in returned if i not in self.written)
         self.peak_bytes = self.arena_bytes + self.result_bytes
         self.ir = driver.ir
         self.fallbacks = tuple(callbacks.names)
@@ -225,6 +236,7 @@ class Compiled:
         self.entry = Entry(
             library.address("run"), inputs, outputs, [], self.arena_bytes, driver.numbers(), sites.fail,
             plan.work > LONG_RUN or bool(callbacks.names), (library, callbacks, plan.constants, watch),
+            [value for _, value in self.source.constants if isinstance(value, np.ndarray)],
         )  # fmt: skip
         self._lap("entry", start)
 
@@ -250,9 +262,14 @@ class Compiled:
         return insight.as_html(self)
 
 
-def compile_program(program: Program, written: dict[int, int] | None = None, name: str = "") -> Compiled:
-    """Compile a closed Program. `written[output] = input`: that output replaces the contents of that input."""
-    return Compiled(program, written or {}, name)
+def compile_program(
+    program: Program, written: dict[int, int] | None = None, name: str = "", taken: Container[int] = ()
+) -> Compiled:
+    """Compile a closed Program. `written[output] = input`: that output replaces the contents of that input.
+
+    Written outputs that are in `taken` are among the results too, as the arrays that they were written to.
+    """
+    return Compiled(program, written or {}, name, taken=taken)
 
 
 def _bytes(type: ArrayType) -> int:

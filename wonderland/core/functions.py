@@ -8,7 +8,6 @@ mutable objects it was given (SEMANTICS 6).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -128,29 +127,40 @@ class Call:
 
     def check_written(self) -> None:
         """Refuse to write to what can't be written, or to what another leaf of a mutable argument holds as well."""
-        spans = []
-        for i, owner in enumerate(self.owners):
-            if i in self.written and not isinstance(owner, Tracer):
-                if not isinstance(owner, np.ndarray) or not owner.flags.writeable:
-                    raise MutationError(
-                        f"a mutable argument holds a {type_of(owner)} that the function changes{user_line()}, but it "
-                        "is a scalar or a read-only array. Make it a writable array: np.array(value)."
-                    )
-            if self.written and self.mutable[i]:
-                start, end = byte_bounds(owner) if isinstance(owner, np.ndarray) else (id(owner), id(owner) + 1)
-                spans.append((start, end, i))
-        spans.sort()
-        for (_, end, i), (start, _, j) in pairwise(spans):
-            if start < end and (i in self.written or j in self.written):
+        for owner in [self.owners[i] for i in self.written]:
+            if not isinstance(owner, Tracer) and not (isinstance(owner, np.ndarray) and owner.flags.writeable):
                 raise MutationError(
-                    f"the function changes an array{user_line()} that its mutable arguments hold in two places "
-                    f"(leaves {i} and {j}: the same object twice, or arrays that share memory). Pass it once."
+                    f"a mutable argument holds a {type_of(owner)} that the function changes{user_line()}, but it "
+                    "is a scalar or a read-only array. Make it a writable array: np.array(value)."
                 )
+        held = [owner if mutable else None for owner, mutable in zip(self.owners, self.mutable, strict=True)]
+        clash = overlap(held, self.written)
+        if clash is not None:
+            raise MutationError(
+                f"the function changes an array{user_line()} that its mutable arguments hold in two places (leaves "
+                f"{clash[0]} and {clash[1]}: the same object twice, or arrays that share memory). Pass it once."
+            )
 
     def result(self, outs: list) -> Any:
         """The user's result tree."""
         assert self.out_structure is not None
         return self.out_structure.unflatten(handles(outs))
+
+
+def overlap(values: Sequence[Any], written: Sequence[int]) -> tuple[int, int] | None:
+    """The positions of two arrays that share memory (or of one tracer twice), of which at least one is written."""
+    spans, chosen = [], {*written}
+    for i, value in enumerate(values if written else ()):
+        if isinstance(value, Tracer) or (isinstance(value, np.ndarray) and value.size):
+            spans.append((*((id(value), id(value) + 1) if isinstance(value, Tracer) else byte_bounds(value)), i))
+    reach = reach_written = (0, -1)  # the furthest end so far, and whose it is
+    for start, end, i in sorted(spans):
+        furthest = reach if i in chosen else reach_written
+        if start < furthest[0]:
+            return min(furthest[1], i), max(furthest[1], i)
+        reach = max(reach, (end, i))
+        reach_written = max(reach_written, (end, i)) if i in chosen else reach_written
+    return None
 
 
 def handles(values: list) -> list:

@@ -65,7 +65,7 @@ def register_mutable(cls: type) -> type:
 
 def is_data(value: Any) -> bool:
     """Is an attribute of a mutable object data (an array, or a container with an array in it), or static?"""
-    if isinstance(value, (str, bytes)):  # NumPy's among them; its numbers are data, though float64 is a float too
+    if isinstance(value, (str, bytes, type)):  # NumPy's among them; its numbers are data, though float64 is a float too
         return False
     kind = kind_of(value)
     if kind is not None:
@@ -154,8 +154,7 @@ class Structure:
         return (
             isinstance(other, Structure)
             and self.kind is other.kind
-            and self.static == other.static
-            and typed(self.static) == typed(other.static)
+            and (self.static is other.static or typed(self.static) == typed(other.static))
             and self.children == other.children
         )
 
@@ -177,11 +176,13 @@ class Structure:
 
 
 def typed(value: Any) -> Any:
-    """A key that tells 1, 1.0 and True apart, and 0.0 from -0.0, also inside tuples, lists, sets and dicts."""
-    if isinstance(value, (tuple, list, set, frozenset)):
-        return type(value), (tuple if isinstance(value, (tuple, list)) else type(value))(map(typed, value))
+    """A key that tells 1, 1.0 and True apart, and 0.0 from -0.0, also inside containers; a NaN is like another one."""
+    if isinstance(value, (tuple, list)):
+        return type(value), tuple(map(typed, value))
     if isinstance(value, dict):
-        return type(value), {typed(key): typed(item) for key, item in value.items()}
+        return type(value), tuple([(typed(key), typed(item)) for key, item in value.items()])
+    if isinstance(value, (set, frozenset)):
+        return type(value), frozenset(map(typed, value))
     return type(value), repr(value) if isinstance(value, (float, complex, np.inexact)) else value
 
 
