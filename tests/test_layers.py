@@ -116,6 +116,7 @@ def test_import_loads_nothing_heavy():
 COMPOSED = {
     "budget.py", "checkpoint.py", "chunks.py", "closures.py", "cost.py", "curvature.py", "elimination.py",
     "elimination_order.py", "finite_difference.py", "jacobian.py", "jet.py", "second_order.py", "taylor.py",
+    "trees.py",
 }  # fmt: skip
 
 

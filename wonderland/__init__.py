@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from wonderland.transform.finite_difference import finite_difference, finite_difference_jvp
     from wonderland.transform.jet import jet, nth_derivative
     from wonderland.transform.second_order import hessian, hvp, hvp_at, second_directional, vhp
+    from wonderland.transform.trees import tree_flatten, tree_leaves, tree_ravel, tree_structure, tree_unflatten
 
 __version__ = "0.1.0"
 __all__ = [
@@ -51,8 +52,9 @@ __all__ = [
     "finite_difference", "finite_difference_jvp", "fori_loop", "gauss_newton", "gnvp", "grad", "hessian",
     "hessian_diagonal", "hvp", "hvp_at", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jvp", "laplacian", "lift",
     "linearize", "memory_profile", "nth_derivative", "random", "register_mutable", "register_node", "save_names",
-    "scan", "second_directional", "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_map",
-    "value_and_grad", "verify", "vhp", "vjp", "vmap", "warn_on_broadcast", "while_loop",
+    "scan", "second_directional", "sparse", "stop_gradient", "switch", "testing", "to_sympy", "trace", "tree_flatten",
+    "tree_leaves", "tree_map", "tree_ravel", "tree_structure", "tree_unflatten", "value_and_grad", "verify", "vhp",
+    "vjp", "vmap", "warn_on_broadcast", "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that
@@ -94,6 +96,11 @@ _LAZY = {
     "switch": ("wonderland.control.cond", "switch"),
     "testing": ("wonderland.testing", None),
     "to_sympy": ("wonderland.studio.to_sympy", "to_sympy"),
+    "tree_flatten": ("wonderland.transform.trees", "tree_flatten"),
+    "tree_leaves": ("wonderland.transform.trees", "tree_leaves"),
+    "tree_ravel": ("wonderland.transform.trees", "tree_ravel"),
+    "tree_structure": ("wonderland.transform.trees", "tree_structure"),
+    "tree_unflatten": ("wonderland.transform.trees", "tree_unflatten"),
     "vhp": ("wonderland.transform.second_order", "vhp"),
     "warn_on_broadcast": ("wonderland.numpy.broadcasting", "warn_on_broadcast"),
     "while_loop": ("wonderland.control.loops", "while_loop"),
