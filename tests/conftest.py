@@ -15,6 +15,9 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
+# Who reads a failing test wants to see our frames as well.
+os.environ.setdefault("WONDERLAND_TRACEBACK", "full")
+
 # The user's cache of object code is neither read nor filled. All processes of one run share a fresh one.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["WONDERLAND_CACHE"] = tempfile.mkdtemp(prefix="wonderland-cache-")

@@ -14,6 +14,7 @@ from wonderland.core.errors import (
 )
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, verify
+from wonderland.core.tracebacks import publish as _publish
 from wonderland.core.tree import register_mutable, register_node, tree_map
 from wonderland.numpy.dispatch import as_function
 from wonderland.transform import chunks as _chunks
@@ -131,6 +132,7 @@ def _compressed(*args: Any) -> Any:
 Program.to_dot = _to_dot  # type: ignore[attr-defined]  (what people look at is loaded when they look)
 _chunks.loop = _loop  # what comes after the transformations is loaded when it is needed
 _jacobian.compressed = _compressed  # type: ignore[attr-defined]
+_publish(__name__, globals(), __all__)
 
 
 def __getattr__(name: str) -> Any:
@@ -140,7 +142,8 @@ def __getattr__(name: str) -> Any:
     found = _import_module(module)
     value = found if attribute is None else getattr(found, attribute)
     globals()[name] = value
-    return value
+    _publish(__name__, globals(), [name])
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

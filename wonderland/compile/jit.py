@@ -30,6 +30,7 @@ from wonderland.core.functions import Call
 from wonderland.core.level import Traced
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program, hoist
+from wonderland.core.tracebacks import edge, fold
 from wonderland.core.tracer import Tracer
 from wonderland.core.types import ArrayType
 from wonderland.ops.pattern import inside
@@ -243,19 +244,23 @@ class Jitted:
         self._fast: dict[Any, tuple[FastPath, ...]] = {}
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        special = kwargs or self._static_numbers
-        form = (len(args), tuple(kwargs), self._static_values(args, kwargs)) if special else len(args)
-        for native_call, read, finish in self._fast.get(form, ()):
-            leaves = args if read is None else read(args, kwargs)
-            if leaves is not None:
-                out = native_call(*leaves)
-                if out is not MISS:
-                    return out if finish is None else finish(out)
-        call, key, donated = self._prepare(args, kwargs)
-        spec = self._specialization(call, key, donated)
-        result = spec.call(call)
-        self._remember(form, spec, call, args, kwargs)
-        return result
+        try:
+            special = kwargs or self._static_numbers
+            form = (len(args), tuple(kwargs), self._static_values(args, kwargs)) if special else len(args)
+            for native_call, read, finish in self._fast.get(form, ()):
+                leaves = args if read is None else read(args, kwargs)
+                if leaves is not None:
+                    out = native_call(*leaves)
+                    if out is not MISS:
+                        return out if finish is None else finish(out)
+            call, key, donated = self._prepare(args, kwargs)
+            spec = self._specialization(call, key, donated)
+            result = spec.call(call)
+            self._remember(form, spec, call, args, kwargs)
+            return result
+        except BaseException as error:  # an edge, without the cost of one more call
+            fold(error)
+            raise
 
     def _static_values(self, args: tuple, kwargs: dict) -> Any:
         if not self._static_names and not self._static_numbers:
@@ -345,6 +350,7 @@ class Jitted:
             path = spec.fast_call, read, spec.fast_finish()
             self._fast[form] = (path, *others[: MOST_PATHS - 1])
 
+    @edge
     def inspect(self, /, *args: Any, **kwargs: Any) -> Compiled:
         """What this function compiles to for such arguments: Programs, kernels, memory plan, IR, assembly.
 
@@ -352,6 +358,7 @@ class Jitted:
         """
         return self._specialization(*self._prepare(args, kwargs)).compiled
 
+    @edge
     def profile(self, /, *args: Any, **kwargs: Any) -> Profile:
         """Time per kernel, product, loop and fallback of a call with these arguments, as a table to print.
 

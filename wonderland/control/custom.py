@@ -17,6 +17,7 @@ from wonderland.core.functions import handles
 from wonderland.core.level import Traced
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program
+from wonderland.core.tracebacks import edges
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.pattern import as_type, known, propagate
@@ -212,6 +213,7 @@ custom_linear_p = Primitive(
 )
 
 
+@edges
 class _Custom:
     """A function with rules; what `custom_jvp` and `custom_vjp` return."""
 

@@ -27,6 +27,7 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import handles
 from wonderland.core.level import running
+from wonderland.core.tracebacks import fold
 from wonderland.core.tracer import Tracer
 from wonderland.numpy.construct import LIFTED
 from wonderland.numpy.lifted import lasts, replacement, vectorized
@@ -64,6 +65,9 @@ def lift(f: Callable) -> Callable:
         run = Lifting(f)
         try:
             out = run.form(f)(*args, **kwargs)
+        except BaseException as error:
+            fold(error)
+            raise
         finally:
             run.active = False
         return out if running() else _plain(out)

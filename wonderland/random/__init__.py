@@ -6,6 +6,7 @@
 Every sampler takes a key first; called without one, it takes the next of a global stream (`wl.random.seed(0)`).
 """
 
+from wonderland.core.tracebacks import publish as _publish
 from wonderland.random.discrete import (
     bernoulli,
     binomial,
@@ -40,3 +41,5 @@ __all__ = [
     "multinomial", "multivariate_normal", "next_key", "normal", "orthogonal", "permutation", "poisson", "rademacher",
     "randint", "seed", "split", "t", "truncated_normal", "uniform",
 ]  # fmt: skip
+
+_publish(__name__, globals(), __all__)

@@ -86,7 +86,7 @@ def tree_ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
 
     def unravel(vector: Any) -> Any:
         """The tree of a vector."""
-        given = vector if isinstance(vector, Tracer) else np.asarray(vector)
+        given: Any = vector if isinstance(vector, Tracer) else np.asarray(vector)
         if given.shape != (ends[-1],):
             raise ArgumentError(f"unravel: a vector of {ends[-1]} numbers makes {structure}, got shape {given.shape}")
         if not np.can_cast(given.dtype, dtype, "same_kind"):
