@@ -12,7 +12,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, overload
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program, hoist
 from wonderland.core.tracebacks import edge, fold
 from wonderland.core.tracer import Tracer
-from wonderland.core.types import ArrayType
+from wonderland.core.types import ArrayType, P, R
 from wonderland.ops.pattern import inside
 from wonderland.transform.programs import (
     batch_program,
@@ -209,7 +209,7 @@ class Specialization:
         return None if is_flat_tuple else build
 
 
-class Jitted:
+class Jitted(Generic[P, R]):
     """What `wl.jit` returns: call it like the function.
 
     `inspect` shows what it was compiled to, `profile` where the time of a call goes. The compiled forms for the last
@@ -218,7 +218,7 @@ class Jitted:
 
     def __init__(
         self,
-        f: Callable,
+        f: Callable[P, R],
         static_argnums: tuple[int, ...],
         static_argnames: tuple[str, ...],
         donate: tuple[int | str, ...] = (),
@@ -243,7 +243,7 @@ class Jitted:
         # By count, keywords and static values. Each tuple is replaced as a whole: calls race.
         self._fast: dict[Any, tuple[FastPath, ...]] = {}
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             special = kwargs or self._static_numbers
             form = (len(args), tuple(kwargs), self._static_values(args, kwargs)) if special else len(args)
@@ -394,8 +394,22 @@ class BoundJitted(functools.partial):
         return self.func.profile(*self.args, *args, **self.keywords, **kwargs)
 
 
+@overload
 def jit(
-    f: Callable | None = None,
+    f: Callable[P, R],
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate: int | str | Sequence[int | str] = (),
+) -> Jitted[P, R]: ...
+@overload
+def jit(
+    f: None = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate: int | str | Sequence[int | str] = (),
+) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+def jit(
+    f: Any = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     donate: int | str | Sequence[int | str] = (),
