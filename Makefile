@@ -61,6 +61,7 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	@$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+	@$(VENV)/bin/python tests/type_completeness.py
 
 supported: $(VENV)/.installed
 	@$(VENV)/bin/python -m wonderland.testing.supported docs/supported.md

@@ -18,6 +18,9 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # What compiled code has to write holds NaN before: an element that it leaves out shows.
 os.environ.setdefault("WONDERLAND_POISON", "1")
 
+# Who reads a failing test wants to see our frames as well.
+os.environ.setdefault("WONDERLAND_TRACEBACK", "full")
+
 # The user's cache of object code is neither read nor filled. All processes of one run share a fresh one.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["WONDERLAND_CACHE"] = tempfile.mkdtemp(prefix="wonderland-cache-")

@@ -249,3 +249,119 @@ class TestMutable:
 
         with pytest.raises(wl.MutationError, match="vmap"):
             wl.vmap(f, in_axes=(None, 0))(Counter(), np.ones(3))
+
+
+# Trees as leaves and as vectors.
+
+MIXED = {
+    "w": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "b": (np.float64(0.1), None, [np.array(2.5)]),
+    "p": Point(np.zeros((0, 2)), Pair(np.ones(2)[::-1], -1.5, "name")),
+}
+
+
+def test_public_functions_of_trees():
+    leaves, structure = wl.tree_flatten({"b": 2.0, "a": Point(1.0, None)})
+    assert leaves == wl.tree_leaves({"b": 2.0, "a": Point(1.0, None)}) == [1.0, 2.0]
+    assert structure == wl.tree_structure({"a": Point(5, None), "b": 7})
+    assert wl.tree_unflatten(structure, (x for x in (3, 4))) == {"b": 4, "a": Point(3, None)}
+    with pytest.raises(wl.ArgumentError, match="has 2 leaves, got 3"):
+        wl.tree_unflatten(structure, [1, 2, 3])
+    with pytest.raises(wl.ArgumentError, match=r"got list first: tree_unflatten\(structure, leaves\)"):
+        wl.tree_unflatten([1, 2], structure)
+    with pytest.raises(wl.ArgumentError, match="list of leaves, got float"):
+        wl.tree_unflatten(structure, 1.0)
+
+
+def test_ravel_and_back_keep_values_shapes_and_dtypes():
+    vector, unravel = wl.tree_ravel(MIXED)
+    assert vector.dtype == np.float64
+    np.testing.assert_array_equal(vector, [0.1, 2.5, 1.0, 1.0, -1.5, 0, 1, 2, 3, 4, 5])  # b, p, w
+    again = unravel(vector)
+    assert wl.tree_structure(again) == wl.tree_structure(MIXED)
+    for old, new in zip(wl.tree_leaves(MIXED), wl.tree_leaves(again), strict=True):
+        assert new.dtype == np.asarray(old).dtype and isinstance(new, np.ndarray) == isinstance(old, np.ndarray)
+        np.testing.assert_array_equal(new, old)
+    vector[:] = 7  # it is nobody's memory
+    assert MIXED["w"][0, 1] == 1 and again["w"][0, 1] == 1
+
+
+@pytest.mark.parametrize("empty", [{}, (), None, {"a": np.zeros((0, 3))}])
+def test_ravel_of_nothing(empty):
+    vector, unravel = wl.tree_ravel(empty)
+    assert vector.shape == (0,) and vector.dtype == np.float64
+    assert wl.tree_structure(unravel(vector)) == wl.tree_structure(empty)
+
+
+@pytest.mark.parametrize(
+    ("tree_", "dtype"),
+    [
+        (2.0, np.float64),
+        ([np.float32(1), np.ones(2, np.float32)], np.float32),
+        ([np.float32(1), 2j], np.complex128),
+        ({"a": np.arange(3, dtype=np.int8), "b": np.int32(2), "c": True}, np.int32),
+    ],
+)
+def test_the_vector_has_the_promoted_dtype(tree_, dtype):
+    vector, unravel = wl.tree_ravel(tree_)
+    assert vector.dtype == dtype
+    assert [np.asarray(x).dtype for x in wl.tree_leaves(unravel(vector))] == [
+        np.asarray(x).dtype for x in wl.tree_leaves(tree_)
+    ]
+
+
+def test_ravel_inside_transformations():
+    vector, unravel = wl.tree_ravel(MIXED)
+
+    def loss(params):
+        inner = params["p"].y
+        return np.sum(params["w"] ** 2) + params["b"][0] * params["b"][2][0] + np.sum(inner.first) * inner.second
+
+    exact = np.array([2.5, 0.1, -1.5, -1.5, 2.0, 0, 2, 4, 6, 8, 10])
+    f = lambda x: loss(unravel(x))
+    np.testing.assert_allclose(wl.grad(f)(vector), exact, rtol=1e-15)
+    np.testing.assert_allclose(wl.jit(wl.grad(f))(vector), exact, rtol=1e-15)
+    rows = wl.vmap(wl.grad(f))(np.stack([vector, 2 * vector]))
+    np.testing.assert_allclose(rows, [exact, 2 * exact], rtol=1e-15)
+    raveled = lambda params: wl.tree_ravel(params)[0]
+    np.testing.assert_array_equal(wl.jit(raveled)(MIXED), vector)
+    gradient = wl.grad(lambda params: np.sum(raveled(params) ** 2))(MIXED)
+    np.testing.assert_array_equal(raveled(gradient), 2 * vector)
+    assert gradient["w"].dtype == np.float32
+    assert wl.jit(lambda p: wl.tree_ravel(p)[1](2 * raveled(p)))(MIXED)["w"].dtype == np.float32
+
+
+def test_ravel_of_a_mutable_object_makes_another():
+    counter = Counter(3.0)
+    vector, unravel = wl.tree_ravel(counter)
+    made = unravel(vector + 1)
+    assert type(made) is Counter and made.count == 4 and made.label == "counter" and counter.count == 3
+    np.testing.assert_array_equal(wl.grad(lambda x: unravel(x).count ** 2)(vector), [6.0])
+
+
+def test_what_is_written_to_an_unraveled_leaf_stays_there():
+    _, unravel = wl.tree_ravel({"a": np.ones(2)})
+
+    def f(x):
+        tree_ = unravel(x)
+        tree_["a"] *= 3.0
+        return np.sum(tree_["a"] * x)
+
+    np.testing.assert_array_equal(wl.grad(f)(np.array([1.0, 2.0])), [6.0, 12.0])
+    x = np.ones(2)
+    f(x)
+    assert x[0] == 1
+
+
+def test_ravel_refuses_what_it_cannot_do():
+    with pytest.raises(wl.ArgumentError, match=r"leaf 1 of \{'a': array, 'n': array\} is i64\*\[\].*2\.0 instead of 2"):
+        wl.tree_ravel({"a": np.ones(2), "n": 3})
+    with pytest.raises(wl.ArgumentError, match=r"leaf 0 of .* is no array: .*str"):
+        wl.tree_ravel({"a": "text"})
+    _, unravel = wl.tree_ravel({"a": np.ones(2)})
+    with pytest.raises(wl.ArgumentError, match=r"a vector of 2 numbers makes \{'a': array\}, got shape \(3,\)"):
+        unravel(np.ones(3))
+    with pytest.raises(wl.ArgumentError, match="dtype float64, got complex128"):
+        unravel(np.ones(2, complex))
+    with pytest.raises(wl.ArgumentError, match="dtype int64, got float64"):
+        wl.tree_ravel([1, 2])[1](np.ones(2))

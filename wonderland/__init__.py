@@ -14,6 +14,7 @@ from wonderland.core.errors import (
 )
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, verify
+from wonderland.core.tracebacks import publish as _publish
 from wonderland.core.tree import register_mutable, register_node, tree_map
 from wonderland.numpy.dispatch import as_function
 from wonderland.ops import large as _large
@@ -58,8 +59,8 @@ __all__ = [
     "hessian_diagonal", "host_call", "hvp", "hvp_at", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jvp", "laplacian",
     "lift", "linear_transpose", "linearize", "memory_profile", "nth_derivative", "print", "random", "register_mutable",
     "register_node", "save_names", "scan", "second_directional", "sparse", "stop_gradient", "switch", "testing",
-    "to_sympy", "trace", "tree_map", "value_and_grad", "verify", "vhp", "vjp", "vmap", "warn_on_broadcast",
-    "while_loop",
+    "to_sympy", "trace", "tree_flatten", "tree_leaves", "tree_map", "tree_ravel", "tree_structure", "tree_unflatten",
+    "value_and_grad", "verify", "vhp", "vjp", "vmap", "warn_on_broadcast", "while_loop",
 ]  # fmt: skip
 
 # Loaded on first use: the compiler brings LLVM, others SciPy or the standard library's source tools, and an import that
@@ -110,6 +111,11 @@ _LAZY = {
     "switch": ("wonderland.control.cond", "switch"),
     "testing": ("wonderland.testing", None),
     "to_sympy": ("wonderland.studio.to_sympy", "to_sympy"),
+    "tree_flatten": ("wonderland.transform.trees", "tree_flatten"),
+    "tree_leaves": ("wonderland.transform.trees", "tree_leaves"),
+    "tree_ravel": ("wonderland.transform.trees", "tree_ravel"),
+    "tree_structure": ("wonderland.transform.trees", "tree_structure"),
+    "tree_unflatten": ("wonderland.transform.trees", "tree_unflatten"),
     "vhp": ("wonderland.transform.second_order", "vhp"),
     "warn_on_broadcast": ("wonderland.numpy.broadcasting", "warn_on_broadcast"),
     "while_loop": ("wonderland.control.loops", "while_loop"),
@@ -148,6 +154,7 @@ Program.to_dot = _to_dot  # type: ignore[attr-defined]  (what people look at is 
 _large.compiler = _compiled
 _chunks.loop = _loop  # what comes after the transformations is loaded when it is needed
 _jacobian.compressed = _compressed  # type: ignore[attr-defined]
+_publish(__name__, globals(), __all__)
 
 
 def __getattr__(name: str) -> Any:
@@ -157,7 +164,8 @@ def __getattr__(name: str) -> Any:
     found = _import_module(module)
     value = found if attribute is None else getattr(found, attribute)
     globals()[name] = value
-    return value
+    _publish(__name__, globals(), [name])
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

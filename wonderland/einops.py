@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import wonderland.numpy as wnp
+from wonderland.core.tracebacks import publish as _publish
 
 __all__ = ["PatternError", "rearrange", "reduce", "repeat"]
 
@@ -225,3 +226,6 @@ def _parse_side(side: str, number: int) -> tuple[Group, ...]:
     if open_group is not None:
         raise PatternError("a parenthesis isn't closed")
     return tuple(groups)
+
+
+_publish(__name__, globals(), __all__)

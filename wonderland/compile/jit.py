@@ -12,7 +12,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, overload
 
 import numpy as np
 
@@ -32,8 +32,9 @@ from wonderland.core.functions import Call
 from wonderland.core.level import Traced, running
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program, hoist
+from wonderland.core.tracebacks import edge, fold
 from wonderland.core.tracer import Tracer
-from wonderland.core.types import ArrayType
+from wonderland.core.types import ArrayType, P, R
 from wonderland.ops.pattern import inside
 from wonderland.transform.programs import (
     batch_program,
@@ -195,7 +196,7 @@ def _outside(native_call: Callable) -> Callable:
     return lambda *leaves: MISS if running() else native_call(*leaves)
 
 
-class Jitted:
+class Jitted(Generic[P, R]):
     """What `wl.jit` returns: call it like the function.
 
     `inspect` shows what it was compiled to, `profile` where the time of a call goes. The compiled forms for the last
@@ -204,7 +205,7 @@ class Jitted:
 
     def __init__(
         self,
-        f: Callable,
+        f: Callable[P, R],
         static_argnums: tuple[int, ...],
         static_argnames: tuple[str, ...],
         donate: tuple[int | str, ...] = (),
@@ -229,20 +230,24 @@ class Jitted:
         # By count, keywords and static values. Each tuple is replaced as a whole: calls race.
         self._fast: dict[Any, tuple[FastPath, ...]] = {}
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        special = kwargs or self._static_numbers
-        form = (len(args), tuple(kwargs), self._static_values(args, kwargs)) if special else len(args)
-        for native_call, read, finish in self._fast.get(form, ()):
-            leaves = args if read is None else read(args, kwargs)
-            if leaves is not None:
-                out = native_call(*leaves)
-                if out is not MISS:
-                    return out if finish is None else finish(out)
-        call, key, donated = self._prepare(args, kwargs)
-        spec = self._specialization(call, key, donated)
-        result = spec.call(call)
-        self._remember(form, spec, call, args, kwargs)
-        return result
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            special = kwargs or self._static_numbers
+            form = (len(args), tuple(kwargs), self._static_values(args, kwargs)) if special else len(args)
+            for native_call, read, finish in self._fast.get(form, ()):
+                leaves = args if read is None else read(args, kwargs)
+                if leaves is not None:
+                    out = native_call(*leaves)
+                    if out is not MISS:
+                        return out if finish is None else finish(out)
+            call, key, donated = self._prepare(args, kwargs)
+            spec = self._specialization(call, key, donated)
+            result = spec.call(call)
+            self._remember(form, spec, call, args, kwargs)
+            return result
+        except BaseException as error:  # an edge, without the cost of one more call
+            fold(error)
+            raise
 
     def _static_values(self, args: tuple, kwargs: dict) -> Any:
         if not self._static_names and not self._static_numbers:
@@ -329,6 +334,7 @@ class Jitted:
         read = None if plain else leaf_reader(call.structure, args, kwargs)
         self._fast[form] = ((fast_call, read, spec.fast_finish()), *others[: MOST_PATHS - 1])
 
+    @edge
     def inspect(self, /, *args: Any, **kwargs: Any) -> Compiled:
         """What this function compiles to for such arguments: Programs, kernels, memory plan, IR, assembly.
 
@@ -336,6 +342,7 @@ class Jitted:
         """
         return self._specialization(*self._prepare(args, kwargs)).compiled
 
+    @edge
     def profile(self, /, *args: Any, **kwargs: Any) -> Profile:
         """Time per kernel, product, loop and fallback of a call with these arguments, as a table to print.
 
@@ -371,8 +378,22 @@ class BoundJitted(functools.partial):
         return self.func.profile(*self.args, *args, **self.keywords, **kwargs)
 
 
+@overload
 def jit(
-    f: Callable | None = None,
+    f: Callable[P, R],
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate: int | str | Sequence[int | str] = (),
+) -> Jitted[P, R]: ...
+@overload
+def jit(
+    f: None = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate: int | str | Sequence[int | str] = (),
+) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+def jit(
+    f: Any = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     donate: int | str | Sequence[int | str] = (),

@@ -164,9 +164,7 @@ class Scatter(Node):
 
     __slots__ = ("indices", "layout", "mode", "places", "target", "update")
 
-    def __init__(
-        self, target: Node, update: Node, layout: tuple, indices: Sequence[Node], places: list, mode: str
-    ):
+    def __init__(self, target: Node, update: Node, layout: tuple, indices: Sequence[Node], places: list, mode: str):
         super().__init__(ArrayType(target.shape, target.dtype))
         self.target = target
         self.update = update

@@ -21,6 +21,7 @@ from wonderland.core.functions import handles
 from wonderland.core.level import Traced, running
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program
+from wonderland.core.tracebacks import edges
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.pattern import as_type, known, propagate
@@ -288,6 +289,7 @@ custom_linear_p = Primitive(
 )
 
 
+@edges
 class _Custom:
     """A function with rules; what `custom_jvp` and `custom_vjp` return."""
 

@@ -2,56 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-
-
-def user_frame() -> FrameType | None:
-    """The innermost frame of the stack that isn't wonderland's or NumPy's."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(_PACKAGE) and not any(f"{os.sep}{part}{os.sep}" in name for part in ("numpy", "scipy")):
-            return frame
-        frame = frame.f_back
-    return None
-
-
-def user_line() -> str:
-    """That frame's line, for messages: ` (file.py:12)`."""
-    frame = user_frame()
-    return "" if frame is None else f" ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})"
-
-
-def annotated(what: Any, f: Callable, args: tuple, kwargs: dict) -> Any:
-    """`f(*args, **kwargs)`; an error gets a note."""
-    try:
-        return f(*args, **kwargs)
-    except (TypeError, ValueError, IndexError) as error:
-        noted(error, what, args)
-        raise
-
-
-def noted(error: Exception, what: Any, args: tuple) -> None:
-    """Add a note to an error: which operation, on what, in which line of the user's."""
-    if not getattr(error, "__notes__", None):
-        if not isinstance(what, str):  # a function of NumPy's or SciPy's (whose ufuncs don't say whose they are)
-            module = getattr(what, "__module__", None) or "scipy.special"
-            what = f"{module}.{what.__name__}".replace("numpy", "np", 1)
-        error.add_note(f"in {what}({', '.join(map(_brief, args))}){user_line()}")
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_brief, value[:4])) + (", ..." if len(value) > 4 else "") + "]"
-    shape = getattr(value, "shape", ())
-    text = str(getattr(value, "type", None) or (f"{value.dtype}{list(shape)}" if shape else repr(value)))
-    return text if len(text) <= 60 else text[:57] + "..."
+from wonderland.core.tracebacks import user_frame as user_frame
+from wonderland.core.tracebacks import user_line as user_line
 
 
 class TracingError(TypeError):

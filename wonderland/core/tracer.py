@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import LostDerivativeError, MutationError, annotated, user_line
+from wonderland.core.errors import LostDerivativeError, MutationError
 from wonderland.core.level import Traced, _state, concrete
+from wonderland.core.tracebacks import annotated, noted, user_line
 from wonderland.core.types import ArrayType, is_differentiable, is_python_scalar, shape_of, type_of
 
 UFUNCS: dict[Any, Callable] = {}  # NumPy ufunc -> function of tracers
@@ -154,7 +155,11 @@ class Tracer:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if not kwargs and method == "__call__" and ufunc in UFUNCS:  # by far the most
-            return annotated(ufunc, UFUNCS[ufunc], inputs, kwargs)
+            try:
+                return UFUNCS[ufunc](*inputs)
+            except (TypeError, ValueError, IndexError) as error:
+                noted(error, ufunc, inputs)
+                raise
         out = kwargs.pop("out", None)
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         key = ufunc if method == "__call__" else (ufunc, method)
@@ -179,7 +184,11 @@ class Tracer:
             name = f"{module}.{getattr(func, '__name__', func)}".replace("numpy.", "np.")
             f = _loaded(FUNCTIONS, func, module) or _plain(func, name, (args, kwargs))
         out = kwargs.pop("out", None)
-        result = annotated(func, f, args, kwargs)
+        try:
+            result = f(*args, **kwargs)
+        except (TypeError, ValueError, IndexError) as error:
+            noted(error, func, args)
+            raise
         return result if out is None else _into(out, result, f"np.{func.__name__}(..., out=array)")
 
     def _concrete(self, what: str) -> Any:

@@ -6,10 +6,12 @@ Values come in (arrays, NumPy scalars, Python scalars, traced values); an `Array
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+P = ParamSpec("P")  # the parameters of a function, which a transformed one keeps
+R = TypeVar("R")  # and its result
 Shape = tuple[Any, ...]  # ints; the leading one is None when only the run knows it (residuals of a while loop)
 
 SHORT_NAMES = {"float": "f", "complex": "c", "int": "i", "uint": "u"}

@@ -11,6 +11,7 @@ from typing import Any
 
 from wonderland.core.errors import NoValueError
 from wonderland.core.level import Traced, own
+from wonderland.core.tracebacks import edges
 from wonderland.core.tracer import UFUNCS, Tracer, concrete, unwrap
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.arrange import part, target
@@ -23,6 +24,7 @@ from wonderland.ops.index import gather, scatter, scatter_max
 from wonderland.ops.shape import broadcast
 
 
+@edges
 class at:
     """Parts of an array, to be written functionally: `wl.at(x)[1:3].add(v)` is x with v added to two elements.
 
@@ -39,6 +41,7 @@ class at:
         return Place(self.array, index)
 
 
+@edges
 class Place:
     """A part of an array: `wl.at(x)[index]`."""
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.errors import _PACKAGE, user_line
+from wonderland.core.tracebacks import PACKAGE, user_line
 from wonderland.core.tracer import BINARY, FUNCTIONS, METHODS, UFUNCS, Tracer
 from wonderland.numpy.dispatch import namespace, set_operator
 
@@ -28,7 +28,7 @@ class BroadcastWarning(UserWarning):
 
 _active: ContextVar[bool] = ContextVar("warn_on_broadcast", default=False)
 _PROTOCOL = tuple(  # where NumPy's calls arrive, between the user's line and us
-    os.path.join(_PACKAGE, *path) for path in (("core", ""), ("numpy", "dispatch.py"), ("numpy", "broadcasting.py"))
+    os.path.join(PACKAGE, *path) for path in (("core", ""), ("numpy", "dispatch.py"), ("numpy", "broadcasting.py"))
 )
 _watched: list = []  # not empty once the operations are watched
 
@@ -90,13 +90,13 @@ def _is_inside() -> bool:
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PROTOCOL):
         frame = frame.f_back  # type: ignore[assignment]
-    return frame is not None and frame.f_code.co_filename.startswith(_PACKAGE)
+    return frame is not None and frame.f_code.co_filename.startswith(PACKAGE)
 
 
 def _depth() -> int:
     """How many frames up the user's line is, for warnings to be counted once per line."""
     frame, depth = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, depth = frame.f_back, depth + 1
     return depth
 

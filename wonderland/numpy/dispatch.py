@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.errors import noted
 from wonderland.core.functions import handles
 from wonderland.core.level import Traced
 from wonderland.core.primitive import Primitive
+from wonderland.core.tracebacks import noted
 from wonderland.core.tracer import FUNCTIONS, LATER, METHODS, UFUNCS, Tracer, View
 from wonderland.core.types import PYTHON_SCALARS, type_of
 from wonderland.numpy.missing import Missing
@@ -127,9 +127,13 @@ def _drop_in(original: Any, traced: Callable) -> Callable:
     """The function of the drop-in namespace: NumPy's own where no argument is traced."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        if has_tracer(args) or (kwargs and has_tracer(tuple(kwargs.values()))):
-            return traced(*args, **kwargs)
-        return original(*args, **kwargs)
+        try:
+            if has_tracer(args) or (kwargs and has_tracer(tuple(kwargs.values()))):
+                return traced(*args, **kwargs)
+            return original(*args, **kwargs)
+        except (TypeError, ValueError, IndexError) as error:
+            noted(error, original, args)
+            raise
 
     function.__name__ = original.__name__
     function.__doc__ = f"NumPy's `{original.__name__}`, on traced arrays too."

@@ -27,7 +27,9 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import handles
 from wonderland.core.level import running
+from wonderland.core.tracebacks import fold
 from wonderland.core.tracer import Tracer
+from wonderland.core.types import P, R
 from wonderland.numpy.construct import LIFTED
 from wonderland.numpy.lifted import lasts, replacement, vectorized
 
@@ -39,7 +41,7 @@ _MANAGER = contextlib.contextmanager(len).__code__  # of every function with tha
 _CALLERS = (map, filter, sorted, max, min, functools.reduce, itertools.accumulate, itertools.starmap)
 
 
-def lift(f: Callable) -> Callable:
+def lift(f: Callable[P, R]) -> Callable[P, R]:
     """`f`, with NumPy's constructors able to hold traced values: `wl.grad(wl.lift(f))`.
 
     NumPy code that makes an array and fills it (`out = np.zeros(n); out[i] = ...`), that builds one from numbers
@@ -63,6 +65,9 @@ def lift(f: Callable) -> Callable:
         run = Lifting(f)
         try:
             out = run.form(f)(*args, **kwargs)
+        except BaseException as error:
+            fold(error)
+            raise
         finally:
             run.active = False
         return out if running() else _plain(out)

@@ -8,6 +8,7 @@ has theirs. `permutation` and `choice` take what they select from before anythin
 other arguments by name), a sampler takes the next key of a global stream (`wl.random.seed(0)`).
 """
 
+from wonderland.core.tracebacks import publish as _publish
 from wonderland.random.discrete import (
     bernoulli,
     binomial,
@@ -42,3 +43,5 @@ __all__ = [
     "multinomial", "multivariate_normal", "next_key", "normal", "orthogonal", "permutation", "poisson", "rademacher",
     "randint", "seed", "split", "t", "truncated_normal", "uniform",
 ]  # fmt: skip
+
+_publish(__name__, globals(), __all__)

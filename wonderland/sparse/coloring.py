@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from wonderland.core.errors import ArgumentError
+from wonderland.core.tracebacks import edges
 from wonderland.sparse.acyclic import color_acyclic
 from wonderland.sparse.bicoloring import bipartite_graph, smallest_first
 from wonderland.sparse.decompression import Reading, drop_colors, read_order, substitute
@@ -27,6 +28,7 @@ PARTITIONS = ("column", "row", "symmetric", "bidirectional")
 DECOMPRESSIONS = ("direct", "substitution")
 
 
+@edges
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Coloring:
     """Colours of the columns and rows of a matrix, and what decompression needs; made by `wl.sparse.color`.

@@ -16,6 +16,7 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, NoValueError, TracingError, check_function
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
+from wonderland.core.tracebacks import edges
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import type_of
 from wonderland.sparse.coloring import Coloring
@@ -87,6 +88,7 @@ def hessian(
     )  # fmt: skip
 
 
+@edges
 class SparseDerivative:
     """What `jacobian` and `hessian` return: call it like the function.
 
@@ -239,5 +241,5 @@ def _probe(plan: Plan, call: Call) -> None:
         warnings.warn(
             f"{what}: times a random vector, the sparse matrix gives {found[i]:.6g} in row {i}, the derivative "
             f"{expected[i]:.6g} ({len(wrong)} of {len(found)} rows differ). {advice}",
-            stacklevel=5,
+            stacklevel=6,
         )

@@ -6,15 +6,22 @@ literature on which derivatives are compared; `colorings` says what colourings o
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from wonderland.core.tracebacks import publish as _publish
 from wonderland.testing.check_grads import check_grads
 from wonderland.testing.op_checks import check_operator
 from wonderland.testing.op_table import TABLE, Row, add, function
 
+if TYPE_CHECKING:
+    from wonderland.testing import colorings, problems
+    from wonderland.testing.random_programs import random_program
+
 __all__ = [
     "check_grads", "check_operator", "Row", "TABLE", "add", "function", "colorings", "problems", "random_program",
 ]  # fmt: skip
+
+_publish(__name__, globals(), ["check_grads", "check_operator"])
 
 
 def __getattr__(name: str) -> Any:

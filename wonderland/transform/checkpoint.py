@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, cast, overload
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from wonderland.core.level import Level, Traced, bind, concrete, running
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Equation, Program, Record, Var, eliminate_dead, hoist, run, subprograms
 from wonderland.core.tracer import Tracer
-from wonderland.core.types import PYTHON_SCALARS, ArrayType
+from wonderland.core.types import PYTHON_SCALARS, ArrayType, P, R
 from wonderland.ops.pattern import inside
 from wonderland.ops.work import Runs, view
 from wonderland.transform.closures import unwritten
@@ -275,7 +275,11 @@ def has_value(values: Sequence[Any]) -> bool:
 # -- for users ---------------------------------------------------------------------------------------------------------
 
 
-def checkpoint(f: Callable | None = None, policy: Any = "nothing") -> Callable:
+@overload
+def checkpoint(f: Callable[P, R], policy: Any = "nothing") -> Callable[P, R]: ...
+@overload
+def checkpoint(f: None = None, policy: Any = "nothing") -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def checkpoint(f: Any = None, policy: Any = "nothing") -> Any:
     """`f`, whose reverse mode keeps its arguments and computes what else it needs again in the backward pass.
 
     `policy` says what is kept of the inside: "nothing", "everything", "products" (results of matrix products, which

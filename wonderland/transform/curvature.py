@@ -14,7 +14,7 @@ from wonderland.core.functions import Call, handles
 from wonderland.core.level import Traced
 from wonderland.core.program import Program, run
 from wonderland.core.tracer import Tracer, unwrap
-from wonderland.core.types import ArrayType, type_of
+from wonderland.core.types import ArrayType, P, type_of
 from wonderland.ops.elementwise import div, mul
 from wonderland.ops.random import random_bits
 from wonderland.ops.reduce import sum as reduce_sum
@@ -108,7 +108,7 @@ def hessian_diagonal(
 
 
 def laplacian(
-    f: Callable,
+    f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     method: str = "exact",
     *,
@@ -116,7 +116,7 @@ def laplacian(
     samples: int = 32,
     chunk_size: int | str | None = "auto",
     memory_budget: float | None = None,
-) -> Callable:
+) -> Callable[P, Any]:
     """The sum of the second derivatives of `f` with respect to each element of an argument: a result like f's.
 
     Forward over forward, so f may have many results: "exact" sums over the unit vectors, "hutchinson" takes the mean of

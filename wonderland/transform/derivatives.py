@@ -17,7 +17,7 @@ from wonderland.core.functions import Call, handles
 from wonderland.core.level import constant_copy
 from wonderland.core.program import Literal, Program, Tape, Var, run
 from wonderland.core.tracer import Tracer, unwrap
-from wonderland.core.types import ArrayType, is_differentiable, type_of
+from wonderland.core.types import ArrayType, P, R, is_differentiable, type_of
 from wonderland.ops.elementwise import stop_gradient as stop_gradient_p
 from wonderland.ops.shape import convert, zeros_like_type
 from wonderland.transform.dual import Dual, DualValue
@@ -143,7 +143,7 @@ class Linearized:
         return self.call.result(values)
 
 
-def linearize(f: Callable, *primals: Any) -> tuple[Any, Callable]:
+def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
     """`(f(*primals), push)`: the value and the derivative at that point as a function of tangents.
 
     The function runs once; `push(*tangents)` then costs only its linear part.
@@ -199,7 +199,9 @@ def aux_structure(structure: tree.Structure | None) -> tree.Structure:
     return structure.children[0]
 
 
-def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, memory_budget: Any = None) -> Callable:
+def grad(
+    f: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, memory_budget: float | None = None
+) -> Callable[P, Any]:
     """The gradient of a function with a scalar result, by reverse mode.
 
     `argnums` says which argument(s) to differentiate (trees are fine; an int gives one gradient, a sequence a tuple);
@@ -218,8 +220,8 @@ def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, m
 
 
 def value_and_grad(
-    f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, memory_budget: Any = None
-) -> Callable:
+    f: Callable[P, R], argnums: int | Sequence[int] = 0, has_aux: bool = False, memory_budget: float | None = None
+) -> Callable[P, tuple[R, Any]]:
     """Like `grad`, returning `(value, gradient)`; with `has_aux`, `((value, aux), gradient)`."""
     if memory_budget is not None:
         from wonderland.transform.budget import within
@@ -294,7 +296,7 @@ def _seed(lin: Linearized, has_aux: bool) -> list:
     return [types[0].dtype.type(1), *[None] * (len(types) - 1)]
 
 
-def trace(f: Callable) -> Callable[..., Program]:
+def trace(f: Callable[P, Any]) -> Callable[P, Program]:
     """`trace(f)(*args)` is the Program (evaluation trace) of `f` for arguments of these types; nothing is computed."""
 
     def traced(*args: Any, **kwargs: Any) -> Program:
@@ -304,6 +306,6 @@ def trace(f: Callable) -> Callable[..., Program]:
     return named(traced, f, "trace")
 
 
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: R) -> R:
     """`x` (a tree) as a constant: derivatives don't see where it comes from."""
     return tree.tree_map(lambda leaf: Tracer(stop_gradient_p(leaf._get())) if isinstance(leaf, Tracer) else leaf, x)

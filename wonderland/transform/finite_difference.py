@@ -23,7 +23,7 @@ from wonderland.core.errors import ArgumentError, NoValueError, TracingError, ch
 from wonderland.core.functions import Call, handles
 from wonderland.core.level import Traced, constant_copy
 from wonderland.core.program import Equation, Program
-from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
+from wonderland.core.types import ArrayType, P, is_differentiable, shape_of, type_of
 from wonderland.numpy.join import stack
 from wonderland.ops.elementwise import abs, add, div, eq, imag, like, maximum, mul, real, stop_gradient, sub, where
 from wonderland.ops.math import complex
@@ -39,8 +39,8 @@ SCHEMES = (*EXPONENTS, "complex_step")
 
 
 def finite_difference(
-    f: Callable, argnums: int | Sequence[int] = 0, scheme: str = "central", step: float | str = "auto"
-) -> Callable:
+    f: Callable[P, Any], argnums: int | Sequence[int] = 0, scheme: str = "central", step: float | str = "auto"
+) -> Callable[P, Any]:
     """The Jacobian of `f` by difference quotients: for each pair of leaves an array of shape `out.shape + in.shape`.
 
     With n elements to differentiate, scheme "forward" calls f n + 1 times and "central" 2n + 1 times. "complex_step"

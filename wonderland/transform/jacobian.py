@@ -11,7 +11,7 @@ import numpy as np
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call, handles
 from wonderland.core.program import Equation, Program, eliminate_dead, run, subprograms
-from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
+from wonderland.core.types import ArrayType, P, is_differentiable, shape_of, type_of
 from wonderland.ops.elementwise import add, conjugate, mul
 from wonderland.ops.shape import convert, reshape, zeros_like_type
 from wonderland.transform.chunks import (
@@ -46,7 +46,7 @@ def compressed(program: Program, inputs: list[ArrayType], outputs: list[ArrayTyp
 
 
 def jacobian(
-    f: Callable,
+    f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     mode: str = "auto",
     chunk_size: int | str | None = "auto",
@@ -55,7 +55,7 @@ def jacobian(
     memory_budget: float | None = None,
     order: str = "search",
     search_seconds: float = 10.0,
-) -> Callable:
+) -> Callable[P, Any]:
     """The Jacobian of `f`: for each output leaf and each chosen argument leaf an array of shape `out.shape + in.shape`.
 
     mode "forward" pushes one tangent per input element, "reverse" pulls one cotangent per output element, batched;
@@ -117,13 +117,13 @@ def jacobian(
     return named(compute, f, "jacobian")
 
 
-def jacfwd(f: Callable, argnums: int | Sequence[int] = 0, **options: Any) -> Callable:
+def jacfwd(f: Callable[P, Any], argnums: int | Sequence[int] = 0, **options: Any) -> Callable[P, Any]:
     """The Jacobian by forward mode, column by column: `jacobian(f, argnums, mode="forward")`."""
     check_function(f, "jacfwd")
     return jacobian(f, argnums, "forward", **options)
 
 
-def jacrev(f: Callable, argnums: int | Sequence[int] = 0, **options: Any) -> Callable:
+def jacrev(f: Callable[P, Any], argnums: int | Sequence[int] = 0, **options: Any) -> Callable[P, Any]:
     """The Jacobian by reverse mode, row by row: `jacobian(f, argnums, mode="reverse")`."""
     check_function(f, "jacrev")
     return jacobian(f, argnums, "reverse", **options)

@@ -13,7 +13,7 @@ from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call, handles
 from wonderland.core.level import Traced
 from wonderland.core.tracer import unwrap
-from wonderland.core.types import is_differentiable, type_of
+from wonderland.core.types import P, R, is_differentiable, type_of
 from wonderland.ops.elementwise import div, mul
 from wonderland.transform.derivatives import argument_numbers, matched, named, quiet, selected
 from wonderland.transform.programs import dense
@@ -56,7 +56,7 @@ def jet(f: Callable, primals: Sequence[Any], series: Sequence[Any], factorial_sc
     return call.result([row[0] for row in results]), call.out_structure.unflatten(terms_out)
 
 
-def nth_derivative(f: Callable, n: int, argnum: int = 0) -> Callable:
+def nth_derivative(f: Callable[P, R], n: int, argnum: int = 0) -> Callable[P, R]:
     """The n-th derivative of `f` with respect to a scalar argument, in one run of f with O(n^2) operations.
 
     f may return any tree of arrays. Of an array (or a tree) x it is the n-th derivative of f(x + t) with respect to

@@ -19,7 +19,7 @@ from wonderland.core.functions import handles
 from wonderland.core.level import Traced
 from wonderland.core.program import Program, Tape, run
 from wonderland.core.tracer import Tracer, unwrap
-from wonderland.core.types import ArrayType, is_differentiable, type_of
+from wonderland.core.types import ArrayType, P, is_differentiable, type_of
 from wonderland.ops.elementwise import add, mul
 from wonderland.ops.shape import convert, zeros_like_type
 from wonderland.transform.chunks import (
@@ -274,14 +274,14 @@ def second_directional(f: Callable, x: Any, v: Any, w: Any, strategy: str = "aut
 
 
 def hessian(
-    f: Callable,
+    f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     strategy: str = "auto",
     *,
     has_aux: bool = False,
     chunk_size: int | str | None = "auto",
     memory_budget: float | None = None,
-) -> Callable:
+) -> Callable[P, Any]:
     """The Hessian of a scalar function: for each pair of argument leaves an array of shape `a.shape + b.shape`.
 
     It is laid out as `jacobian(grad(f))` is, and made of n products with unit vectors that go through in batches; what

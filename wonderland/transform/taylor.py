@@ -33,7 +33,7 @@ class Series(Traced):
     def __init__(self, level: Taylor, known: list, find: Callable | None = None, kind: ArrayType | None = None):
         self.level = level
         self.known = known
-        self.find = find  # k -> coefficient k; None when all are known, and what isn't there is zero
+        self.find: Callable | None = find  # k -> coefficient k; None when all are known, and what isn't there is zero
         self._kind = kind
         self._slope: Series | None = None
 

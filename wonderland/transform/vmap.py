@@ -16,7 +16,7 @@ from wonderland.transform.batch import Batch, BatchedValue, materialize
 from wonderland.transform.derivatives import named
 
 
-def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
+def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
     """Run `f` on every element along an axis of its arguments, at once.
 
     `in_axes` is an int or None (not batched) for all arguments, or a tuple with one per argument, each of which may be
