@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from wonderland.transform.jet import jet, nth_derivative
     from wonderland.transform.second_order import hessian, hvp, hvp_at, second_directional, vhp
     from wonderland.transform.surprises import LostDerivativeWarning, RandomConstantWarning, ReboundArrayWarning
+    from wonderland.transform.trees import tree_flatten, tree_leaves, tree_ravel, tree_structure, tree_unflatten
 
 __version__ = "0.1.0"
 __all__ = [
