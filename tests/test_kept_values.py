@@ -145,3 +145,22 @@ def test_only_what_is_needed_is_copied():
     assert shared() and all(np.shares_memory(value, y) for value in shared())
     keep(tape)
     assert not shared()
+
+
+def read_only_view(w):
+    view = w[:]
+    view.flags.writeable = False
+    return view
+
+
+@pytest.mark.parametrize("view", [lambda w: np.broadcast_to(w, (2, 3)), read_only_view])
+def test_a_read_only_view_of_an_array_that_changes(view):
+    w = np.ones(3)
+
+    def f(x):
+        nonlocal w
+        a = x * view(w)
+        w *= 5
+        return np.sum(a * w)
+
+    np.testing.assert_array_equal(wl.grad(f)(np.ones((2, 3))), np.full((2, 3), 5.0))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.level import Level, Traced, bind, bind_update, constant_copy, running
+from wonderland.core.level import Level, Traced, bind, bind_update, constant_copy, freeze, running
 from wonderland.core.primitive import Primitive, registry
 from wonderland.core.types import ArrayType, type_of
 
@@ -221,27 +221,35 @@ class Record(Level):
 class Tape(Record):
     """Records the linear part of a derivative. Residuals are written into the equations that need them.
 
-    So they are let go with the equation, when the backward pass has used it. A captured writable array is copied: a
-    derivative must not see later changes.
+    So they are let go with the equation, when the backward pass has used it. A captured array that can be written to,
+    perhaps as the base of a read-only view, is copied: a derivative must not see later changes. Not so the `arguments`,
+    which the function gets as read-only views.
     """
 
-    __slots__ = ()
+    __slots__ = ("arguments",)
     once = effects = False  # the function itself runs on values
 
-    def __init__(self) -> None:
+    def __init__(self, arguments: Sequence[Any] = ()) -> None:
         super().__init__("a differentiated function")
+        self.arguments = {id(a.base) for a in arguments if type(a) is np.ndarray}
+
+    def _can_change(self, array: np.ndarray) -> bool:
+        base = array.base
+        return array.flags.writeable or (
+            type(base) is np.ndarray and base.flags.writeable and id(base) not in self.arguments
+        )
 
     def atom(self, value: Any) -> Atom:
         if type(value) is Var and value.level is self:
             return value
-        if type(value) is not np.ndarray or not value.flags.writeable:
+        if type(value) is not np.ndarray or not self._can_change(value):
             return Literal(value)
         for level in reversed(running()[: self.depth - 1]):
             if isinstance(level, Record) and level.once:  # it keeps the array by reference: a jitted gradient
                 return Literal(level.atom(value))
         known = self.captured.get(id(value))
         if known is None or not _same_bytes(value, known[1]):
-            copy = constant_copy(value)
+            copy = freeze(value.copy())
             known = self.captured[id(value)] = (value, copy, Literal(copy))
         return known[2]
 

@@ -102,7 +102,7 @@ class Linearized:
     def __init__(self, call: Call, select: Sequence[bool], prune: bool = True):
         self.call = call
         self.select = []  # which leaves are differentiated
-        tape = Tape()
+        tape = Tape(call.values)
         with tape:
             lifted, variables = [], []
             with Dual(tape) as level:
