@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.level import Traced
+from wonderland.core.level import Traced, freeze
 from wonderland.core.tracer import unwrap
 
 LARGE = 1 << 15  # elements; NumPy draws fewer in a few milliseconds
@@ -34,14 +34,16 @@ def natively(f: Callable[..., Any]) -> Callable[..., Any]:
             return f(key, *operands, shape=shape, **options)
         flat = [o if np.ndim(o) == 0 else np.broadcast_to(o, shape).ravel() for o in operands]
         try:
-            return run(key, *flat).reshape(shape)
+            out = run(key, *flat)
+            out.resize(shape, refcheck=False)  # in place: a view would have to be copied for the caller
+            return freeze(out)
         except ValueError:  # parameters outside their domain: NumPy's evaluation says which
             return f(key, *operands, shape=shape, **options)
 
     return draw
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=64)
 def _kernel(f: Callable, size: int, options: tuple) -> Callable | None:
     """The compiled form for arrays of one size: machine code is shared between them."""
 
