@@ -73,7 +73,8 @@ class Callbacks:
         """The address of a native function that evaluates this step on an array of pointers."""
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p))
         function = kind(lambda pointers: _evaluate(step, pointers))
-        self.names.append(step.node.name)
+        if not step.node.effect:  # the others are calls of Python that the function asks for
+            self.names.append(step.node.name)
         self.alive.append(function)
         return ctypes.cast(function, ctypes.c_void_p).value or 0
 
@@ -233,7 +234,7 @@ class Compiled:
         start = self._lap("machine code", start)
         self.entry = Entry(
             library.address("run"), inputs, outputs, [], self.arena_bytes, driver.numbers(), sites.fail,
-            plan.work > LONG_RUN or bool(callbacks.names), (library, callbacks, plan.constants, watch),
+            plan.work > LONG_RUN or bool(callbacks.alive), (library, callbacks, plan.constants, watch),
         )  # fmt: skip
         self._lap("entry", start)
 
