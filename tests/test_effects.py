@@ -417,7 +417,7 @@ def test_programs_with_effects_print_and_verify():
     assert "check[message=positive" in str(program) and "host_call[call=print]" in str(program)
     assert program.effects and not wl.trace(np.sin)(X).effects
     compiled = wl.jit(f).inspect(X)
-    assert compiled.program.effects and sorted(compiled.fallbacks) == ["host_call", "host_call"]
+    assert compiled.program.effects and not compiled.fallbacks
 
 
 # -- what may raise ----------------------------------------------------------------------------------------------------

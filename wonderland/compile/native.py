@@ -69,7 +69,8 @@ class Callbacks:
     def add(self, step: RunCall) -> int:
         """The address of a Python function that evaluates this step on an array of pointers, given by its address."""
         function = partial(_evaluate, step)
-        self.names.append(step.node.name)
+        if not step.node.effect:  # the others are calls of Python that the function asks for
+            self.names.append(step.node.name)
         self.alive.append(function)
         return id(function)
 
@@ -235,7 +236,7 @@ class Compiled:
         start = self._lap("machine code", start)
         self.entry = Entry(
             library.address("run"), inputs, outputs, [], self.arena_bytes, driver.numbers(), sites.fail,
-            plan.work > LONG_RUN or bool(callbacks.names), (library, callbacks, plan.constants, watch),
+            plan.work > LONG_RUN or bool(callbacks.alive), (library, callbacks, plan.constants, watch),
             [value for _, value in self.source.constants if isinstance(value, np.ndarray)],
         )  # fmt: skip
         self._lap("entry", start)
