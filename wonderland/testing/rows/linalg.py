@@ -322,6 +322,7 @@ function(
 )  # fmt: skip
 function(
     np.linalg.cond, matrices, dtypes="ifc", excluded=_chosen,
+    call=lambda x, **p: np.real(np.linalg.cond(x, **p)),  # NumPy 2.2 has zeros for imaginary parts
     cases=[case((3, 3)), *(case((2, 3, 3), p=p) for p in (-2, 1, np.inf, "fro")), case((4, 2), p=2)],
 )  # fmt: skip
 function(
