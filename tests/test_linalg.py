@@ -165,6 +165,18 @@ def test_higher_derivatives_of_expm_along_a_large_direction(rng):
 # Conventions ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("limit", [0.3, [[0.1, 0.3], [1.0, 0.01]], [0.3, 0.1], [[0.3], [0.1]]])
+@pytest.mark.parametrize("option", ["tol", "rtol"])
+def test_the_rank_with_one_tolerance_per_matrix(rng, option, limit):
+    a = np.diag([3.0, 0.5, 0.2]) + 1e-3 * rng.normal(size=(2, 2, 3, 3))
+    limit = np.array(limit) / (3 if option == "rtol" else 1)
+    rank = lambda a, limit: np.linalg.matrix_rank(a, **{option: limit})
+    expected = rank(a, limit)
+    np.testing.assert_array_equal(wl.jit(rank)(a, limit), expected)
+    np.testing.assert_array_equal(wl.jvp(lambda a: rank(a, limit) + 0 * a[..., 0, 0], (a,), (a,))[0], expected)
+    np.testing.assert_array_equal(wl.vmap(lambda a: rank(a, limit))(a[None])[0], expected)
+
+
 def test_named_results(rng):
     a = matrix(rng, 3, 3)
 

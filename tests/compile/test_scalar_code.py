@@ -15,7 +15,7 @@ from wonderland.testing.op_checks import samples
 
 op_table.load()
 COUNT = {row.name: len(row.operands) for row in op_table.TABLE}
-COMPLEX = {"complex", "conj", "imag"}
+COMPLEX = {"complex", "complex_reciprocal", "conj", "imag"}
 NEARLY = {"convert", "gamma_slope", "sinc"}  # elementwise, with parameters
 LARGEST = {
     "logaddexp": lambda out, x, y: np.maximum(np.abs(x), np.abs(y)),

@@ -1,8 +1,8 @@
 """Elementary functions of complex numbers as scalar code, composed of the real ones of `vecmath`.
 
 Each part of a result is right to a few ulp, not only the pair: nothing cancels, and nothing overflows before the result
-does. Branch cuts, signed zeros and infinities are as in C99's annex G, but for signs that it leaves open, and for a
-zero beside a NaN in the inverse functions, which are Kahan's ("Branch cuts for complex elementary functions", 1987).
+does. Branch cuts, signed zeros, infinities and NaN are as in C99's annex G, but for signs that it leaves open. The
+inverse functions are Kahan's ("Branch cuts for complex elementary functions", 1987).
 """
 
 from __future__ import annotations
@@ -161,6 +161,15 @@ def _sum(x: Real, y: Real) -> tuple[Real, Real]:
     return total, (x - (total - part)) + (y - part)
 
 
+def _reciprocal(x: Real, y: Real) -> tuple[Real, Real]:
+    """With q = y / x and d = x + y q, (1, -q) / d; or the parts exchanged, if y is the larger one."""
+    level = abs(y) <= abs(x)
+    big, small = level.choose(x, y), level.choose(y, x)
+    ratio = small / big
+    below = big + (small * ratio).rounded()  # not contracted: the digits are NumPy's
+    return level.choose(1.0, ratio) / below, -(level.choose(ratio, 1.0) / below)
+
+
 # Exponentials and logarithms -----------------------------------------------------------------------------------------
 
 
@@ -180,6 +189,7 @@ def _expm1(x: Real, y: Real) -> tuple[Real, Real]:
     half = (0.5 * y).call("sin")
     re, im = _exponential(x, y)
     near = x.call("expm1") * y.call("cos") - (2.0 * half * half).rounded()
+    near = x.equals(-np.inf).choose(-1.0, near)  # in any direction
     return (x < 50.0).choose(near, re), im  # from where on the 1 isn't seen
 
 
@@ -317,32 +327,63 @@ def _corner(x: Real) -> Real:
     return x.missing.choose(x, x.infinite.choose(1.0, x.number(0.0)).signed(x))
 
 
+class Range:
+    """A number z away from the ends of the range: of parts (x, y), scaled where they are too large or too small.
+
+    What is very far from 0, where f grows like log z, is made 16 times smaller. A very small y, of which the small part
+    of f is a multiple, is made larger (but for x = +-1, where that part is a root).
+    """
+
+    def __init__(self, x: Real, y: Real):
+        largest, tiny, up = (2.0**1000, 2.0**-1000, 2.0**800) if x.is_double() else (2.0**100, 2.0**-120, 2.0**70)
+        size = abs(x)
+        self.far = (size > largest) | (abs(y) > largest)
+        self.near = (abs(y) < tiny) & ~size.equals(1.0)
+        factor = self.far.choose(0.0625, self.near.choose(up, x.number(1.0)))
+        self.x, self.y = self.far.choose(0.0625 * x, x), y * factor
+        self.down = self.near.choose(1.0 / up, x.number(1.0))
+        self.inside, self.right = size < 1.0, x > 1.0
+        self.lost = x.equals(0.0) & y.missing  # of which one part is known still
+
+    def arcsinh(self, u: Real) -> Real:
+        """arcsinh of a number of z's size, which is small for x between -1 and 1."""
+        found = u.call("arcsinh")
+        return found * self.inside.choose(self.down, u.number(1.0)) + self.far.choose(4 * LN2, u.number(0.0)).signed(u)
+
+    def twice(self, angle: Real) -> Real:
+        """An angle doubled, which is small for x > 1."""
+        return 2.0 * angle * self.right.choose(self.down, angle.number(1.0))
+
+
 def _arcsin(x: Real, y: Real) -> tuple[Real, Real]:
     """With sqrt(1 - z) = a + i b, sqrt(1 + z) = c + i d: b has not the sign of d, and no sum cancels."""
-    a, b = _root(1.0 - x, -y)
-    c, d = _root(1.0 + x, y)
+    z = Range(x, y)
+    a, b = _root(1.0 - z.x, -z.y)
+    c, d = _root(1.0 + z.x, z.y)
     infinite = x.infinite | y.infinite
     far = infinite.choose(abs(_corner(y)), a * c - (b * d).rounded())
     im = infinite.choose(x.number(np.inf).signed(y), a * d + (-b * c).rounded())
-    return infinite.choose(_corner(x), x).call("arctan2", far), im.call("arcsinh")
+    return z.lost.choose(x, infinite.choose(_corner(x), z.x).call("arctan2", far)), z.arcsinh(im)
 
 
 def _arccos(x: Real, y: Real) -> tuple[Real, Real]:
-    a, b = _root(1.0 - x, -y)
-    c, d = _root(1.0 + x, y)
+    z = Range(x, y)
+    a, b = _root(1.0 - z.x, -z.y)
+    c, d = _root(1.0 + z.x, z.y)
     infinite = x.infinite | y.infinite
     angle = infinite.choose(abs(_corner(y)), a).call("arctan2", infinite.choose(_corner(x), c))
     im = infinite.choose(x.number(np.inf).signed(-y), c * b - (d * a).rounded())
-    return infinite.choose(angle, 2.0 * angle), im.call("arcsinh")
+    return z.lost.choose(math.pi / 2, infinite.choose(angle, z.twice(angle))), z.arcsinh(im)
 
 
 def _arccosh(x: Real, y: Real) -> tuple[Real, Real]:
-    a, b = _root(x - 1.0, y)
-    c, d = _root(x + 1.0, y)
+    z = Range(x, y)
+    a, b = _root(z.x - 1.0, z.y)
+    c, d = _root(z.x + 1.0, z.y)
     infinite = x.infinite | y.infinite
     angle = infinite.choose(_corner(y), b).call("arctan2", infinite.choose(_corner(x), c))
     re = infinite.choose(np.inf, a * c + (b * d).rounded())
-    return re.call("arcsinh"), infinite.choose(angle, 2.0 * angle)
+    return z.arcsinh(re), z.lost.choose(math.pi / 2, infinite.choose(angle, z.twice(angle)))
 
 
 def _arctanh(x: Real, y: Real) -> tuple[Real, Real]:
@@ -357,7 +398,7 @@ def _arctanh(x: Real, y: Real) -> tuple[Real, Real]:
     re = near.choose(1.0, x.number(0.25)) * near.choose(root, 4.0 * (quotient / big / big)).call("log1p")
     im = 0.5 * y.call("arctan2", 0.5 * ((1.0 - side) * (1.0 + side) - (y * y).rounded()))
     infinite = x.infinite | y.infinite
-    re = infinite.choose(0.0, re)
+    re = (infinite | (side.equals(0.0) & y.missing)).choose(0.0, re)
     im = infinite.choose(y.missing.choose(y, x.number(math.pi / 2).signed(y)), im)
     return re.signed(x), im
 
@@ -366,6 +407,7 @@ sqrt = _function(_root)
 exp = _function(_exponential)
 log = _function(_logarithm)
 FUNCTIONS: dict[str, Callable] = {
+    "reciprocal": _function(_reciprocal),
     "exp": exp,
     "log": log,
     "expm1": _function(_expm1),

@@ -123,7 +123,7 @@ def reciprocal(x: Any) -> Any:
         with np.errstate(all="ignore"):
             of_zero = np.reciprocal(np.zeros(1, dtype))[0]
         return ops.where(unit, x, ops.where(ops.eq(x, 0), of_zero, np.zeros((), dtype)[()]))
-    return ops.div(one, x)
+    return math.complex_reciprocal(x) if dtype.kind == "c" else ops.div(one, x)
 
 
 @implements(np.fabs)

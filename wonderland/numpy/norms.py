@@ -145,6 +145,12 @@ def cond(x: Any, p: Any = None) -> Any:
     return ops.mul(norm(x, p, (-2, -1)), norm(inv(x), p, (-2, -1)))
 
 
+def _per_matrix(limit: Any) -> Any:
+    """One number per matrix, for all of its singular values."""
+    limit = as_value(limit)
+    return reshape(limit, shape=(*shape_of(limit), 1))
+
+
 @implements(np.linalg.matrix_rank)
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
     if len(shape_of(A)) < 2:
@@ -154,7 +160,9 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     s = decompositions.svd(A, full=False)[1]
     last = len(shape_of(s)) - 1
     if tol is None:
-        rtol = max(shape_of(A)[-2:]) * float(np.finfo(type_of(s).dtype).eps) if rtol is None else rtol
+        rtol = max(shape_of(A)[-2:]) * float(np.finfo(type_of(s).dtype).eps) if rtol is None else _per_matrix(rtol)
         largest = _maximum(s, (last,)) if shape_of(s)[-1] else np.zeros(shape_of(s)[:-1], type_of(s).dtype)
-        tol = ops.mul(reshape(largest, shape=(*shape_of(s)[:-1], 1)), rtol)
+        tol = ops.mul(_per_matrix(largest), rtol)
+    else:
+        tol = _per_matrix(tol)
     return reduce.sum(convert(ops.gt(s, tol), dtype=np.dtype(np.int64)), axes=(last,))

@@ -102,6 +102,11 @@ logaddexp2 = elementwise(
 
 # Roots ---------------------------------------------------------------------------------------------------------------
 
+# 1 / z has other signs of zero, and other limits at 0 and infinity.
+complex_reciprocal = elementwise(
+    "complex_reciprocal", np.reciprocal, (lambda out, x: neg(mul(out, out)),),
+    emit=lambda e, x: e.call("reciprocal", x), cost=each(multiplications=1),
+)  # fmt: skip
 cbrt = elementwise(
     "cbrt", np.cbrt, (lambda out, x: div(1.0 / 3.0, mul(out, out)),), emit=lambda e, x: e.call("cbrt", x),
     monotone=True, zero_preserving=True,

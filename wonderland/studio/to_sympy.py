@@ -209,7 +209,8 @@ def _functions() -> dict[str, Callable]:
         "neg": lambda x: -x, "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y,
         "masked_mul": mul, "div": lambda x, y: x / y, "pow": lambda x, y: x**y, "sqrt": sp.sqrt,
         "abs": sp.Abs, "sign": sp.sign, "maximum": sp.Max, "minimum": sp.Min, "stop_gradient": lambda x: x,
-        "hypot": lambda x, y: sp.sqrt(x**2 + y**2), "cbrt": lambda x: sp.sign(x) * sp.Abs(x) ** sp.Rational(1, 3),
+        "hypot": lambda x, y: sp.sqrt(x**2 + y**2), "complex_reciprocal": lambda x: 1 / x,
+        "cbrt": lambda x: sp.sign(x) * sp.Abs(x) ** sp.Rational(1, 3),
         # exponentials and logarithms
         "exp": sp.exp, "log": sp.log, "expm1": lambda x: sp.exp(x) - 1, "log1p": lambda x: sp.log(1 + x),
         "exp2": lambda x: two**x, "log2": lambda x: sp.log(x) / sp.log(two),
