@@ -39,7 +39,7 @@ MADE = {
     "trace": lambda: wl.trace(fs.cubes),
     "grad of a decorated function": lambda: wl.jacobian(fs.step),
     "jit of a decorated function": lambda: wl.jit(fs.plain_slope),
-    "custom_jvp with its rule": lambda: wl.vmap(fs.cubes_alone),
+    "custom_jvp of cubes": lambda: wl.vmap(fs.cubes_alone),
     "sparse": lambda: wl.sparse.jacobian(fs.cubes, format="csc"),
     "sparse hessian": lambda: wl.sparse.hessian(fs.loss),
     "method": lambda: wl.jit(fs.Scale(2.0).times),
@@ -120,7 +120,7 @@ def applied(f, x):
 
 def test_other_processes_run_them():
     """Started anew (spawn), so that nothing is inherited."""
-    made = ("jit of vmap of grad", "value_and_grad", "hessian", "checkpoint", "grad of lift", "custom_jvp with its rule")
+    made = ("jit of vmap of grad", "value_and_grad", "hessian", "checkpoint", "grad of lift", "custom_jvp of cubes")
     decorated = [getattr(fs, name) for name in DECORATED]
     calls = [(f, X) for f in (*(MADE[name]() for name in made), fs.renamed, *decorated)]
     context = multiprocessing.get_context("spawn")
