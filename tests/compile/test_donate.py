@@ -280,7 +280,7 @@ def test_memory_within_other_memory_is_found():
     def step(model):
         model.written = model.written + np.sum(model.all) + np.sum(model.read)
 
-    for f in (lambda model: wl.vjp(step, model), wl.grad(lambda model: (step(model), np.sum(model.all))[1]), wl.jit(step)):
+    for f in (lambda m: wl.vjp(step, m), wl.grad(lambda m: (step(m), np.sum(m.all))[1]), wl.jit(step)):
         with pytest.raises(wl.MutationError, match="leaves 0 and 2"):
             f(Model())
     taken = wl.jit(lambda x, y, z: (x + np.sum(y) + np.sum(z)), donate=0)
