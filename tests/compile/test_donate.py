@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import wonderland as wl
+from wonderland.compile.jit import Jitted
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 
@@ -234,3 +235,56 @@ def test_an_array_that_is_written_and_captured_is_refused():
         wl.jit(turn)(model)
     wl.jit(turn)(other)
     np.testing.assert_array_equal(other.w, np.arange(5.0)[::-1])
+    again = wl.jit(turn)
+    again(other)
+    with pytest.raises(wl.ArgumentError, match="captures an array that shares its memory"):
+        again(model)  # by the native path, too
+    np.testing.assert_array_equal(w, np.arange(5.0))
+
+
+def test_many_donated_arrays_beside_captured_ones_take_the_native_path(rng, monkeypatch):
+    w, v = rng.standard_normal(4), rng.standard_normal(4)
+    step = wl.jit(lambda p: ([x * 0.5 + w for x in p["a"]], {"b": p["b"] - v}), donate=0)
+    sets = [{"a": list(rng.standard_normal((60, 4))), "b": np.ones(4)} for _ in range(6)]
+    step(sets[0])
+    prepare = Jitted._prepare
+    monkeypatch.setattr(Jitted, "_prepare", None)
+    for _ in range(2):
+        for p in sets:
+            before = [x.copy() for x in p["a"]]
+            a, b = step(p)
+            assert all(x is y for x, y in zip(a, p["a"], strict=True)) and b["b"] is p["b"]
+            np.testing.assert_array_equal(a, [x * 0.5 + w for x in before])
+    monkeypatch.setattr(Jitted, "_prepare", prepare)
+    for bad, words in ((w, "captures"), (v[1:], "captures"), (sets[0]["a"][7], "leaf 7")):
+        p = {"a": list(sets[0]["a"]), "b": sets[0]["b"]}
+        if bad.shape == (4,):
+            p["a"][3] = bad
+        else:
+            p["a"][3] = np.lib.stride_tricks.as_strided(v, (4,), (0,))  # looks at captured memory through a stride
+        kept = [x.copy() for x in p["a"]]
+        with pytest.raises(ArgumentError, match=words):
+            step(p)
+        np.testing.assert_array_equal(p["a"], kept)
+
+
+def test_memory_within_other_memory_is_found():
+    """A long array, a part of it that is only read, and another part that is written: no neighbours in memory."""
+
+    @wl.register_mutable
+    class Model:
+        def __init__(self):
+            self.all = np.arange(8.0)
+            self.read, self.written, self.none = self.all[1:3], self.all[4:6], self.all[5:5]
+
+    def step(model):
+        model.written = model.written + np.sum(model.all) + np.sum(model.read)
+
+    for f in (lambda m: wl.vjp(step, m), wl.grad(lambda m: (step(m), np.sum(m.all))[1]), wl.jit(step)):
+        with pytest.raises(wl.MutationError, match="leaves 0 and 2"):
+            f(Model())
+    taken = wl.jit(lambda x, y, z: (x + np.sum(y) + np.sum(z)), donate=0)
+    x = np.arange(8.0)
+    with pytest.raises(ArgumentError, match=r"argument leaf 0 of .* shares memory with argument leaf 1"):
+        taken(x[4:6], x, x[1:3])
+    assert taken(x[4:6], x[5:5], x[1:3]).base is x  # what is empty shares nothing

@@ -34,6 +34,7 @@ from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program, hoist
 from wonderland.core.tracebacks import edge, fold
 from wonderland.core.tracer import Tracer
+from wonderland.core.transformed import ByName
 from wonderland.core.types import ArrayType, P, R
 from wonderland.ops.pattern import inside
 from wonderland.transform.programs import (
@@ -196,7 +197,7 @@ def _outside(native_call: Callable) -> Callable:
     return lambda *leaves: MISS if running() else native_call(*leaves)
 
 
-class Jitted(Generic[P, R]):
+class Jitted(ByName, Generic[P, R]):
     """What `wl.jit` returns: call it like the function.
 
     `inspect` shows what it was compiled to, `profile` where the time of a call goes. The compiled forms for the last

@@ -23,6 +23,7 @@ from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program
 from wonderland.core.tracebacks import edges
 from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.transformed import ByName
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.pattern import as_type, known, propagate
 from wonderland.ops.reduce import sum as reduce_sum
@@ -290,7 +291,7 @@ custom_linear_p = Primitive(
 
 
 @edges
-class _Custom:
+class _Custom(ByName):
     """A function with rules; what `custom_jvp` and `custom_vjp` return."""
 
     def __init__(self, f: Callable, name: str):

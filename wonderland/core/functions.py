@@ -133,8 +133,7 @@ class Call:
                     f"a mutable argument holds a {type_of(owner)} that the function changes{user_line()}, but it "
                     "is a scalar or a read-only array. Make it a writable array: np.array(value)."
                 )
-        held = [owner if mutable else None for owner, mutable in zip(self.owners, self.mutable, strict=True)]
-        clash = overlap(held, self.written)
+        clash = overlap([o if m else None for o, m in zip(self.owners, self.mutable, strict=True)], self.written)
         if clash is not None:
             raise MutationError(
                 f"the function changes an array{user_line()} that its mutable arguments hold in two places (leaves "
@@ -153,13 +152,13 @@ def overlap(values: Sequence[Any], written: Sequence[int]) -> tuple[int, int] | 
     for i, value in enumerate(values if written else ()):
         if isinstance(value, Tracer) or (isinstance(value, np.ndarray) and value.size):
             spans.append((*((id(value), id(value) + 1) if isinstance(value, Tracer) else byte_bounds(value)), i))
-    reach = reach_written = (0, -1)  # the furthest end so far, and whose it is
+    ends = {False: (0, -1), True: (0, -1)}  # how far arrays reach and which one, and so those that are written
     for start, end, i in sorted(spans):
-        furthest = reach if i in chosen else reach_written
-        if start < furthest[0]:
-            return min(furthest[1], i), max(furthest[1], i)
-        reach = max(reach, (end, i))
-        reach_written = max(reach_written, (end, i)) if i in chosen else reach_written
+        reach, other = ends[i not in chosen]
+        if start < reach:
+            return min(other, i), max(other, i)
+        for only_written in (False, True) if i in chosen else (False,):
+            ends[only_written] = max(ends[only_written], (end, i))
     return None
 
 

@@ -177,10 +177,8 @@ class Structure:
 
 def typed(value: Any) -> Any:
     """A key that tells 1, 1.0 and True apart, and 0.0 from -0.0, also inside containers; a NaN is like another one."""
-    if isinstance(value, (tuple, list)):
-        return type(value), tuple(map(typed, value))
-    if isinstance(value, dict):
-        return type(value), tuple([(typed(key), typed(item)) for key, item in value.items()])
+    if isinstance(value, (tuple, list, dict)):
+        return type(value), tuple(map(typed, value.items() if isinstance(value, dict) else value))
     if isinstance(value, (set, frozenset)):
         return type(value), frozenset(map(typed, value))
     return type(value), repr(value) if isinstance(value, (float, complex, np.inexact)) else value

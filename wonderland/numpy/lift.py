@@ -29,6 +29,7 @@ from wonderland.core.functions import handles
 from wonderland.core.level import running
 from wonderland.core.tracebacks import fold
 from wonderland.core.tracer import Tracer
+from wonderland.core.transformed import Transformed, transformed
 from wonderland.core.types import P, R
 from wonderland.numpy.construct import LIFTED
 from wonderland.numpy.lifted import lasts, replacement, vectorized
@@ -73,11 +74,12 @@ def lift(f: Callable[P, R]) -> Callable[P, R]:
         return out if running() else _plain(out)
 
     lifted.__lifted__ = (lifted, f)  # type: ignore[attr-defined]
-    return lifted
+    return functools.update_wrapper(transformed(lifted, lift, f), f, updated=())
 
 
 def _inside(f: Any) -> Any:
     """What a lifted function lifts, others as they are (`functools.wraps` copies the mark to other functions)."""
+    f = f.func if isinstance(f, Transformed) and f.made[0] is lift else f
     owner, inner = getattr(f, "__lifted__", (None, None))
     return inner if owner is f else f
 

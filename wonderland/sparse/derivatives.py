@@ -18,6 +18,7 @@ from wonderland.core.functions import Call
 from wonderland.core.level import Traced
 from wonderland.core.tracebacks import edges
 from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.transformed import ByName
 from wonderland.core.types import type_of
 from wonderland.sparse.coloring import Coloring
 from wonderland.sparse.detect import scalar
@@ -89,7 +90,7 @@ def hessian(
 
 
 @edges
-class SparseDerivative:
+class SparseDerivative(ByName):
     """What `jacobian` and `hessian` return: call it like the function.
 
     `values(*args)` are the stored entries alone, in the order of the format: an array, which can be traced.

@@ -83,7 +83,7 @@ def within(f: Callable, budget: Any) -> Callable:
     def budgeted(*args: Any, **kwargs: Any) -> Any:
         return checkpointed_call(f, args, kwargs, perform)
 
-    return named(budgeted, f, "within_budget")
+    return named(budgeted, f, "within_budget", within, budget)
 
 
 class _Opened(Record):

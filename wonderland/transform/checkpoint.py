@@ -296,7 +296,7 @@ def checkpoint(f: Any = None, policy: Any = "nothing") -> Any:
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         return checkpointed_call(f, args, kwargs, _by_policy(keep))
 
-    return named(checkpointed, f, "checkpoint")
+    return named(checkpointed, f, "checkpoint", checkpoint, policy)
 
 
 def _by_policy(policy: Policy) -> Callable[[Program, Sequence[Any]], Sequence[Any]]:

@@ -59,7 +59,8 @@ def gauss_newton(
             blocks = by_products(point, _gauss_newton_product(point, residual, loss), chunk_size, memory_budget)
         return matrix(point, blocks, True)
 
-    return named(compute, residual, "gauss_newton")
+    options = {"chunk_size": chunk_size, "memory_budget": memory_budget}
+    return named(compute, residual, "gauss_newton", gauss_newton, loss, **options)
 
 
 def _gauss_newton_product(point: Point, residual: Callable, loss: Callable) -> Callable[..., list]:
@@ -137,7 +138,8 @@ def laplacian(
                 outs = _mean(point, program, key, samples, size)
         return structure.unflatten(handles(outs))
 
-    return named(compute, f, "laplacian")
+    options = {"key": key, "samples": samples, "chunk_size": chunk_size, "memory_budget": memory_budget}
+    return named(compute, f, "laplacian", laplacian, argnums, method, **options)
 
 
 def _square(point: Point) -> tuple[Program, tree.Structure]:

@@ -17,11 +17,11 @@ from wonderland.core.functions import Call, handles
 from wonderland.core.level import constant_copy
 from wonderland.core.program import Literal, Program, Tape, Var, run
 from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.transformed import named
 from wonderland.core.types import ArrayType, P, R, is_differentiable, type_of
 from wonderland.ops.elementwise import stop_gradient as stop_gradient_p
 from wonderland.ops.shape import convert, zeros_like_type
 from wonderland.transform.dual import Dual, DualValue
-from wonderland.transform.naming import named
 from wonderland.transform.programs import dense, pick, record, scatter_flags
 from wonderland.transform.residuals import keep
 from wonderland.transform.transpose import pull_back
@@ -216,7 +216,7 @@ def grad(
         value, gradients = both(*args, **kwargs)
         return (gradients, value[1]) if has_aux else gradients
 
-    return named(gradient, f, "grad")
+    return named(gradient, f, "grad", grad, argnums, has_aux, memory_budget)
 
 
 def value_and_grad(
@@ -242,7 +242,7 @@ def value_and_grad(
         single = isinstance(argnums, (int, np.integer))
         return value, trees[numbers[0]] if single else tuple(trees[i] for i in numbers)
 
-    return named(value_and_gradient, f, "value_and_grad")
+    return named(value_and_gradient, f, "value_and_grad", value_and_grad, argnums, has_aux)
 
 
 def argument_numbers(argnums: Any, count: int) -> tuple[int, ...]:
@@ -303,7 +303,7 @@ def trace(f: Callable[P, Any]) -> Callable[P, Program]:
         call = Call(f, args, kwargs)
         return record(lambda *values: call.run(values), call.types)
 
-    return named(traced, f, "trace")
+    return named(traced, f, "trace", trace)
 
 
 def stop_gradient(x: R) -> R:

@@ -70,7 +70,7 @@ def finite_difference(
         assert call.out_structure is not None
         return call.out_structure.unflatten(trees)
 
-    return named(compute, f, "finite_difference")
+    return named(compute, f, "finite_difference", finite_difference, argnums, scheme, step)
 
 
 def finite_difference_jvp(

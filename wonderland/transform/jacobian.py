@@ -114,7 +114,8 @@ def jacobian(
         result = structure.unflatten(trees)
         return (result, aux) if has_aux else result
 
-    return named(compute, f, "jacobian")
+    options = {"has_aux": has_aux, "memory_budget": memory_budget, "order": order, "search_seconds": search_seconds}
+    return named(compute, f, "jacobian", jacobian, argnums, mode, chunk_size, **options)
 
 
 def jacfwd(f: Callable[P, Any], argnums: int | Sequence[int] = 0, **options: Any) -> Callable[P, Any]:

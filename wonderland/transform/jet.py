@@ -78,7 +78,7 @@ def nth_derivative(f: Callable[P, R], n: int, argnum: int = 0) -> Callable[P, R]
         results = _expand(call, rows, int(n))
         return call.result([dense(_scaled(mul, row[-1], factor), row[0]) if n else row[0] for row in results])
 
-    return named(derivative, f, f"nth_derivative({n})")
+    return named(derivative, f, f"nth_derivative({n})", nth_derivative, n, argnum)
 
 
 def _expand(call: Call, rows: list[list], order: int) -> list[list]:

@@ -305,7 +305,8 @@ def hessian(
         result = matrix(point, blocks, single)
         return (result, point.aux) if has_aux else result
 
-    return named(compute, f, "hessian")
+    options = {"has_aux": has_aux, "chunk_size": chunk_size, "memory_budget": memory_budget}
+    return named(compute, f, "hessian", hessian, argnums, strategy, **options)
 
 
 def by_products(point: Point, product: Callable[..., list], chunk_size: Any, memory_budget: float | None) -> list[list]:

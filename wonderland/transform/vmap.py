@@ -48,7 +48,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         places = tree.broadcast_prefix(out_axes, call.out_structure, "out_axes")
         return call.result([_place(size, r, axis) for r, axis in zip(results, places, strict=True)])
 
-    return named(batched, f, "vmap")
+    return named(batched, f, "vmap", vmap, in_axes, out_axes)
 
 
 def _leaf_axes(in_axes: Any, call: Call, count: int) -> list:
