@@ -158,7 +158,7 @@ def edge(function: F) -> F:
 def _returned(out: Any) -> Any:
     """A result of a public function; if it is a function of ours, errors leave through it as well."""
     ours = type(out) is FunctionType and out.__code__.co_filename.startswith(PACKAGE)
-    return edge(out) if ours and out.__code__ is not _EDGE and not hasattr(out, "__lifted__") else out
+    return edge(out) if ours and out.__code__ is not _EDGE else out
 
 
 _EDGE = edge(fold).__code__

@@ -73,15 +73,12 @@ def lift(f: Callable[P, R]) -> Callable[P, R]:
             run.active = False
         return out if running() else _plain(out)
 
-    lifted.__lifted__ = (lifted, f)  # type: ignore[attr-defined]
     return functools.update_wrapper(transformed(lifted, lift, f), f, updated=())
 
 
 def _inside(f: Any) -> Any:
-    """What a lifted function lifts, others as they are (`functools.wraps` copies the mark to other functions)."""
-    f = f.func if isinstance(f, Transformed) and f.made[0] is lift else f
-    owner, inner = getattr(f, "__lifted__", (None, None))
-    return inner if owner is f else f
+    """What a lifted function lifts, others as they are."""
+    return f.made[1] if isinstance(f, Transformed) and f.made[0] is lift else f
 
 
 def _plain(out: Any) -> Any:
@@ -122,6 +119,7 @@ class Lifting:
         """What to call in the place of `g`."""
         if not self.active:
             return g
+        g = _inside(g)
         ours = self.lifted.get(id(g))
         if ours is not None:
             return ours
@@ -154,7 +152,7 @@ class Lifting:
 
     def _function(self, g: types.FunctionType) -> Any:
         if not _is_users(g) and g is not self.asked:
-            return self._caller(g) if _inside(g) is g else self.form(_inside(g))
+            return self._caller(g)
         found = _rewritten(g)
         if found is None:
             return g
