@@ -23,14 +23,12 @@ def press(after=0.25, number=signal.SIGINT):
         global pressed
         pressed = time.perf_counter()
         os.kill(os.getpid(), number)
-    timer = threading.Timer(after, now)
-    timer.start()
-    return timer
+    threading.Timer(after, now).start()
 
 def ended(f, *args, stops=KeyboardInterrupt, **how):
     f(*args, 3)  # compiled before
-    timer = press(**how)
-    try:
+    try:  # it may be pressed before the call has begun
+        press(**how)
         f(*args, 10**15)
     except stops:
         return time.perf_counter() - pressed
@@ -92,7 +90,7 @@ def test_loops_end_and_the_process_is_in_health():
 
         seconds["by NumPy"] = ended(by_numpy, np.eye(2))
         assert np.array_equal(by_numpy(np.eye(2), 1), np.eye(2) / 2 + 0.5)
-        for after in rng.uniform(0.0, 0.02, 25):  # wherever a signal finds it
+        for after in rng.uniform(0.0, 0.02, 12):  # wherever a signal finds it
             assert ended(by_numpy, np.eye(2), after=after) < 5
 
         scan = wl.jit(lambda x: wl.scan(lambda c, y: (c * 0.5 + y, c), 0.0, x))
@@ -154,19 +152,19 @@ def test_other_signals_and_threads():
         press(0.05, signal.SIGUSR1)
         start = time.perf_counter()
         while not heard:  # a handler that raises nothing, and calls compiled code itself
-            assert turns(0.0, 50_000_000) == 2.0
+            assert turns(0.0, 20_000_000) == 2.0
         assert heard == [1.75]
 
         failed = []
         def elsewhere():  # Python handles signals in its main thread alone: this one goes on
             try:
-                assert turns(0.0, 100_000_000) == 2.0
+                assert turns(0.0, 40_000_000) == 2.0
             except BaseException as error:
                 failed.append(error)
         thread = threading.Thread(target=elsewhere)
         thread.start()
-        press(0.05)
         try:
+            press(0.05)
             thread.join()
             time.sleep(5)
         except KeyboardInterrupt:

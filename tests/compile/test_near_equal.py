@@ -110,7 +110,7 @@ def test_results_of_another_dtype(law):
 def test_dtypes_of_operands():
     a, b = [np.array([1, 2, 3], d) for d in (np.int32, np.int64)], [x32[:3], x64[:3]]
     pairs = [(p, q) for p in (*a, *b, a[0] > 1) for q in (*b, a[1])]
-    f = lambda x, y: (x * y + 1, np.maximum(x, y), np.arctan2(x, y), np.sum(x * y))
+    f = lambda x, y: (np.maximum(x, y) * y + 1, np.arctan2(x, y))
     in_both_orders([(f, p) for p in pairs], lambda: wl.jit(f))
 
 
@@ -122,8 +122,8 @@ def test_weak_and_strong_numbers():
 
 
 def test_shapes():
-    f = lambda x: (np.sum(x * 2, axis=0), np.exp(x) - np.mean(x), x.reshape(-1)[::-1])
-    shapes = [(1,), (5,), (17,), (1, 5), (5, 1), (1, 1), (16, 1), (40, 33), (33, 40)]
+    f = lambda x: (np.sum(x * 2, axis=0), np.exp(x) - np.mean(x))
+    shapes = [(1,), (5,), (17,), (1, 5), (5, 1), (1, 1), (40, 33)]
     in_both_orders([(f, (np.linspace(-1, 1, int(np.prod(s))).reshape(s),)) for s in shapes], lambda: wl.jit(f))
 
 
@@ -193,10 +193,8 @@ def test_parameters():
         *(lambda x, a=a: np.sort(x, axis=a) for a in (0, 1)),
         *(lambda x, a=a: np.argsort(x, axis=a) for a in (0, 1)),
         *(lambda x, a=a: np.flip(np.cumsum(np.flip(x, a), axis=a), a) for a in (0, 1)),
-        *(lambda x, n=n: np.roll(x, n, axis=1) for n in (1, -1)),
-        *(lambda x, d=d: x.astype(d) for d in (np.float32, np.int32, np.int64, np.uint8, bool)),
-        *(lambda x, s=s: x[:, s] for s in (slice(0, 2), slice(1, 3), slice(2, None, -1), 1)),
-        *(lambda x, m=m: np.take(x, [1, 5], axis=1, mode=m) for m in ("clip", "wrap")),
+        *(lambda x, d=d: x.astype(d) for d in (np.float32, np.int32, np.int64)),
+        *(lambda x, s=s: x[:, s] for s in (slice(0, 2), slice(2, None, -1), 1)),
         *(lambda x, r=r: wl.scan(lambda c, y: (c + y, c * y), x[0], x, reverse=r) for r in (False, True)),
         *(lambda x, n=n: wl.fori_loop(0, n, lambda i, c: np.cos(c), x) for n in (3, 4)),
     ]  # fmt: skip
