@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from wonderland.core import tree
 from wonderland.core.errors import MutationError
+from wonderland.core.tracebacks import inside_edge
 
 
 @contextmanager
@@ -29,7 +30,7 @@ def unwritten(f: Callable, what: str, remedy: str) -> Iterator[None]:
 def _mutable_objects(f: Callable, depth: int = 3) -> list:
     """The registered mutable objects that a function, or one that it holds, closes over."""
     found = []
-    for cell in getattr(f, "__closure__", None) or ():
+    for cell in getattr(inside_edge(f), "__closure__", None) or ():
         try:
             value = cell.cell_contents
         except ValueError:  # not assigned yet
