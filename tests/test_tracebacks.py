@@ -154,6 +154,13 @@ def test_frames_of_libraries_stay_where_the_users_code_called_them():
     assert any("scipy" in frame.filename for frame in traceback.extract_tb(error.__traceback__))
 
 
+def test_inside_of_a_check_for_broadcasting():
+    with wl.warn_on_broadcast():
+        for call in (lambda: leaked() + 1, lambda: np.add(leaked(), 1), lambda: wnp.add(X, np.ones(2))):
+            _, lines = lines_of(call)
+            assert "lambda:" in lines[-1]
+
+
 def test_chained_errors():
     def converted(x):
         try:

@@ -353,6 +353,20 @@ def test_what_is_written_to_an_unraveled_leaf_stays_there():
     assert x[0] == 1
 
 
+def test_objects_in_the_closures_of_transformed_functions_are_found():
+    """Transformed functions are nested functions; what they close over still must not be written while recorded."""
+    counter = Counter(3.0)
+    add = lambda x: setattr(counter, "count", counter.count + x)
+
+    def body(x):
+        add(x)
+        return x
+
+    for f in (wl.vmap(body), wl.vmap(wl.vmap(body)), wl.checkpoint(wl.vmap(body))):
+        with pytest.raises(wl.MutationError, match="wrote to a Counter that it doesn't get as an argument"):
+            wl.grad(lambda x, f=f: np.sum(wl.checkpoint(f)(x)))(np.ones((2, 2)))
+
+
 def test_ravel_refuses_what_it_cannot_do():
     with pytest.raises(wl.ArgumentError, match=r"leaf 1 of \{'a': array, 'n': array\} is i64\*\[\].*2\.0 instead of 2"):
         wl.tree_ravel({"a": np.ones(2), "n": 3})

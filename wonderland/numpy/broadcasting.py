@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.tracebacks import PACKAGE, user_line
+from wonderland.core.tracebacks import PACKAGE, fold, user_line
 from wonderland.core.tracer import BINARY, FUNCTIONS, METHODS, UFUNCS, Tracer
 from wonderland.numpy.dispatch import namespace, set_operator
 
@@ -120,9 +120,13 @@ def _watch() -> None:
 
 def _checked(f: Callable, name: str) -> Callable:
     def operation(*args: Any, **kwargs: Any) -> Any:
-        if _active.get():
-            _check(name, args)
-        return f(*args, **kwargs)
+        try:
+            if _active.get():
+                _check(name, args)
+            return f(*args, **kwargs)
+        except Exception as error:
+            fold(error)
+            raise
 
     operation.__name__, operation.__doc__ = getattr(f, "__name__", name), f.__doc__
     operation.__dict__.update(getattr(f, "__dict__", {}))

@@ -15,6 +15,7 @@ from wonderland.core.errors import ArgumentError, MutationError, check_function
 from wonderland.core.functions import Call, handles
 from wonderland.core.level import Traced
 from wonderland.core.program import Program, hoist, run
+from wonderland.core.tracebacks import inside_edge
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import PYTHON_SCALARS, type_of
 from wonderland.transform.derivatives import named
@@ -41,7 +42,7 @@ def unwritten(f: Callable, what: str, remedy: str) -> Iterator[None]:
 def _mutable_objects(f: Callable, depth: int = 3) -> list:
     """The registered mutable objects that a function, or one that it holds, closes over."""
     found = []
-    for cell in getattr(f, "__closure__", None) or ():
+    for cell in getattr(inside_edge(f), "__closure__", None) or ():
         try:
             value = cell.cell_contents
         except ValueError:  # not assigned yet
