@@ -283,7 +283,7 @@ def test_memory_within_other_memory_is_found():
     for f in (lambda m: wl.vjp(step, m), wl.grad(lambda m: (step(m), np.sum(m.all))[1]), wl.jit(step)):
         with pytest.raises(wl.MutationError, match="leaves 0 and 2"):
             f(Model())
-    taken = wl.jit(lambda x, y, z: (x + np.sum(y) + np.sum(z)), donate=0)
+    taken = wl.jit(lambda x, y, z: x + np.sum(y) + np.sum(z), donate=0)
     x = np.arange(8.0)
     with pytest.raises(ArgumentError, match=r"argument leaf 0 of .* shares memory with argument leaf 1"):
         taken(x[4:6], x, x[1:3])

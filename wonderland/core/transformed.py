@@ -69,7 +69,7 @@ def transformed(wrapper: Callable, make: Callable, f: Callable, *options: Any, *
     return out
 
 
-def named(wrapper: Callable, f: Callable, prefix: str, make: Any = None, *options: Any, **keywords: Any) -> Any:
+def named(wrapper: Any, f: Callable, prefix: str, make: Any = None, *options: Any, **keywords: Any) -> Any:
     """A transformed function, with the name, docstring and signature of the one it comes from, which is checked.
 
     It can be pickled if `make` says that `make(f, *options, **keywords)` returns it.
@@ -79,5 +79,5 @@ def named(wrapper: Callable, f: Callable, prefix: str, make: Any = None, *option
         wrapper = transformed(wrapper, make, f, *options, **keywords)
     wrapper.__name__ = f"{prefix}({getattr(f, '__name__', 'function')})"
     wrapper.__doc__ = getattr(f, "__doc__", None)
-    wrapper.__wrapped__ = f  # type: ignore[attr-defined]
+    wrapper.__wrapped__ = f
     return wrapper

@@ -124,7 +124,7 @@ class SparseDerivative(ByName):
         self._options = Options(partition, decompression, order, given, format, jit, chunk_size, memory_budget)
         self._plans: dict[Any, Plan] = {}
         self._last: Plan | None = None
-        named(self, f, f"sparse.{name}")  # type: ignore[arg-type]
+        named(self, f, f"sparse.{name}")
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         plan, leaves = self._prepared(args, kwargs)
