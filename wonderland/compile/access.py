@@ -52,6 +52,10 @@ class _Writer:
     def require(self, condition: str) -> None:
         self.lines.append(f"if not ({condition}): return None")
 
+    def same(self, expression: str, value: Any) -> None:
+        """A container as it is now, with numbers of the same types and signs in it."""
+        self.require(f"{self.constant(tree.typed)}({expression}) == {self.constant(tree.typed(value))}")
+
     def visit(self, structure: tree.Structure, path: str, sample: Any) -> None:
         if structure.kind is None:
             self.leaves.append(path)
@@ -65,6 +69,8 @@ class _Writer:
             self._object(structure, here, sample)
         elif isinstance(sample, dict):
             self.require(f"len({here}) == {len(sample)}")
+            if any(type(key) is not str for key in sample):  # 1 finds True, too
+                self.same(f"frozenset({here})", frozenset(sample))
             for key, child in zip(structure.static[1], structure.children, strict=True):
                 self.visit(child, f"{here}[{self.constant(key)}]", sample[key])
         elif isinstance(sample, (tuple, list)):
@@ -82,7 +88,7 @@ class _Writer:
         for name, value in static:
             found = f"{attributes}[{name!r}]"
             if type(value) in (tuple, list, dict, set):
-                self.require(f"{self.constant(tree.typed)}({found}) == {self.constant(tree.typed(value))}")
+                self.same(found, value)
             else:
                 self.require(f"{found} is {self.constant(value)}")
         for name, child in zip(names, structure.children, strict=True):
