@@ -179,6 +179,11 @@ def test_static_attributes_of_objects(holder):
     in_both_orders([(f, (model,)) for model in models], lambda: wl.jit(f))
 
 
+def test_keys_of_dicts():
+    f = lambda d: [told_apart(key, value) for key, value in d.items()]
+    in_both_orders([(f, ({key: x64},)) for key in (1, True, 1.0, 0.0, -0.0)], lambda: wl.jit(f))
+
+
 def test_captured_numbers():
     f = lambda x, v: (x * v, np.copysign(x, np.real(v)), x + v)
     in_both_orders([(lambda x, v=v: f(x, v), (x32,)) for v in ODD])
