@@ -25,7 +25,9 @@ MOST_UNROLLED = 16  # items of a static container that are compared one by one, 
 SIMPLE = (int, str, bytes)  # equal and of the same type is all there is to compare
 
 
-def leaf_reader(structure: tree.Structure, args: tuple, kwargs: dict) -> Callable[[tuple, dict], tuple | None]:
+def leaf_reader(
+    structure: tree.Structure, args: tuple[Any, ...], kwargs: dict[Any, Any]
+) -> Callable[[tuple[Any, ...], dict[Any, Any]], tuple[Any, ...] | None]:
     """A function from a call's arguments to the tuple of their leaves (None if a tree has changed its structure)."""
     positional, keywords = structure.children
     writer = _Writer()

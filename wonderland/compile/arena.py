@@ -30,7 +30,7 @@ class Holes:
         offset = self._ends.get(self.top, self.top)  # grow the hole at the end
         if offset != self.top:
             self._remove(offset, self._starts[offset])
-        self.top = offset + size
+        self.top: int = offset + size
         return offset
 
     def give(self, offset: int, size: int) -> None:

@@ -63,6 +63,9 @@ class Static:
 
     __slots__ = ("key", "value")
 
+    key: Any
+    value: Any
+
     def __init__(self, value: Any):
         self.value, self.key = value, tree.typed(value)
 

@@ -181,7 +181,7 @@ def intrinsic(e: Any, name: str, *args: Complex) -> Scalar:
     return Complex(e.intrinsic(name, args[0].re), e.intrinsic(name, args[0].im))
 
 
-OPERATIONS: dict[str, Callable] = {
+OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": _by_parts("add"),
     "sub": _by_parts("sub"),
     "neg": _by_parts("neg"),

@@ -23,6 +23,9 @@ class Real:
 
     __slots__ = ("e", "scalar")
 
+    e: Any
+    scalar: Scalar
+
     def __init__(self, e: Any, scalar: Scalar):
         self.e, self.scalar = e, scalar
 
@@ -116,6 +119,9 @@ class Test:
     """A condition."""
 
     __slots__ = ("e", "scalar")
+
+    e: Any
+    scalar: Scalar
 
     def __init__(self, e: Any, scalar: Scalar):
         self.e, self.scalar = e, scalar
@@ -334,16 +340,21 @@ class Range:
     of f is a multiple, is made larger (but for x = +-1, where that part is a root).
     """
 
+    x: Real
+    y: Real
+    inside: Test
+    right: Test
+
     def __init__(self, x: Real, y: Real):
         largest, tiny, up = (2.0**1000, 2.0**-1000, 2.0**800) if x.is_double() else (2.0**100, 2.0**-120, 2.0**70)
         size = abs(x)
-        self.far = (size > largest) | (abs(y) > largest)
-        self.near = (abs(y) < tiny) & ~size.equals(1.0)
+        self.far: Test = (size > largest) | (abs(y) > largest)
+        self.near: Test = (abs(y) < tiny) & ~size.equals(1.0)
         factor = self.far.choose(0.0625, self.near.choose(up, x.number(1.0)))
         self.x, self.y = self.far.choose(0.0625 * x, x), y * factor
-        self.down = self.near.choose(1.0 / up, x.number(1.0))
+        self.down: Real = self.near.choose(1.0 / up, x.number(1.0))
         self.inside, self.right = size < 1.0, x > 1.0
-        self.lost = x.equals(0.0) & y.missing  # of which one part is known still
+        self.lost: Test = x.equals(0.0) & y.missing  # of which one part is known still
 
     def arcsinh(self, u: Real) -> Real:
         """arcsinh of a number of z's size, which is small for x between -1 and 1."""
@@ -403,10 +414,10 @@ def _arctanh(x: Real, y: Real) -> tuple[Real, Real]:
     return re.signed(x), im
 
 
-sqrt = _function(_root)
-exp = _function(_exponential)
-log = _function(_logarithm)
-FUNCTIONS: dict[str, Callable] = {
+sqrt: Callable[..., Any] = _function(_root)
+exp: Callable[..., Any] = _function(_exponential)
+log: Callable[..., Any] = _function(_logarithm)
+FUNCTIONS: dict[str, Callable[..., Any]] = {
     "reciprocal": _function(_reciprocal),
     "exp": exp,
     "log": log,

@@ -51,7 +51,7 @@ def _has_memory(type: ArrayType) -> bool:
 
 def prepare(
     args: Sequence[Any], taken: Sequence[int], written: Sequence[int], captured: Sequence[Any], name: str
-) -> list:
+) -> list[Any]:
     """The arguments of a call with every taken one fit to be overwritten; refuses what something else still needs.
 
     `written` are leaves of mutable objects: among the arguments, what they share is the call's own matter.

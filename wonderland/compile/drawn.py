@@ -21,11 +21,14 @@ _SEEDED = 623  # the place of NumPy's global generator from which nothing has be
 class NothingDrawn:
     """While `f` is recorded in this context, no generator should move; otherwise it warns."""
 
+    f: Callable[..., Any]
+    name: str
+
     def __init__(self, f: Callable, name: str):
         self.f, self.name = f, name
 
     def __enter__(self) -> None:
-        self.before = _states(self.f)
+        self.before: dict[str, Any] = _states(self.f)
 
     def __exit__(self, error: Any, *_: Any) -> None:
         if error is not None:

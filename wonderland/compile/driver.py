@@ -156,7 +156,7 @@ class Function:
     def __init__(self, name: str):
         self.name = name
         self.lines: list[str] = []
-        self.count = 0
+        self.count: int = 0
         self.label = "entry"
         self.attributes = ""
         self.can_fail = False
@@ -172,7 +172,7 @@ class Function:
 
     def start(self, label: str) -> None:
         self.lines.append(f"{label}:")
-        self.label = label
+        self.label: str = label
 
     def fresh(self, prefix: str) -> str:
         self.count += 1
@@ -187,7 +187,7 @@ class Driver:
     """Writes the module of a planned Program."""
 
     def __init__(
-        self, plan: Plan, steps: list, dynamic_outputs: list[tuple[Buffer, int]], callbacks: Any, watch: Any = None
+        self, plan: Plan, steps: list[Any], dynamic_outputs: list[tuple[Buffer, int]], callbacks: Any, watch: Any = None
     ):
         self.plan = plan
         self.callbacks = callbacks
@@ -207,7 +207,7 @@ class Driver:
         main = Function("main")
         self.steps(main, steps)
         self.functions.append(main.text())
-        self.ir = self._module(dynamic_outputs)
+        self.ir: str = self._module(dynamic_outputs)
 
     def numbers(self) -> np.ndarray:
         """The table; after the plan is finished."""
@@ -259,7 +259,7 @@ class Driver:
 
     # -- steps ------------------------------------------------------------------------------------
 
-    def steps(self, f: Function, steps: list) -> None:
+    def steps(self, f: Function, steps: list[Any]) -> None:
         """Emit steps, in parts if there are many."""
         if len(steps) <= MOST_STEPS:
             for step in steps:
@@ -272,7 +272,7 @@ class Driver:
             # LLVM's time grows faster than a function: the parts stay apart.
             self.function(f, "part", steps[i : i + MOST_STEPS], "noinline ")
 
-    def function(self, f: Function, name: str, steps: list, attributes: str = "") -> None:
+    def function(self, f: Function, name: str, steps: list[Any], attributes: str = "") -> None:
         """Steps as a function of their own, and its call."""
         part = Function(name)
         part.attributes = attributes

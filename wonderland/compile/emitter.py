@@ -65,8 +65,8 @@ class Emitter:
         self.report: Callable[[Scalar, type, str], None] | None = None  # how a kernel reports what went wrong
         self.declared: set[str] = set()
         self.checks = False  # does something `require` a condition?
-        self.cost = 0
-        self.count = 0
+        self.cost: int = 0
+        self.count: int = 0
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -270,7 +270,7 @@ class Emitter:
         given = "".join(f"{self.convert(a, dtype).typed}, " for a in args)
         return self.convert(self.let(f"call {kind} @{foreign.symbol(name, kind)}({given}i32 0)", dtype), out)
 
-    def routine(self, name: str, of: tuple, dtype: np.dtype, *args: Scalar) -> Scalar:
+    def routine(self, name: str, of: tuple[Any, ...], dtype: np.dtype, *args: Scalar) -> Scalar:
         """A function with control flow, from the library of `routine`, made for the values `of`."""
         routine = find(name, of)
         self.cost += routine.cost
@@ -279,7 +279,7 @@ class Emitter:
 
     def require(self, fine: Scalar, kind: type[Exception], message: str) -> None:
         """Without this condition the run raises an exception in the end; the code goes on with what it has."""
-        self.checks = True
+        self.checks: bool = True
         self.cost += 1
         if self.report is not None:
             self.report(fine, kind, message)

@@ -124,6 +124,12 @@ class Entry:
     all that it needs.
     """
 
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    input_slots: list[int]
+    output_slots: list[int]
+    constant_slots: list[int]
+
     def __init__(
         self,
         run: int,
@@ -145,7 +151,7 @@ class Entry:
         slots = layout(self.inputs, self.outputs, len(constants))
         self.input_slots, self.output_slots, self.constant_slots = slots
         values = [value for value in (*self.inputs, *self.outputs) if not _is_taken(value)]
-        self.slot_count = len(values) + sum(_dynamic(value.shape) for value in values) + len(constants)
+        self.slot_count: int = len(values) + sum(_dynamic(value.shape) for value in values) + len(constants)
         captured = [array for array in captured if array.size]
         spec = self._spec(constants, captured, arena_bytes)
         _put(

@@ -235,7 +235,7 @@ class Builder:
         probe(emit, (out.dtype, *(n.dtype for n in nodes)), out.dtype)
         return self.keep(Cumulative(out, emit, nodes, first.value, axis, reverse))
 
-    def dot(self, x: Node, y: Node, contract: tuple, batch: tuple) -> Node:
+    def dot(self, x: Node, y: Node, contract: tuple[Any, ...], batch: tuple[Any, ...]) -> Node:
         """A contraction of two arrays; small ones become a product and a sum, others a call of GEMM."""
         dtype = promote(x.type, y.type)[0]
         x, y = self.convert(x, dtype), self.convert(y, dtype)

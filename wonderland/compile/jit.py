@@ -108,7 +108,7 @@ def _evaluate(*args: Any, program: Program, name: str) -> tuple:
     return native(program, name)(*plain)
 
 
-jit_p = Primitive(
+jit_p: Primitive = Primitive(
     "jit",
     _evaluate,
     lambda *types, program, name: program.output_types,
@@ -127,23 +127,28 @@ jit_p = Primitive(
 class Specialization:
     """A function recorded for arguments of given structure, types and static values."""
 
+    open_program: Program
+    captured: list[Any]
+
     def __init__(self, call: Call, name: str, donated: Sequence[int] = ()):
         level = Watched(f"the jitted function {name}")
         with level, NothingDrawn(call.f, name):
             inputs = [level.variable(t) for t in call.types]
             program = level.finish(inputs, call.run(inputs))
-        self.advice = level.advice(name, len(program.equations))
-        self.closes_over_tracers = any(isinstance(value, Traced) for _, value in program.constants)
+        self.advice: str | None = level.advice(name, len(program.equations))
+        self.closes_over_tracers: bool = any(isinstance(value, Traced) for _, value in program.constants)
         # Inside another transformation captured arrays are operands: it keeps what they were at the time of the call.
         self.open_program, self.captured = hoist(program)
-        self.program = self.open_program if self.closes_over_tracers else program
+        self.program: Program = self.open_program if self.closes_over_tracers else program
         self.name = name
-        self.out_structure = call.out_structure
-        self.written = list(call.written)
+        self.out_structure: Any = call.out_structure
+        self.written: list[int] = list(call.written)
         count = len(self.program.outputs) - len(self.written)
         mine = [] if self.closes_over_tracers else [i for i in donated if not call.mutable[i]]
-        self.taken = donation.pairs(self.program, count, mine)  # outputs in the memory of donated arguments
-        self.places = Places(call.f, () if self.closes_over_tracers else self.captured, name)
+        self.taken: dict[int, int] = donation.pairs(
+            self.program, count, mine
+        )  # outputs in the memory of donated arguments
+        self.places: Places = Places(call.f, () if self.closes_over_tracers else self.captured, name)
         self._compiled: Compiled | None = None
 
     @property
@@ -212,7 +217,7 @@ class Jitted(ByName, Generic[P, R]):
         donate: tuple[int | str, ...] = (),
     ):
         self.f = f
-        self.__name__ = getattr(f, "__name__", type(f).__name__)
+        self.__name__: Any | str = getattr(f, "__name__", type(f).__name__)
         self.__doc__ = getattr(f, "__doc__", None)
         self.__wrapped__ = f
         self._options = static_argnums, static_argnames, donate
@@ -356,7 +361,7 @@ class Jitted(ByName, Generic[P, R]):
     def __repr__(self) -> str:
         return f"<jitted {self.__name__}, compiled for {count_of(len(self._specializations), 'signature')}>"
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return Jitted, (self.f, *self._options)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -365,7 +370,7 @@ class Jitted(ByName, Generic[P, R]):
         return BoundJitted(self, instance)
 
 
-class BoundJitted(functools.partial):
+class BoundJitted(functools.partial[Any]):
     """A jitted method of an object."""
 
     func: Any

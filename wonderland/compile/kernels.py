@@ -32,6 +32,8 @@ MOST_INLINED = 100  # cost of scalar code that gains from being inlined where it
 class Nest(Values):
     """Generates one kernel."""
 
+    work: float
+
     def generate(self) -> Kernel:
         """The whole function."""
         self._decide_parallel()
@@ -58,7 +60,7 @@ class Nest(Values):
                 left = e.let(f"sub nuw nsw i64 {self.extent(last)}, {block.shift}", I64)
                 self.width = e.intrinsic("umin", left, Scalar(str(self.block), I64)).text
             else:
-                self.width = self.extent(last)
+                self.width: str = self.extent(last)
         row = scopes[-1]
         self._plan_kept()
         self._sweeps(row)
@@ -86,7 +88,7 @@ class Nest(Values):
     def _decide_parallel(self) -> None:
         k, grain, self.pieces = self.kernel, 1, 1
         # A chain of functions is bound by latency: the next element's is too far away for the processor to see.
-        self.deep = self._cost() >= DEEP and bool(self.extents) and self.extents[-1] >= LONG_LOOP
+        self.deep: bool = self._cost() >= DEEP and bool(self.extents) and self.extents[-1] >= LONG_LOOP
         elements = math.prod(self.extents)
         work = self.work = elements * (0.1 * len(self.accesses) + 0.05 * self._cost())
         k.parallel = (elements >= 4096 or work > PARALLEL_NANOSECONDS / 4) and bool(self.extents)
@@ -108,7 +110,7 @@ class Nest(Values):
             if len(self.extents) == 1 and wanted > 1:
                 grain = -(-grain // 64) * 64
         if k.parallel:
-            self.pieces = -(-n // grain)
+            self.pieces: int = -(-n // grain)
             k.table += [self.pieces, grain, n]
 
     def _cost(self) -> int:
@@ -214,7 +216,7 @@ class Nest(Values):
                 e.store(_neutral(node), self._stack_pointer(node, init), node.dtype)
             self.close(init)
         scopes = [row]
-        self.running = Running(self)
+        self.running: Running = Running(self)
         for dim in range(self.outer, self.outer + self.sums):
             bounds = ("%begin", "%end") if self.split and dim == self.outer else ("0", self.extent(dim))
             n = self.extents[dim]

@@ -24,7 +24,7 @@ import llvmlite.binding as llvm
 
 from wonderland.compile import cache as disk
 
-lock = threading.RLock()
+lock: Any = threading.RLock()
 ALL_HAVE = ("64bit", "cmov", "cx8", "sse2")  # every x86-64; without cx8 LLVM calls functions for atomic operations
 AS_WRITTEN = "; as written\n"  # at the head of a text whose loops need no vectorising, unrolling or inlining
 

@@ -28,6 +28,10 @@ class Access:
 
     __slots__ = ("dtype", "param", "strides")
 
+    dtype: np.dtype
+    param: int
+    strides: tuple[int, ...]
+
     def __init__(self, param: int, dtype: np.dtype, strides: tuple[int, ...]):
         self.param, self.dtype, self.strides = param, dtype, strides
 
@@ -70,15 +74,15 @@ class Loops:
     """Opens and closes loops, and finds addresses in them."""
 
     def __init__(self) -> None:
-        self.e = Emitter()
-        self.kernel = Kernel()
+        self.e: Emitter = Emitter()
+        self.kernel: Kernel = Kernel()
         self.symbols: list[str] = []
-        self.cells: dict[tuple, str] = {}
-        self.labels = 0
+        self.cells: dict[tuple[Any, ...], str] = {}
+        self.labels: int = 0
         self.deep = False  # do the elements have long chains of operations?
         self.current: Any = None  # the scope that code goes into
 
-    def cell(self, key: tuple, value: int) -> str:
+    def cell(self, key: tuple[Any, ...], value: int) -> str:
         """A number that the code reads: a literal if small, otherwise from the table."""
         if -BAKED <= value <= BAKED:
             return str(value)

@@ -41,7 +41,7 @@ class Sites:
     """Numbers for the places where compiled code can fail, and what they raise."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple, int] = {}
+        self.found: dict[tuple[Any, ...], int] = {}
 
     def index(self, axis: int, extent: int) -> int:
         return self.found.setdefault((axis, extent), FIRST_SITE + len(self.found))
@@ -165,16 +165,16 @@ class Compiled:
     ):
         start = time.perf_counter()
         self.source = program
-        self.written = dict(written)
+        self.written: dict[int, int] = dict(written)
         self.name = name
         self.seconds: dict[str, float] = {}
         with insight.progress(name, program):
-            self.stages = passes.optimize(program)  # (name, Program) after each pass
-            self.program = self.stages[-1][1]
+            self.stages: list[tuple[str, Program]] = passes.optimize(program)  # (name, Program) after each pass
+            self.program: Program = self.stages[-1][1]
             self._lap("passes", start)
             with llvm.lock:
                 self._build(watch, taken)
-        self.compile_seconds = time.perf_counter() - start
+        self.compile_seconds: float = time.perf_counter() - start
         _debug(self)
 
     def _lap(self, name: str, start: float) -> float:
@@ -182,7 +182,7 @@ class Compiled:
         self.seconds[name] = now - start
         return now
 
-    def __call__(self, *flat_args: Any) -> tuple:
+    def __call__(self, *flat_args: Any) -> tuple[Any, ...]:
         out = self.entry.call(*flat_args)
         if out is MISS:
             out = self.entry.convert(flat_args)
@@ -222,19 +222,19 @@ class Compiled:
         driver = Driver(plan, steps, heaps, callbacks, watch)
         if watch is not None:
             watch.finish()
-        self.arena_bytes = plan.finish()
-        self.result_bytes = sum(_bytes(program.outputs[i].type) for i in returned if i not in self.written)
-        self.peak_bytes = self.arena_bytes + self.result_bytes
-        self.ir = driver.ir
-        self.fallbacks = tuple(callbacks.names)
-        self.kernels = [k.description for k in plan.kernels]
+        self.arena_bytes: int = plan.finish()
+        self.result_bytes: int = sum(_bytes(program.outputs[i].type) for i in returned if i not in self.written)
+        self.peak_bytes: int = self.arena_bytes + self.result_bytes
+        self.ir: str = driver.ir
+        self.fallbacks: tuple[str, ...] = tuple(callbacks.names)
+        self.kernels: list[str] = [k.description for k in plan.kernels]
         self.plan = plan
         start = self._lap("kernels and plan", start)
         known, misses = driver.ir in _libraries, disk.misses
         library = _library(driver)
         self.code_from = "this process" if known else "LLVM" if disk.misses > misses else "the disk"
         start = self._lap("machine code", start)
-        self.entry = Entry(
+        self.entry: Entry = Entry(
             library.address("run"), inputs, outputs, [], self.arena_bytes, driver.numbers(), sites.fail,
             plan.work > LONG_RUN or bool(callbacks.alive), (library, callbacks, plan.constants, watch),
             [value for _, value in self.source.constants if isinstance(value, np.ndarray)],

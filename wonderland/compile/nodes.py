@@ -33,7 +33,7 @@ class Node:
     __slots__ = ("region", "type")
 
     def __init__(self, type: ArrayType):
-        self.type = type
+        self.type: ArrayType = type
         self.region: Region | None = None
 
     @property
@@ -56,8 +56,8 @@ class Leaf(Node):
 
     def __init__(self, type: ArrayType, name: str, source: Any = None):
         super().__init__(type)
-        self.name = name
-        self.source = source  # a constant's array, or what a slice is taken from
+        self.name: str = name
+        self.source: Any = source  # a constant's array, or what a slice is taken from
 
 
 class Number(Node):
@@ -67,7 +67,7 @@ class Number(Node):
 
     def __init__(self, type: ArrayType, value: Any):
         super().__init__(type)
-        self.value = value
+        self.value: Any = value
 
 
 def is_big(value: Any) -> bool:
@@ -82,7 +82,7 @@ class Index(Number):
 
     def __init__(self, shape: Shape, strides: Shape):
         super().__init__(ArrayType(shape, np.int64), 0)
-        self.strides = normal(shape, strides)
+        self.strides: Shape = normal(shape, strides)
 
 
 class View(Node):
@@ -92,9 +92,9 @@ class View(Node):
 
     def __init__(self, type: ArrayType, base: Node, offset: int, strides: Shape):
         super().__init__(type)
-        self.base = base
-        self.offset = offset
-        self.strides = strides
+        self.base: Node = base
+        self.offset: int = offset
+        self.strides: Shape = strides
 
 
 class Map(Node):
@@ -104,10 +104,10 @@ class Map(Node):
 
     def __init__(self, type: ArrayType, emit: Callable, operands: Sequence[Node], cost: int, checks: bool = False):
         super().__init__(type)
-        self.emit = emit
-        self.operands = tuple(operands)
-        self.cost = cost
-        self.checks = checks  # its code may call `require`, and so fail
+        self.emit: Callable[..., Any] = emit
+        self.operands: tuple[Node, ...] = tuple(operands)
+        self.cost: int = cost
+        self.checks: bool = checks  # its code may call `require`, and so fail
 
 
 class Reduce(Node):
@@ -117,9 +117,9 @@ class Reduce(Node):
 
     def __init__(self, type: ArrayType, operand: Node, axes: Shape, op: str):
         super().__init__(type)
-        self.operand = operand
-        self.axes = axes
-        self.op = op
+        self.operand: Node = operand
+        self.axes: Shape = axes
+        self.op: str = op
 
 
 class Cumulative(Node):
@@ -132,11 +132,11 @@ class Cumulative(Node):
 
     def __init__(self, type: ArrayType, emit: Callable, operands: Sequence[Node], start: Any, axis: int, reverse: bool):
         super().__init__(type)
-        self.emit = emit
-        self.operands = tuple(operands)
-        self.start = start
-        self.axes = (axis,)
-        self.reverse = reverse
+        self.emit: Callable[..., Any] = emit
+        self.operands: tuple[Node, ...] = tuple(operands)
+        self.start: Any = start
+        self.axes: tuple[int] = (axis,)
+        self.reverse: bool = reverse
 
 
 class Gather(Node):
@@ -148,12 +148,14 @@ class Gather(Node):
 
     __slots__ = ("indices", "layout", "places", "source")
 
-    def __init__(self, type: ArrayType, source: Node, layout: tuple, indices: Sequence[Node], places: list):
+    def __init__(
+        self, type: ArrayType, source: Node, layout: tuple[Any, ...], indices: Sequence[Node], places: list[Any]
+    ):
         super().__init__(type)
-        self.source = source
-        self.layout = layout
-        self.indices = tuple(indices)
-        self.places = places
+        self.source: Node = source
+        self.layout: tuple[Any, ...] = layout
+        self.indices: tuple[Node, ...] = tuple(indices)
+        self.places: list[Any] = places
 
 
 class Scatter(Node):
@@ -164,14 +166,16 @@ class Scatter(Node):
 
     __slots__ = ("indices", "layout", "mode", "places", "target", "update")
 
-    def __init__(self, target: Node, update: Node, layout: tuple, indices: Sequence[Node], places: list, mode: str):
+    def __init__(
+        self, target: Node, update: Node, layout: tuple[Any, ...], indices: Sequence[Node], places: list[Any], mode: str
+    ):
         super().__init__(ArrayType(target.shape, target.dtype))
-        self.target = target
-        self.update = update
-        self.layout = layout
-        self.indices = tuple(indices)
-        self.places = places
-        self.mode = mode
+        self.target: Node = target
+        self.update: Node = update
+        self.layout: tuple[Any, ...] = layout
+        self.indices: tuple[Node, ...] = tuple(indices)
+        self.places: list[Any] = places
+        self.mode: str = mode
 
 
 class Contract(Node):
@@ -182,7 +186,24 @@ class Contract(Node):
 
     __slots__ = ("batch", "k", "m", "n", "x", "x_strides", "y", "y_strides")
 
-    def __init__(self, type: ArrayType, x: Node, y: Node, sizes: tuple, x_strides: tuple, y_strides: tuple):
+    batch: Any
+    k: Any
+    m: Any
+    n: Any
+    x: Node
+    x_strides: tuple[Any, ...]
+    y: Node
+    y_strides: tuple[Any, ...]
+
+    def __init__(
+        self,
+        type: ArrayType,
+        x: Node,
+        y: Node,
+        sizes: tuple[Any, ...],
+        x_strides: tuple[Any, ...],
+        y_strides: tuple[Any, ...],
+    ):
         super().__init__(type)
         self.x, self.y = x, y
         self.batch, self.m, self.n, self.k = sizes
@@ -201,6 +222,14 @@ class Procedure(Node):
     """
 
     __slots__ = ("cost", "emit", "failure", "name", "operands", "rows", "scratch")
+
+    cost: float
+    emit: Callable[..., Any]
+    failure: tuple[Any, str] | None
+    name: str
+    operands: tuple[Node, ...]
+    rows: int
+    scratch: int
 
     def __init__(
         self, type: ArrayType, name: str, emit: Callable, operands: Sequence[Node], rows: int, *, scratch: int,
@@ -233,8 +262,8 @@ class Result(Node):
 
     def __init__(self, type: ArrayType, of: Opaque, index: int):
         super().__init__(type)
-        self.of = of
-        self.index = index
+        self.of: Opaque = of
+        self.index: int = index
 
 
 class Call(Opaque):
@@ -242,10 +271,15 @@ class Call(Opaque):
 
     __slots__ = ("evaluate", "has_effect", "multiple", "name", "operands")
 
+    evaluate: Callable[..., Any]
+    has_effect: bool
+    multiple: bool
+    name: str
+
     def __init__(self, name: str, evaluate: Callable, multiple: bool, operands: Sequence[Node], effect: bool = False):
         super().__init__()
         self.name, self.evaluate, self.multiple, self.has_effect = name, evaluate, multiple, effect
-        self.operands = tuple(operands)
+        self.operands: tuple[Node, ...] = tuple(operands)
 
     @property
     def effect(self) -> bool:
@@ -260,14 +294,19 @@ class Branch(Opaque):
 
     def __init__(self, index: Node, regions: list[Region]):
         super().__init__()
-        self.index = index
-        self.regions = regions
+        self.index: Node = index
+        self.regions: list[Region] = regions
 
 
 class Loop(Opaque):
     """A region run many times; see `wonderland.control` for the three forms."""
 
     __slots__ = ("body", "carry", "condition", "initial", "length", "pace", "reverse", "slices", "xs")
+
+    initial: tuple[Node, ...]
+    length: int | Node | None
+    reverse: bool
+    xs: tuple[Node, ...]
 
     def __init__(self, initial: Sequence[Node], xs: Sequence[Node], length: int | Node | None, reverse: bool):
         super().__init__()
@@ -276,7 +315,7 @@ class Loop(Opaque):
         self.slices: tuple[Leaf, ...] = ()
         self.body: Region = Region()
         self.condition: Region | None = None
-        self.pace = 0  # nanoseconds of a turn, if the loop looks at signals; see `compile.signals`
+        self.pace: int = 0  # nanoseconds of a turn, if the loop looks at signals; see `compile.signals`
 
 
 class Region:

@@ -29,7 +29,7 @@ def optimize(program: Program) -> list[tuple[str, Program]]:
     return stages
 
 
-def map_programs(params: dict, transform: Callable[[Program], Program]) -> dict:
+def map_programs(params: dict[Any, Any], transform: Callable[[Program], Program]) -> dict[Any, Any]:
     """Params with every Program in them transformed."""
 
     def change(value: Any) -> Any:
@@ -76,7 +76,7 @@ def inline(program: Program) -> Program:
     return Program(program.inputs, equations, [atom(a, env) for a in program.outputs], constants)
 
 
-class Definitions(dict):
+class Definitions(dict[Any, Any]):
     """The equation that made each variable; and, in `uses`, how often each variable is read."""
 
     def __init__(self, program: Program):

@@ -61,18 +61,21 @@ class Buffer:
 
     __slots__ = ("bytes", "data", "first", "kind", "last", "offset")
 
+    first: int
+    last: int
+
     def __init__(self, kind: str, size: int = 0, data: Any = None):
-        self.kind = kind  # slot, constant, arena, slice, heap
-        self.data = data
-        self.bytes = size
+        self.kind: str = kind  # slot, constant, arena, slice, heap
+        self.data: Any = data
+        self.bytes: int = size
         self.first, self.last = END, -1
-        self.offset = 0
+        self.offset: int = 0
 
     def touch(self, position: int) -> None:
         self.first, self.last = min(self.first, position), max(self.last, position)
 
 
-class Memory(dict):
+class Memory(dict[Any, Any]):
     """The buffer of each stored node; constants are where they are."""
 
     def __missing__(self, node: Node) -> Buffer:
@@ -94,6 +97,10 @@ class Target:
 class Copy:
     """Copy whole buffers."""
 
+    to: Buffer
+    source: Buffer
+    size: int
+
     def __init__(self, to: Buffer, source: Buffer, size: int):
         self.to, self.source, self.size = to, source, size
 
@@ -101,14 +108,21 @@ class Copy:
 class RunCall:
     """Let NumPy do it: pointers to operands and results."""
 
-    def __init__(self, node: Call, operands: list, results: list[Buffer]):
+    node: Call
+    operands: list[Any]
+    results: list[Buffer]
+
+    def __init__(self, node: Call, operands: list[Any], results: list[Buffer]):
         self.node, self.operands, self.results = node, operands, results
 
 
 class RunBranch:
     """One of several lists of steps."""
 
-    def __init__(self, index: Buffer, bodies: list[list]):
+    index: Buffer
+    bodies: list[list[Any]]
+
+    def __init__(self, index: Buffer, bodies: list[list[Any]]):
         self.index, self.bodies = index, bodies
 
 
@@ -120,11 +134,11 @@ class RunLoop:
         self.static: int | None = None
         self.length: Buffer | None = None
         self.reverse = False
-        self.condition: list | None = None
+        self.condition: list[Any] | None = None
         self.predicate: Buffer | None = None
         self.count: Buffer | None = None
         self.heaps: list[tuple[Buffer, int]] = []  # growing results and the bytes of a row
-        self.body: list = []
+        self.body: list[Any] = []
         self.pace = 0  # work of a turn to count; 0 if it needn't be
 
 
@@ -132,7 +146,7 @@ class Poll:
     """Count work; when enough is done, look at signals."""
 
     def __init__(self, work: float):
-        self.work = math.ceil(work)
+        self.work: int = math.ceil(work)
 
 
 class Plan:
@@ -140,18 +154,18 @@ class Plan:
 
     def __init__(self, sites: Any):
         self.sites = sites
-        self.memory = Memory()
+        self.memory: Memory = Memory()
         self.buffers: list[Buffer] = []
-        self.cells = 8  # 64-bit words at the head of the arena; the first is the error word
+        self.cells: int = 8  # 64-bit words at the head of the arena; the first is the error word
         self.heaps: list[Buffer] = []
         self.position = 0
-        self.steps: list = []
+        self.steps: list[Any] = []
         self.kernels: list[Kernel] = []
         self.final: list[Copy] = []
-        self.work = 0.0
+        self.work: float = 0.0
 
     @property
-    def constants(self) -> list:
+    def constants(self) -> list[Any]:
         """The arrays whose addresses are in use."""
         return [node.source for node in self.memory if isinstance(node, Leaf) and node.name == "constant"]
 
@@ -186,20 +200,24 @@ class Plan:
 class RegionPlan:
     """Plans one region: `steps` in order. `targets` says where its outputs should be."""
 
+    plan: Plan
+    region: Region
+    memory: Memory
+
     def __init__(self, plan: Plan, region: Region, targets: Sequence[Target | None], polls: bool = True):
         self.plan, self.region, self.memory = plan, region, plan.memory
         self.polls = polls  # may it look at signals, which is to fail?
-        self.targets = list(targets)
+        self.targets: list[Target | None] = list(targets)
         self._own_outputs()
-        self.schedule = Schedule(region)
-        self.units = self.schedule.units
-        self.at = {unit: i for i, unit in enumerate(self.units)}
+        self.schedule: Schedule = Schedule(region)
+        self.units: list[Unit] = self.schedule.units
+        self.at: dict[Unit, int] = {unit: i for i, unit in enumerate(self.units)}
         self.uses: dict[Node, list[int]] = {}
         self._find_uses()
         self.late: list[Copy] = []
         self.fresh: set[Node] = set()  # placed in memory that holds nothing before
         self._place_outputs()
-        self.steps: list = []
+        self.steps: list[Any] = []
         done = [(0, plan.work)]  # steps and work at the start and after each unit
         for unit in self.units:
             plan.position += 1

@@ -26,6 +26,10 @@ Number = Scalar | int
 class Variable:
     """A scalar that changes; LLVM turns it into a register."""
 
+    code: Code
+    name: str
+    dtype: np.dtype
+
     def __init__(self, code: Code, name: str, dtype: np.dtype):
         self.code, self.name, self.dtype = code, name, dtype
 
@@ -46,6 +50,9 @@ class Variable:
 class PointerVariable:
     """A pointer that changes."""
 
+    code: Code
+    name: str
+
     def __init__(self, code: Code, name: str):
         self.code, self.name = code, name
 
@@ -59,7 +66,13 @@ class PointerVariable:
 class Array:
     """The memory of a row: a pointer, extents and strides (in elements), which are numbers or scalars."""
 
-    def __init__(self, code: Code, pointer: str, dtype: np.dtype, shape: tuple, strides: tuple):
+    code: Code
+    pointer: str
+    dtype: np.dtype
+    shape: tuple[Any, ...]
+    strides: tuple[Any, ...]
+
+    def __init__(self, code: Code, pointer: str, dtype: np.dtype, shape: tuple[Any, ...], strides: tuple[Any, ...]):
         self.code, self.pointer, self.dtype = code, pointer, dtype
         self.shape, self.strides = shape, strides
 

@@ -36,20 +36,28 @@ class RunKernel:
 class RunGemm:
     """Matrix products, one for each entry of the batch; many small ones are shared between threads."""
 
+    node: Contract
+    x: Any
+    y: Any
+    out: Any
+    position: int
+
     def __init__(self, node: Contract, x: Any, y: Any, out: Any, position: int):
         self.node, self.x, self.y, self.out, self.position = node, x, y, out, position
         size = node.real_dtype.itemsize
         self.dtype = "f32" if size == 4 else "f64"
-        self.batch = collapsed_batch(node)  # (extent, strides of x, y and the result), from the outside in
-        self.total = math.prod(node.batch)
+        self.batch: list[tuple[int, int, int, int]] = collapsed_batch(
+            node
+        )  # (extent, strides of x, y and the result), from the outside in
+        self.total: int = math.prod(node.batch)
         one = node.m * node.n * node.k
         largest = SHARED_ALONE if self.total < MANY_PRODUCTS else BETTER_TOGETHER
         shared = len(self.batch) <= 2 and one < largest and SHARED_TOGETHER <= one * self.total
-        self.small = small_gemm.fits((node.m, node.n, node.k), size)
+        self.small: bool = small_gemm.fits((node.m, node.n, node.k), size)
         scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, self.dtype)
-        self.scratch_bytes = round_up(scratch, ALIGNMENT)
+        self.scratch_bytes: int = round_up(scratch, ALIGNMENT)
         most = max(MANY_PRODUCTS, min(MOST_PRODUCTS, MOST_SCRATCH // max(self.scratch_bytes, 1)))
-        self.pieces = min(self.total, most) if shared else 1
+        self.pieces: int = min(self.total, most) if shared else 1
         self.scratch: Any = None
         self.epilogue: Kernel | None = None
         self.row_steps = 0  # turns of the epilogue's outer loop for a row of the product
@@ -75,7 +83,7 @@ def collapsed_batch(node: Contract) -> list[tuple[int, int, int, int]]:
     return out
 
 
-def attach(cluster: Cluster, nest: Nest, steps: list) -> bool:
+def attach(cluster: Cluster, nest: Nest, steps: list[Any]) -> bool:
     """Make a generated kernel the epilogue of the last product that it reads, if nothing stands between them."""
     kernel = nest.kernel
     if not kernel.parallel or kernel.checks or set(cluster.roles.values()) != {"full"}:

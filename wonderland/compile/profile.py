@@ -50,7 +50,7 @@ class Watch:
 
     def finish(self) -> None:
         """Make room for the counts; before the driver's numbers are taken."""
-        self.counts = np.zeros(max(WORDS * len(self.steps), 1), np.int64)
+        self.counts: Any = np.zeros(max(WORDS * len(self.steps), 1), np.int64)
         self._place.offset = self.counts.__array_interface__["data"][0]
 
 
@@ -62,9 +62,13 @@ class Profile:
     arguments and making the results.
     """
 
+    name: str
+    calls: int
+    seconds: float
+
     def __init__(self, name: str, calls: int, seconds: float, watch: Watch):
         self.name, self.calls, self.seconds = name, calls, seconds
-        self.steps = [
+        self.steps: list[tuple[int, str, float, float]] = [
             (depth, text, int(watch.counts[WORDS * i + 1]) / calls, int(watch.counts[WORDS * i]) / calls * 1e-9)
             for i, (depth, text) in enumerate(watch.steps)
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from wonderland.compile.routine import Routine, written
 from wonderland.compile.vecmath_emit import Value, where
@@ -18,7 +19,7 @@ def wide(x: Value) -> Value:
     return x.block.emit("i64", f"zext i32 {x.text} to i64")
 
 
-def words(counter: tuple, key: tuple) -> tuple:
+def words(counter: tuple[Any, ...], key: tuple[Any, ...]) -> tuple[Any, ...]:
     """Ten rounds of Philox4x32 on four and two words.
 
     They are the low halves of 64 bits all the way: vector units multiply them as they are.
@@ -33,7 +34,7 @@ def words(counter: tuple, key: tuple) -> tuple:
     return tuple(c.convert("i32") for c in (c0, c1, c2, c3))
 
 
-def counter(place: Value, attempt: Value | int, purpose: int) -> tuple:
+def counter(place: Value, attempt: Value | int, purpose: int) -> tuple[Any, ...]:
     """The counter's words for a place (i64, or i32 if places are few)."""
     if place.kind == "i32":
         low, high = place, place.like(0)

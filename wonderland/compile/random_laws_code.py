@@ -10,6 +10,7 @@ import math
 import struct
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from wonderland.compile.random_code import counter, pair, words
 from wonderland.compile.routine import Routine, body_of, choose, function, repeat, written
@@ -22,6 +23,9 @@ SMALL_COUNT = 16  # below, factorials come from a table
 
 class Element:
     """The random numbers of one element."""
+
+    key: tuple[Value, Value]
+    place: Value
 
     def __init__(self, k0: Value, k1: Value, place: Value):
         self.key, self.place = (k0, k1), place
@@ -225,7 +229,7 @@ def integers(element: Element, low: Value, last: Value) -> Value:
     return repeat([Value(low.block, "i32", "0"), low], step)[1] + low
 
 
-LAWS: dict[str, tuple[Callable, str, int, str]] = {
+LAWS: dict[str, tuple[Callable[..., Any], str, int, str]] = {
     "loggamma": (loggamma, "double", 1, "double"),
     "poisson": (poisson, "double", 1, "i64"),
     "binomial": (binomial, "double", 2, "i64"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
+from typing import Any
 
 from wonderland.compile.vecmath_emit import Block, Value
 
@@ -25,14 +26,19 @@ FUNCTIONS = {"float": "f32", "double": "f64"}
 class Routine:
     """The text of `define internal ... @name`, and what it needs in its module."""
 
-    def __init__(self, name: str, text: str, cost: int, declared: Iterable[str] = (), needed: Iterable[tuple] = ()):
+    name: str
+    text: str
+
+    def __init__(
+        self, name: str, text: str, cost: int, declared: Iterable[str] = (), needed: Iterable[tuple[Any, ...]] = ()
+    ):
         self.name, self.text = name, text
         self.cost = cost  # in additions; more than `CHEAP` in `fuse` if it should run once for each element
-        self.declared = set(declared)
-        self.needed = set(needed)  # functions of the vector library
+        self.declared: set[str] = set(declared)
+        self.needed: set[tuple[Any, ...]] = set(needed)  # functions of the vector library
 
 
-def find(name: str, of: tuple) -> Routine:
+def find(name: str, of: tuple[Any, ...]) -> Routine:
     """The routine of this name, made for some values."""
     return getattr(import_module(f"wonderland.compile.{LIBRARY[name]}"), name)(*of)
 
@@ -54,12 +60,12 @@ class Body(Block):
     def __init__(self) -> None:
         super().__init__()
         self.label = "entry"
-        self.labels = 0
+        self.labels: int = 0
         self.needed: set[tuple[str, str]] = set()
 
     def start(self, label: str) -> None:
         self.lines.append(f"{label}:")
-        self.label = label
+        self.label: str = label
 
     def fresh(self, prefix: str) -> str:
         self.labels += 1

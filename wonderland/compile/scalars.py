@@ -47,9 +47,9 @@ class Scalar:
     __slots__ = ("dtype", "factors", "text")
 
     def __init__(self, text: str, dtype: np.dtype, factors: tuple[Scalar, Scalar] | None = None):
-        self.text = text
-        self.dtype = dtype
-        self.factors = factors  # of a product that a sum may take over
+        self.text: str = text
+        self.dtype: np.dtype = dtype
+        self.factors: tuple[Scalar, Scalar] | None = factors  # of a product that a sum may take over
 
     @property
     def kind(self) -> str:
@@ -74,10 +74,13 @@ class Complex(Scalar):
 
     __slots__ = ("im", "re")
 
+    im: Scalar
+    re: Scalar
+
     def __init__(self, re: Scalar, im: Scalar):
         self.re, self.im = re.rounded(), im.rounded()
-        self.dtype = np.dtype(f"c{2 * re.dtype.itemsize}")
-        self.factors = None
+        self.dtype: np.dtype = np.dtype(f"c{2 * re.dtype.itemsize}")
+        self.factors: Any = None
 
     def __getattr__(self, name: str) -> NoReturn:  # of `text`, which isn't set
         raise Unsupported(f"the compiler has no such operation on {self.dtype}")

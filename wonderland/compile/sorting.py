@@ -23,7 +23,7 @@ I32, I64 = np.dtype(np.int32), np.dtype(np.int64)
 LINE = 64  # bytes
 
 
-def sorter(n: int, dtype: np.dtype, places: bool) -> tuple[Callable, int, float]:
+def sorter(n: int, dtype: np.dtype, places: bool) -> tuple[Callable[..., Any], int, float]:
     """The code for rows of n numbers, the bytes of scratch memory that it needs, and nanoseconds for a row.
 
     With `places`, the result is where the numbers come from; otherwise the numbers themselves.
@@ -53,10 +53,15 @@ def sorter(n: int, dtype: np.dtype, places: bool) -> tuple[Callable, int, float]
 class Row:
     """The keys (and places) of a row, and room for as many; both change their roles while sorting goes on."""
 
+    code: Any
+    key: np.dtype
+    place: np.dtype
+    places: bool
+
     def __init__(self, code: Any, at: dict[str, str], key: np.dtype, place: np.dtype, places: bool):
         self.code, self.key, self.place, self.places = code, key, place, places
-        self.variables = {name: code.pointer_variable(at[name]) for name in at if name != "counts"}
-        self.counts = code.buffer(at["counts"], place)
+        self.variables: dict[str, Any] = {name: code.pointer_variable(at[name]) for name in at if name != "counts"}
+        self.counts: Any = code.buffer(at["counts"], place)
 
     def read(self, name: str) -> Any:
         """One of the arrays."""

@@ -44,7 +44,7 @@ class Module:
 
     def __init__(self, typed: type):
         self.typed = typed
-        self.functions: dict[tuple, Function] = {}
+        self.functions: dict[tuple[Any, ...], Function] = {}
 
     def function(self, python: Callable, kinds: tuple[Kind, ...]) -> Function:
         key = (python, kinds)
@@ -61,6 +61,12 @@ class Module:
 class Function:
     """One function for arguments of some kinds."""
 
+    module: Module
+    python: Callable[..., Any]
+    kinds: tuple[Kind, ...]
+    name: str
+    first_line: int
+
     def __init__(self, module: Module, python: Callable, kinds: tuple[Kind, ...], name: str):
         self.module, self.python, self.kinds, self.name = module, python, kinds, name
         self.arrays: dict[str, Kind] = {}
@@ -71,7 +77,7 @@ class Function:
         self.lines: list[str] = []
         self.open = True  # does control reach the end of what is written so far?
         self.targets: set[str] = set()  # labels that something jumps to
-        self.numbers = itertools.count()
+        self.numbers: Any = itertools.count()
         self.text = ""  # when all is translated
 
     def translate(self) -> None:
@@ -82,7 +88,7 @@ class Function:
         definition = ast.parse(textwrap.dedent("".join(lines))).body[0]
         if not isinstance(definition, ast.FunctionDef):
             raise ArgumentError(f"typed takes a function written with def, not {ast.unparse(definition)}")
-        self.returns = any(isinstance(node, ast.Return) and node.value for node in ast.walk(definition))
+        self.returns: bool = any(isinstance(node, ast.Return) and node.value for node in ast.walk(definition))
         parameters = self.declare(definition)
         self.block(definition.body)
         if self.open and self.returns:
@@ -91,14 +97,14 @@ class Function:
             self.write("ret void")
         manner = "internal " if self.name != "run" else ""
         head = f'define {manner}{INT if self.returns else "void"} @"{self.name}"({", ".join(parameters)}) {{'
-        self.text = "\n".join([head, *self.slots, *self.lines, "}\n"])
+        self.text: str = "\n".join([head, *self.slots, *self.lines, "}\n"])
 
     def declare(self, definition: ast.FunctionDef) -> list[str]:
         """Parameters: an array is a pointer and a length, a number is a local that has a value."""
         given = definition.args
         if given.vararg or given.kwarg or given.kwonlyargs or given.defaults:
             raise self.error(definition, "parameters are plain names, without defaults, * or **")
-        self.parameters = [a.arg for a in given.posonlyargs + given.args]
+        self.parameters: list[str] = [a.arg for a in given.posonlyargs + given.args]
         if len(self.parameters) != len(self.kinds):
             names = ", ".join(self.parameters)
             count = len(self.parameters)
@@ -159,7 +165,7 @@ class Function:
         self.jump(label)
         if label in self.targets:
             self.lines.append(f"{label}:")
-            self.open = True
+            self.open: bool = True
 
     # Statements
 

@@ -26,7 +26,7 @@ class Watched(Record):
         super().__init__(name)
         self.places: dict[tuple[int, str, int], int] = {}  # (depth of the stack, file, line) -> looks
 
-    def equation(self, primitive: Any, atoms: tuple[Atom, ...], type: ArrayType, params: dict) -> Var:
+    def equation(self, primitive: Any, atoms: tuple[Atom, ...], type: ArrayType, params: dict[Any, Any]) -> Var:
         if not len(self.equations) % EVERY:
             self._look()
         return super().equation(primitive, atoms, type, params)

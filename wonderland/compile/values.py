@@ -35,21 +35,31 @@ ENOUGH_BLOCKS = 4  # of columns, for the threads to share
 class Values(Loops):
     """What one kernel reads, computes and writes; `Nest` puts it into loops."""
 
+    cluster: Cluster
+    schedule: Schedule
+    memory: dict[Node, Any]
+    sites: Any
+    extents: list[int]
+    positions: list[int]
+    outer: int
+    sums: int
+    column: bool
+
     def __init__(self, cluster: Cluster, schedule: Schedule, memory: dict[Node, Any], sites: Any, split: bool = False):
         self.cluster, self.schedule, self.memory, self.sites = cluster, schedule, memory, sites
         self.split = split
         super().__init__()
         self.e.report = self._require
         self.written: set[Any] = set()
-        self.params: dict[tuple, int] = {}
-        self.accesses: dict[tuple, Access] = {}
+        self.params: dict[tuple[Any, ...], int] = {}
+        self.accesses: dict[tuple[Any, ...], Access] = {}
         self.stores: dict[Node, Access] = {}
         self.deps: dict[Node, frozenset[int]] = {}
         self.slots: dict[Node, str] = {}  # arrays on the stack: sums of columns, row values, kept rows
         self.allocas: list[str] = []
         self.kept: dict[Node, int] = {}
         self.available: set[Node] = set()
-        self.running = Running(self)
+        self.running: Running = Running(self)
         self._collect()
         self._arrange()
 
@@ -143,9 +153,9 @@ class Values(Loops):
         self.outer, self.sums, self.column = order.outer, order.sums, order.column
         for access in self.accesses.values():
             access.strides = tuple(access.strides[i] for i in self.positions)
-        self.block = self._column_block() if self.column else 0
-        self.sum_dims = frozenset(range(self.outer, self.outer + self.sums))
-        self.kept_dims = frozenset(range(len(self.extents))) - self.sum_dims
+        self.block: int = self._column_block() if self.column else 0
+        self.sum_dims: frozenset[int] = frozenset(range(self.outer, self.outer + self.sums))
+        self.kept_dims: frozenset[int] = frozenset(range(len(self.extents))) - self.sum_dims
         for node in (*self.scalars, *cluster.roles):  # in order, so that no chain is followed recursively
             self.dependence(node)
 

@@ -36,6 +36,8 @@ class Branch(Record):
 
     __slots__ = ("around", "outer_values")
 
+    around: Any
+
     def __enter__(self) -> Any:
         super().__enter__()
         self.around, _state.floor = _state.floor, self
@@ -70,6 +72,10 @@ class Branch(Record):
 class Body:
     """A recorded body: its Program (captured values first), those values, and the structure of its result."""
 
+    structure: Any
+    program: Program
+    captured: list[Any]
+
     def __init__(
         self, f: Callable, structure: tree.Structure, types: Sequence[ArrayType], name: str, kind: type = Record
     ):
@@ -83,11 +89,11 @@ class Body:
                 out = f(*arguments)
             leaves, self.structure = tree.flatten(out)
             values = [unwrap(leaf) for leaf in leaves]
-            self.types = [type_of(v) for v in values]
+            self.types: list[ArrayType] = [type_of(v) for v in values]
             self.program, self.captured = hoist(level.finish(inputs, values))
 
 
-def share_captured(programs: Sequence[Program], captured: Sequence[list]) -> tuple[list[Program], list]:
+def share_captured(programs: Sequence[Program], captured: Sequence[list[Any]]) -> tuple[list[Program], list[Any]]:
     """Give several Programs the same leading operands: all that any of them captured."""
     together = [value for values in captured for value in values]
     out, start = [], 0
@@ -105,7 +111,7 @@ def _unused(value: Any) -> Any:
     return Var(None, type_of(value))
 
 
-def flat_operands(operands: Any, what: str) -> tuple[list, tree.Structure]:
+def flat_operands(operands: Any, what: str) -> tuple[list[Any], tree.Structure]:
     """Flatten operands and check that each leaf is an array or number."""
     leaves, structure = tree.flatten(operands)
     values = [unwrap(leaf) for leaf in leaves]
@@ -142,7 +148,7 @@ def _equation_may_raise(equation: Equation) -> bool:
     return raises or any(map(may_raise, programs))
 
 
-def taken_rows(mask: Any, values: Sequence[Any], batched: Sequence[bool]) -> list:
+def taken_rows(mask: Any, values: Sequence[Any], batched: Sequence[bool]) -> list[Any]:
     """Batched operands for a Program that runs for all elements and must only see those of the mask.
 
     The others get the operands of the first in the mask: what is right for that one raises for none of them.
@@ -163,7 +169,9 @@ def any_of(mask: Any) -> Any:
     return lt(0, reduce_max(convert(mask, dtype=np.dtype(np.int8)), axes=(0,)))
 
 
-def linearize_body(program: Program, nonzero: tuple, fill: tuple) -> tuple[Program, Program, tuple, int]:
+def linearize_body(
+    program: Program, nonzero: tuple[Any, ...], fill: tuple[Any, ...]
+) -> tuple[Program, Program, tuple[Any, ...], int]:
     """`linearize_program` for a Program inside another: every residual has a static shape.
 
     Residuals of a loop whose length only the run knows can't be stacked by a loop around it, nor be zeros in the other

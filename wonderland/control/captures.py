@@ -60,6 +60,10 @@ class Held(Traced):
 
     __slots__ = ("captured", "linear", "primal")
 
+    captured: frozenset[int]
+    linear: bool
+    primal: Any
+
     def __init__(self, level: Inside, primal: Any, captured: frozenset[int], linear: bool):
         self.level, self.primal, self.captured, self.linear = level, primal, captured, linear
 
@@ -75,6 +79,8 @@ class Inside(Level):
     """A custom function or a rule of it, while it runs."""
 
     __slots__ = ("of", "rule")
+    of: str
+    rule: str
     name = "a custom function"
 
     def __init__(self, of: str, rule: str):
@@ -96,7 +102,7 @@ class Inside(Level):
     def refuse(self, value: Any) -> None:
         raise unseen(value, self.of)
 
-    def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
         values, captured, linear = zip(*map(self.split, args), strict=True)
         read = captured
         if primitive.name == "custom":  # what a rule alone captures isn't in its function's value
@@ -208,7 +214,7 @@ def _captured_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
 
 
 # A result of a rule, beside the captured values that it depends on: the result itself, whose derivative isn't known.
-captured_p = Primitive(
+captured_p: Primitive = Primitive(
     "captured",
     lambda x, *behind, name: x,
     lambda x, *behind, name: x,

@@ -54,7 +54,7 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> An
     return _choose(pred, [false_fn, true_fn], operands, "cond")
 
 
-def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
     """`branches[index](*operands)`, the index clamped to the branches there are."""
     kind = type_of(unwrap(index))
     if kind.shape != () or kind.dtype.kind not in "iu":
@@ -241,7 +241,7 @@ def _pattern(types: tuple[ArrayType, ...], params: dict) -> Callable:
     return lambda reads: (unions([f(reads[1:])[0] for f in read]), [])
 
 
-cond_p = Primitive(
+cond_p: Primitive = Primitive(
     "cond",
     _evaluate,
     lambda index, *operands, branches: branches[0].output_types,

@@ -43,6 +43,14 @@ class CustomCall:
     `backward(*captured, *residuals, *cts) -> cts`. The captured values `for_rules` are those the function doesn't hold.
     """
 
+    name: str
+    count: int
+    for_rules: range
+    function: Flat
+    jvp: Flat | None
+    forward: Flat | None
+    backward: Flat | None
+
     def __init__(
         self, name: str, count: int, for_rules: range, function: Flat, jvp: Flat | None, forward: Flat | None,
         backward: Flat | None,
@@ -222,7 +230,7 @@ def _transpose_inside(cts: Sequence[Any], *args: Any, call: CustomCall) -> list:
     return scatter_flags(run_inside(pulled, operands, count, (False,) * count, call.name, "transpose"), flags)
 
 
-custom_p = Primitive(
+custom_p: Primitive = Primitive(
     "custom",
     lambda *args, call: call.run("function", args),
     lambda *types, call: call.program(types).output_types,
@@ -277,7 +285,7 @@ def _linear_pattern(types: tuple, params: dict) -> Any:
     return lambda reads: _transposed_reads(pulled, types[:n], params["types"], reads)
 
 
-custom_linear_p = Primitive(
+custom_linear_p: Primitive = Primitive(
     "custom_linear",
     _only_reverse,
     lambda *args, types, **params: types,

@@ -19,7 +19,7 @@ from wonderland.transform.surprises import LostDerivativeWarning, surprise
 UNBATCHED = "unbatched loop"
 
 
-def warn_if_decided_by_comparisons(consts: Sequence[Any], carry: Sequence[Any], params: dict) -> None:
+def warn_if_decided_by_comparisons(consts: Sequence[Any], carry: Sequence[Any], params: dict[Any, Any]) -> None:
     """Warn if one of the values with tangents decides where a while loop goes, and does no more than that."""
     body, condition = params["body"].cache.get(UNBATCHED, (params["body"], params["condition"]))
     n = len(consts)

@@ -37,11 +37,15 @@ class CheckError(ValueError):
 class HostCall:
     """A function of arrays that Python runs, and the types of its results. One that `watches` only looks at values."""
 
+    function: Callable[..., Any]
+    types: tuple[ArrayType, ...]
+    watches: bool
+
     def __init__(self, name: str, function: Callable, types: Sequence[ArrayType] = (), watches: bool = False):
         self.__name__ = name
         self.function, self.types, self.watches = function, tuple(types), watches
 
-    def __call__(self, *args: Any) -> tuple:
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
         return self.function(*args)
 
 
@@ -65,7 +69,7 @@ def _host_pattern(types: tuple, params: dict) -> list:
     return [[everything(count(out), count(t)) for t in types] for out in params["call"].types]
 
 
-host_call_p = Primitive(
+host_call_p: Primitive = Primitive(
     "host_call",
     lambda *args, call: call(*args),
     lambda *types, call: call.types,
@@ -267,7 +271,7 @@ def _check_lower(builder: Any, fine: Any, *operands: Any, message: str, depth: i
     return builder.branch(fine, branches, operands)
 
 
-check_p = Primitive(
+check_p: Primitive = Primitive(
     "check",
     _check,
     lambda *types, message, depth: (),

@@ -55,7 +55,7 @@ def program_kinds(program: Program, inputs: Kinds) -> list[str]:
     return [kind(a) for a in program.outputs]
 
 
-def equation_kinds(primitive: Primitive, operands: Kinds, params: dict, count: int) -> Kinds:
+def equation_kinds(primitive: Primitive, operands: Kinds, params: dict[Any, Any], count: int) -> Kinds:
     """The kinds of an operation's results."""
     touched = [i for i, kind in enumerate(operands) if kind is LINEAR]
     rule: Any = _HOLDING.get(primitive.name)

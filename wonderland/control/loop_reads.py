@@ -30,17 +30,21 @@ Value = tuple[Sets | None, Any]  # what a value reads, and the value itself wher
 class Loop:
     """The operands of a scan by their roles, each with what it reads and its value."""
 
-    def __init__(self, types: Sequence[Any], params: dict, reads: Sequence[Sets | None]):
+    n_carry: Any
+    backwards: Any
+    params: dict[Any, Any]
+
+    def __init__(self, types: Sequence[Any], params: dict[Any, Any], reads: Sequence[Sets | None]):
         parts, sets = Parts(types, params), Parts(reads, params)
         self.body: Program = params["body"]
         self.n_carry, self.backwards, self.params = params["n_carry"], params["reverse"], params
         self.consts: list[Value] = [(s, known(t)) for s, t in zip(sets.consts, parts.consts, strict=True)]
         self.carry: list[Value] = [(s, known(t)) for s, t in zip(sets.carry, parts.carry, strict=True)]
-        self.xs = list(zip(sets.xs, parts.xs, strict=True))
+        self.xs: list[tuple[Any, Any]] = list(zip(sets.xs, parts.xs, strict=True))
         self.length = params["length"]
         if parts.head and known(parts.head[0]) is not None:
-            self.length = int(parts.head[0])
-        self.sizes = [count(t) for t in self.body.output_types]
+            self.length: Any = int(parts.head[0])
+        self.sizes: list[int] = [count(t) for t in self.body.output_types]
 
     def reads(self) -> list[Sets | None]:
         """What the outputs of the scan read."""
@@ -271,7 +275,9 @@ def _equal(new: Sequence[Value], old: Sequence[Value]) -> bool:
     return True
 
 
-def loop_reads(types: Sequence[Any], params: dict, reads: Sequence[Any]) -> tuple[list[Sets | None], list]:
+def loop_reads(
+    types: Sequence[Any], params: dict[Any, Any], reads: Sequence[Any]
+) -> tuple[list[Sets | None], list[Any]]:
     """What the outputs of a scan read, from what its operands do; and those that are known."""
     loop = Loop(types, params, reads)
     try:

@@ -38,7 +38,7 @@ from wonderland.transform.programs import cached, pick, record, scatter_flags
 
 
 @cached
-def taken_back(body: Program, n_consts: int, flags: tuple, y_flags: tuple) -> Program:
+def taken_back(body: Program, n_consts: int, flags: tuple[Any, ...], y_flags: tuple[Any, ...]) -> Program:
     """A step taken back: (consts, cotangents of consts so far, of the carry, state, slices of xs, cotangents of ys) ->
     (cotangents of consts so far, of the carry, of the slices of xs)."""
     consts, carry, xs = flags
@@ -62,17 +62,25 @@ def taken_back(body: Program, n_consts: int, flags: tuple, y_flags: tuple) -> Pr
 class Reversal:
     """A loop to be taken back: its params, which consts, carry, xs and outputs have tangents, and the schedule."""
 
-    def __init__(self, params: dict, flags: tuple, out_flags: tuple):
+    params: dict[Any, Any]
+    flags: tuple[Any, ...]
+    out_flags: tuple[Any, ...]
+    n_consts: Any
+    n_carry: Any
+    length: Any
+    turns: Any
+
+    def __init__(self, params: dict[Any, Any], flags: tuple[Any, ...], out_flags: tuple[Any, ...]):
         self.params, self.flags, self.out_flags = params, flags, out_flags
         self.body: Program = silent(params["body"])  # run again: effects are the first sweep's
         self.n_consts, self.n_carry, self.length = params["n_consts"], params["n_carry"], params["length"]
         stored, self.turns = schedule(self.length, params["slots"])
         last = self.length - 1
-        self.stored = stored if stored[-1] == last else (*stored, last)  # steps; the last one's state is kept too
-        self.kept: list | None = None  # the states of `stored` but the first, where Python drives the loop
+        self.stored: Any = stored if stored[-1] == last else (*stored, last)  # steps; the last one's state is kept too
+        self.kept: list[Any] | None = None  # the states of `stored` but the first, where Python drives the loop
         out = strong_types(self.body.output_types)
-        self.y_types = [ArrayType((self.length, *t.shape), t.dtype) for t in out[self.n_carry :]]
-        self.types = pick([*out[: self.n_carry], *self.y_types], out_flags)  # of the tangents that come out
+        self.y_types: list[ArrayType] = [ArrayType((self.length, *t.shape), t.dtype) for t in out[self.n_carry :]]
+        self.types: list[Any] = pick([*out[: self.n_carry], *self.y_types], out_flags)  # of the tangents that come out
 
     @cached_property
     def advance(self) -> Program:
@@ -88,7 +96,7 @@ class Reversal:
         """Which slice of xs and ys belongs to a step."""
         return self.length - 1 - step if self.params["reverse"] else step
 
-    def push(self, *operands: Any) -> list:
+    def push(self, *operands: Any) -> list[Any]:
         """Tangents of the outputs, from the loop's operands and the tangents of those that have some."""
         known = operands[: self.n_known]
         flags = [f for group in self.flags for f in group]
@@ -107,7 +115,7 @@ class Reversal:
 
     # -- driven by Python -------------------------------------------------------------------------
 
-    def sweep(self, p: Parts, body: Program) -> list:
+    def sweep(self, p: Parts, body: Program) -> list[Any]:
         """The forward pass: carry and ys. States are kept on the way."""
         ys = [[np.zeros(t.shape, t.dtype)] for t in self.y_types]
         state, self.kept = list(p.carry), []
@@ -119,7 +127,7 @@ class Reversal:
             self._store(ys, step, rows)
         return [*state, *(box.pop() for box in ys)]
 
-    def pull(self, p: Parts, ct_carry: list, ct_ys: list, back: Program) -> list[list]:
+    def pull(self, p: Parts, ct_carry: list[Any], ct_ys: list[Any], back: Program) -> list[list[Any]]:
         """Cotangents of consts, carry and xs; `back` is a step taken back."""
         if self.kept is None:  # it was taken back before, and those states are gone
             self.sweep(p, self.body)
@@ -157,7 +165,9 @@ class Reversal:
             box.append(bind_update(scatter, [box.pop()], np.int64(self.place(step)), row, axes=(0,), mode="set"))
 
 
-def linearize(primals: tuple, tangents: tuple, params: dict) -> tuple[list, list]:
+def linearize(
+    primals: tuple[Any, ...], tangents: tuple[Any, ...], params: dict[Any, Any]
+) -> tuple[list[Any], list[Any]]:
     """`scan`'s rule, for a loop with `slots`."""
     if params["length"] == 0:
         return linearize_scan(primals, tangents, **{k: v for k, v in params.items() if k != "slots"})
@@ -222,7 +232,7 @@ def _pattern(types: tuple[ArrayType, ...], params: dict) -> Callable:
     return inside(params["call"].program([as_type(t) for t in types]), types)
 
 
-reversal_p = Primitive(
+reversal_p: Primitive = Primitive(
     "reversal",
     lambda *args, call: call.push(*args),
     lambda *types, call: call.types,

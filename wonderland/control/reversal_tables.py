@@ -66,7 +66,7 @@ def row_count(call: Reversal) -> int:
     return max(len(call.stored), *(turn.slot + len(turn.runs) for turn in call.turns))
 
 
-def sweep(call: Reversal, p: Parts, body: Program) -> tuple[list, list]:
+def sweep(call: Reversal, p: Parts, body: Program) -> tuple[list[Any], list[Any]]:
     """The forward pass: (carry and ys), and for each part of the carry the stored states, stacked."""
     at, count = _Step(call, p), row_count(call)
     lengths = np.zeros(count, np.int64)
@@ -93,7 +93,9 @@ def sweep(call: Reversal, p: Parts, body: Program) -> tuple[list, list]:
     return [*state, *ys], slots
 
 
-def pull(call: Reversal, p: Parts, slots: list, ct_carry: list, ct_ys: list, back: Program) -> list[list]:
+def pull(
+    call: Reversal, p: Parts, slots: list[Any], ct_carry: list[Any], ct_ys: list[Any], back: Program
+) -> list[list[Any]]:
     """Cotangents of consts, carry and xs; `back` is a step taken back."""
     at, (consts, carry, _) = _Step(call, p), call.flags
     turns, runs = _tables(call)

@@ -47,17 +47,17 @@ INT = ArrayType((), np.int64)
 class Parts:
     """Operands of a scan, or anything parallel to them (types, tangents, flags), by role."""
 
-    def __init__(self, operands: Sequence[Any], params: dict):
+    def __init__(self, operands: Sequence[Any], params: dict[Any, Any]):
         dynamic = params["length"] is None and params["condition"] is None
-        self.head = list(operands[:1]) if dynamic else []
+        self.head: list[Any] = list(operands[:1]) if dynamic else []
         rest = list(operands[len(self.head) :])
         n_consts, n_carry = params["n_consts"], params["n_carry"]
-        self.consts = rest[:n_consts]
-        self.carry = rest[n_consts : n_consts + n_carry]
-        self.xs = rest[n_consts + n_carry :]
+        self.consts: list[Any] = rest[:n_consts]
+        self.carry: list[Any] = rest[n_consts : n_consts + n_carry]
+        self.xs: list[Any] = rest[n_consts + n_carry :]
 
 
-def split(values: Sequence[Any], *counts: int) -> list[list]:
+def split(values: Sequence[Any], *counts: int) -> list[list[Any]]:
     """Consecutive groups of the given sizes, and the rest."""
     out, start = [], 0
     for n in counts:
@@ -66,7 +66,7 @@ def split(values: Sequence[Any], *counts: int) -> list[list]:
     return [*out, list(values[start:])]
 
 
-def split_outputs(outs: Sequence[Any], params: dict) -> list[list]:
+def split_outputs(outs: Sequence[Any], params: dict[Any, Any]) -> list[list[Any]]:
     """Outputs of a scan as (carry, count if it is a while loop, ys)."""
     return split(outs, params["n_carry"], int(params["condition"] is not None))
 
@@ -132,7 +132,9 @@ def _closed(flags: list[bool], step: Callable[[tuple], Sequence[bool]]) -> list[
         flags = grown
 
 
-def tangent_flags(tangents: Parts, params: dict, flags_of: Callable) -> tuple[tuple, tuple, tuple]:
+def tangent_flags(
+    tangents: Parts, params: dict[Any, Any], flags_of: Callable
+) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
     """Which consts, carries and xs have a tangent, in some step."""
     if params["condition"] is not None:
         warn_if_decided_by_comparisons(tangents.consts, tangents.carry, params)
@@ -145,7 +147,7 @@ def tangent_flags(tangents: Parts, params: dict, flags_of: Callable) -> tuple[tu
     return consts, tuple(_closed([t is not None for t in tangents.carry], step)), xs
 
 
-def filled(values: Sequence[Any], tangents: Sequence[Any], flags: Sequence[bool]) -> list:
+def filled(values: Sequence[Any], tangents: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
     """The flagged tangents, with zeros where there is none."""
     return [
         zeros_like_type(type_of(v)) if t is None else t
@@ -237,7 +239,7 @@ def _taylor(outs: Sequence[Any], *operands: Any, **params: Any) -> Callable:
     return all_orders(outs, operands, compute)
 
 
-def linearize(primals: tuple, tangents: tuple, **params: Any) -> tuple[list, list]:
+def linearize(primals: tuple[Any, ...], tangents: tuple[Any, ...], **params: Any) -> tuple[list[Any], list[Any]]:
     """A loop that stacks its residuals, and a linear one over them."""
     if "slots" in params:
         from wonderland.control import reversal
@@ -305,7 +307,12 @@ def _invariant_outputs(program: Program, n_consts: int) -> list[bool]:
 
 @cached
 def transposed_body(
-    body: Program, n_consts: int, n_carry: int, const_flags: tuple, x_flags: tuple, y_flags: tuple
+    body: Program,
+    n_consts: int,
+    n_carry: int,
+    const_flags: tuple[Any, ...],
+    x_flags: tuple[Any, ...],
+    y_flags: tuple[Any, ...],
 ) -> Program:
     """(known consts, cotangents of consts so far, cotangents of carry, known xs, cotangents of ys) ->
     (cotangents of consts so far, cotangents of carry, cotangents of xs).
@@ -435,7 +442,9 @@ def _batch(size: int, args: tuple, batched: tuple, **params: Any) -> tuple[list,
     return [*new_carry, *count, *ys], [*carry, *count_flags, *y_flags]
 
 
-def one_by_one(primitive: Primitive, size: int, args: tuple, batched: tuple, params: dict) -> tuple[list, list]:
+def one_by_one(
+    primitive: Primitive, size: int, args: tuple[Any, ...], batched: tuple[Any, ...], params: dict[Any, Any]
+) -> tuple[list[Any], list[Any]]:
     """The batch rule of what has effects: for one element after the other."""
     fixed, rows = pick(args, [not b for b in batched]), pick(args, batched)
 
@@ -522,7 +531,7 @@ def _cost(types: tuple[ArrayType, ...], outs: tuple[ArrayType, ...], params: dic
     return Runs([p for p in (params["condition"], params["body"]) if p is not None], params["length"])
 
 
-scan_p = Primitive(
+scan_p: Primitive = Primitive(
     "scan",
     _evaluate,
     _infer,

@@ -39,7 +39,7 @@ class binomial:
             raise ArgumentError(f"binomial(slots): slots is an integer, at least 1, not {self.slots!r}")
 
 
-def checkpointed(operands: Sequence[Any], params: dict, checkpoint: Any, name: str) -> Sequence[Any]:
+def checkpointed(operands: Sequence[Any], params: dict[Any, Any], checkpoint: Any, name: str) -> Sequence[Any]:
     """A `scan` with its operands (consts, carry, xs) and params, as the option `checkpoint` wants it."""
     length = params["length"]
     if checkpoint is None:

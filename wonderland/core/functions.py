@@ -24,11 +24,15 @@ from wonderland.core.types import ArrayType, type_of
 class Call:
     """One call of `f(*args, **kwargs)`: flatten, run on given values, write back."""
 
-    def __init__(self, f: Callable, args: tuple, kwargs: dict, differentiated: Sequence[int] | None = None):
+    structure: Any
+
+    def __init__(
+        self, f: Callable, args: tuple[Any, ...], kwargs: dict[Any, Any], differentiated: Sequence[int] | None = None
+    ):
         """With `differentiated`, arguments at other positions may hold what isn't an array; the function gets it."""
         self.f = f
         leaves, self.structure = tree.flatten_call(args, kwargs)
-        self.keywords: tuple = self.structure.children[1].static[1]
+        self.keywords: tuple[Any, ...] = self.structure.children[1].static[1]
         try:
             self._take(leaves)
         except TypeError as error:
@@ -37,13 +41,13 @@ class Call:
                 raise self._located(error) from None
             self.structure = held
             self._take(kept)
-        self.mutable = mutable_leaves(self.structure)
+        self.mutable: list[bool] = mutable_leaves(self.structure)
         self.out_structure: tree.Structure | None = None
         self.written: list[int] = []  # leaves of mutable arguments whose value the function replaced
 
     def _take(self, leaves: list) -> None:
         self.owners = leaves  # what the caller passed: arrays and tracers, to be written back to
-        self.values = [read_only(unwrap(leaf)) for leaf in leaves]
+        self.values: list[Any] = [read_only(unwrap(leaf)) for leaf in leaves]
         self.types: list[ArrayType] = [type_of(v) for v in self.values]
 
     def parts(self) -> list[tree.Structure]:  # of the arguments, those of `keywords` last
@@ -58,7 +62,7 @@ class Call:
                 return type(error)(f"{place} of {getattr(self.f, '__name__', 'the function')}: {error}")
         return error
 
-    def run(self, values: Sequence[Any], all_tracers: bool = False) -> list:
+    def run(self, values: Sequence[Any], all_tracers: bool = False) -> list[Any]:
         """Call the function on these values: its flat results, then the new values of the written leaves.
 
         Plain values are handed in as they are, or, with `all_tracers`, as tracers (which traced integers can index).
@@ -101,12 +105,12 @@ class Call:
                 ) from None
         return flat + new
 
-    def split(self, outs: Sequence[Any]) -> tuple[list, list]:
+    def split(self, outs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Separate what `run` returned (or a transformed form of it) into results and written values."""
         count = len(outs) - len(self.written)
         return list(outs[:count]), list(outs[count:])
 
-    def write_back(self, new: list, *kept: list) -> None:
+    def write_back(self, new: list[Any], *kept: list[Any]) -> None:
         """Put new values into the caller's arrays (or the enclosing level's handles), keeping their identity.
 
         Values in `new` and `kept` that share memory with what is overwritten are copied first.
@@ -121,7 +125,7 @@ class Call:
         for i, value in zip(self.written, new, strict=True):
             write_into(self.owners[i], value)
 
-    def plain_owners(self) -> list:
+    def plain_owners(self) -> list[Any]:
         """The caller's own arrays (not read-only views of them), for code that writes into them itself."""
         return [unwrap(owner) for owner in self.owners]
 
@@ -140,7 +144,7 @@ class Call:
                 f"{clash[0]} and {clash[1]}: the same object twice, or arrays that share memory). Pass it once."
             )
 
-    def result(self, outs: list) -> Any:
+    def result(self, outs: list[Any]) -> Any:
         """The user's result tree."""
         assert self.out_structure is not None
         return self.out_structure.unflatten(handles(outs))
@@ -162,7 +166,7 @@ def overlap(values: Sequence[Any], written: Sequence[int]) -> tuple[int, int] | 
     return None
 
 
-def handles(values: list) -> list:
+def handles(values: list[Any]) -> list[Any]:
     """What the caller gets: tracers for traced values, writable arrays of its own, scalars."""
     return [Tracer(v) if isinstance(v, Traced) else v for v in own(values)]
 

@@ -43,19 +43,21 @@ class Level:
 
     def __enter__(self) -> Any:
         _state.levels.append(self)
-        self.depth = len(_state.levels)
+        self.depth: int = len(_state.levels)
         self.alive = True
         return self
 
     def __exit__(self, *exc: object) -> None:
         _state.levels.pop()
-        self.alive = False
+        self.alive: bool = False
 
-    def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
         """Perform an operation some of whose operands live at this level."""
         raise NotImplementedError
 
-    def process_update(self, primitive: Primitive, box: list, args: tuple, params: dict) -> Any:
+    def process_update(
+        self, primitive: Primitive, box: list[Any], args: tuple[Any, ...], params: dict[Any, Any]
+    ) -> Any:
         """`process` for a functional update whose first operand is in `box` and may be overwritten."""
         return self.process(primitive, (box[0], *args), params)
 
@@ -80,7 +82,7 @@ class Traced:
         raise NotImplementedError
 
     @property
-    def shape(self) -> tuple:
+    def shape(self) -> tuple[Any, ...]:
         return self.type.shape
 
     @property
@@ -159,7 +161,7 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
     return _finished(primitive, args, out)
 
 
-def evaluate(primitive: Primitive, args: tuple, params: dict) -> Any:
+def evaluate(primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
     """The bottom: NumPy does it. Results are read-only: a value never changes, so nobody needs to copy it."""
     return _finished(primitive, args, primitive.evaluate(*args, **params))
 
@@ -175,7 +177,7 @@ def _finished(primitive: Primitive, args: tuple, out: Any) -> Any:
     return out
 
 
-def bind_update(primitive: Primitive, box: list, *args: Any, **params: Any) -> Any:
+def bind_update(primitive: Primitive, box: list[Any], *args: Any, **params: Any) -> Any:
     """`bind(primitive, box[0], *args)`, free to overwrite that operand in place if `box` alone holds it.
 
     This is what makes writing one element cost O(1): the owner gives its reference away in a one-element list, and a
@@ -200,7 +202,7 @@ def _count(box: list) -> int:
 _ALONE = _count([np.zeros(1)])  # what the interpreter counts for an object that only a list holds
 
 
-def is_alone(box: list) -> bool:
+def is_alone(box: list[Any]) -> bool:
     """Is the object in this one-element list referenced by nobody else?"""
     return _count(box) == _ALONE
 
@@ -227,7 +229,7 @@ def constant_copy(value: Any) -> Any:
     return value
 
 
-def own(values: list) -> list:
+def own(values: list[Any]) -> list[Any]:
     """Arrays to hand to a caller: writable, and shared with nobody. The list gives its references away."""
     out = []
     for i in range(len(values)):

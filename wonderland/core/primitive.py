@@ -69,7 +69,7 @@ class Primitive:
     ):
         self.name = name
         self.evaluate = evaluate
-        self.fresh = isinstance(evaluate, np.ufunc)  # its result is a new array, never an operand
+        self.fresh: bool = isinstance(evaluate, np.ufunc)  # its result is a new array, never an operand
         self.infer = infer
         self.jvp = jvp
         self.linearize = linearize
@@ -79,7 +79,7 @@ class Primitive:
         self.pattern = pattern
         self.lower = lower
         self.update = update
-        self.whole = multiple or update is not None  # its transpose rule gets the list of cotangents
+        self.whole: bool = multiple or update is not None  # its transpose rule gets the list of cotangents
         self.inline = inline
         self.cost = cost
         self.multiple = multiple
@@ -90,14 +90,14 @@ class Primitive:
         self.monotone = monotone  # non-decreasing
         self.piecewise_linear = piecewise_linear  # of real operands: linear around almost every point
         self.effect = effect  # running it does something besides computing results
-        self.pure = not effect and linearize is None and inline is None  # nor does a Program that it holds
+        self.pure: bool = not effect and linearize is None and inline is None  # nor does a Program that it holds
         self.raises = raises  # for some values of the operands; or a function of (types, params) that says so
-        self.impossible = impossible or {}  # rule slot -> why there can't be one
+        self.impossible: dict[str, str] = impossible or {}  # rule slot -> why there can't be one
         registry[name] = self
 
     __call__ = bind
 
-    def effects(self, params: dict) -> bool:
+    def effects(self, params: dict[Any, Any]) -> bool:
         """Does running it do something besides computing results, so that it stays though nobody reads them?"""
         if self.pure or self.effect:
             return self.effect
@@ -122,6 +122,6 @@ class Accumulation:
     __slots__ = ("args", "params", "primitive")
 
     def __init__(self, primitive: Primitive, *args: Any, **params: Any):
-        self.primitive = primitive
-        self.args = args
-        self.params = params
+        self.primitive: Primitive = primitive
+        self.args: tuple[Any, ...] = args
+        self.params: dict[str, Any] = params

@@ -36,7 +36,7 @@ class Literal:
     __slots__ = ("value",)
 
     def __init__(self, value: Any):
-        self.value = value
+        self.value: Any = value
 
     @property
     def type(self) -> ArrayType:
@@ -56,11 +56,13 @@ class Equation:
 
     __slots__ = ("inputs", "outputs", "params", "primitive")
 
-    def __init__(self, primitive: Primitive, inputs: tuple[Atom, ...], outputs: tuple[Var, ...], params: dict):
-        self.primitive = primitive
-        self.inputs = inputs
-        self.outputs = outputs
-        self.params = params
+    def __init__(
+        self, primitive: Primitive, inputs: tuple[Atom, ...], outputs: tuple[Var, ...], params: dict[Any, Any]
+    ):
+        self.primitive: Primitive = primitive
+        self.inputs: tuple[Atom, ...] = inputs
+        self.outputs: tuple[Var, ...] = outputs
+        self.params: dict[Any, Any] = params
 
     def has_effects(self) -> bool:
         return self.primitive.effects(self.params)
@@ -79,11 +81,11 @@ class Program:
         outputs: Sequence[Atom],
         constants: Sequence[tuple[Var, Any]] = (),
     ):
-        self.inputs = tuple(inputs)
-        self.equations = tuple(equations)
-        self.outputs = tuple(outputs)
-        self.constants = tuple(constants)
-        self.cache: dict = {}  # transformed and compiled forms live with what they come from
+        self.inputs: tuple[Var, ...] = tuple(inputs)
+        self.equations: tuple[Equation, ...] = tuple(equations)
+        self.outputs: tuple[Atom, ...] = tuple(outputs)
+        self.constants: tuple[tuple[Var, Any], ...] = tuple(constants)
+        self.cache: dict[Any, Any] = {}  # transformed and compiled forms live with what they come from
         self._steps: list | None = None
 
     @property
@@ -116,14 +118,14 @@ class Program:
             self._steps = steps[::-1]
         return self._steps
 
-    def __call__(self, *args: Any) -> tuple:
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
         return run(self, args)
 
     def __repr__(self) -> str:
         return Printer().program(self)
 
 
-def run(program: Program, args: Sequence[Any], consume: bool = False) -> tuple:
+def run(program: Program, args: Sequence[Any], consume: bool = False) -> tuple[Any, ...]:
     """Evaluate a Program on values of any level. Each value is dropped after its last use.
 
     With `consume`, `args` is a list that gives its values away: what nobody else holds may be updated in place.
@@ -162,7 +164,7 @@ class Record(Level):
     once = effects = True
 
     def __init__(self, name: str = "a recorded function (jit, trace, or a loop body)"):
-        self.name = name
+        self.name: str = name
         self.equations: list[Equation] = []
         self.captured: dict[int, tuple[Any, Any, Any]] = {}  # id -> (value, snapshot, variable or literal)
 
@@ -190,7 +192,7 @@ class Record(Level):
         self.captured[id(value)] = (value, snapshot, var)
         return var
 
-    def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
         atoms = tuple(map(self.atom, args))
         types = primitive.infer(*[a.type for a in atoms], **params)
         if primitive.multiple:
@@ -199,7 +201,7 @@ class Record(Level):
             return outputs
         return self.equation(primitive, atoms, types, params)
 
-    def equation(self, primitive: Primitive, atoms: tuple[Atom, ...], type: ArrayType, params: dict) -> Var:
+    def equation(self, primitive: Primitive, atoms: tuple[Atom, ...], type: ArrayType, params: dict[Any, Any]) -> Var:
         """Write an equation with one result, of a known type."""
         out = Var(self, type)
         self.equations.append(Equation(primitive, atoms, (out,), params))
@@ -231,7 +233,7 @@ class Tape(Record):
 
     def __init__(self, arguments: Sequence[Any] = ()) -> None:
         super().__init__("a differentiated function")
-        self.arguments = {id(a.base) for a in arguments if type(a) is np.ndarray}
+        self.arguments: set[int] = {id(a.base) for a in arguments if type(a) is np.ndarray}
 
     def _can_change(self, array: np.ndarray) -> bool:
         base = array.base
@@ -278,7 +280,7 @@ def eliminate_dead(program: Program, effects: bool = True) -> Program:
     return Program(program.inputs, kept[::-1], program.outputs, constants)
 
 
-def hoist(program: Program) -> tuple[Program, list]:
+def hoist(program: Program) -> tuple[Program, list[Any]]:
     """Turn constants into leading inputs: a Program without constants, and their values."""
     if not program.constants:
         return program, []
@@ -374,7 +376,7 @@ class Printer:
     def typed(self, atom: Any) -> str:
         return f"{self.name(atom)}:{atom.type}"
 
-    def params(self, params: dict) -> tuple[str, list[Program]]:
+    def params(self, params: dict[Any, Any]) -> tuple[str, list[Program]]:
         shown, programs = [], []
         for key, value in params.items():
             if isinstance(value, Program):

@@ -109,7 +109,7 @@ def user_line() -> str:
     return "" if frame is None else f" ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})"
 
 
-def annotated(what: Any, f: Callable, args: tuple, kwargs: dict) -> Any:
+def annotated(what: Any, f: Callable, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
     """`f(*args, **kwargs)`; an error gets a note."""
     try:
         return f(*args, **kwargs)
@@ -118,7 +118,7 @@ def annotated(what: Any, f: Callable, args: tuple, kwargs: dict) -> Any:
         raise
 
 
-def noted(error: Exception, what: Any, args: tuple) -> None:
+def noted(error: Exception, what: Any, args: tuple[Any, ...]) -> None:
     """Add a note to an error: which operation, on what, in which line of the user's."""
     if not getattr(error, "__notes__", None):
         if not isinstance(what, str):  # a function of NumPy's or SciPy's (whose ufuncs don't say whose they are)

@@ -21,10 +21,12 @@ from wonderland.core.level import Traced, _state, concrete
 from wonderland.core.tracebacks import annotated, noted, user_line
 from wonderland.core.types import ArrayType, is_differentiable, is_python_scalar, shape_of, type_of
 
-UFUNCS: dict[Any, Callable] = {}  # NumPy ufunc -> function of tracers
-FUNCTIONS: dict[Any, Callable] = {}  # NumPy function -> function of tracers
-METHODS: dict[str, Callable] = {}  # method or operator name -> function of tracers; "T" and the like are in PROPERTIES
-PROPERTIES: dict[str, Callable] = {}
+UFUNCS: dict[Any, Callable[..., Any]] = {}  # NumPy ufunc -> function of tracers
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # NumPy function -> function of tracers
+METHODS: dict[
+    str, Callable[..., Any]
+] = {}  # method or operator name -> function of tracers; "T" and the like are in PROPERTIES
+PROPERTIES: dict[str, Callable[..., Any]] = {}
 LATER: dict[str, str] = {}  # module of functions that fill the tables on first use -> the module of ours that does
 
 
@@ -33,9 +35,9 @@ class View:
 
     __slots__ = ("get", "put")
 
-    def __init__(self, get: Callable[[Any], Any], put: Callable[[list, Any], Any]):
-        self.get = get  # base value -> view value
-        self.put = put  # [base value], new view value -> new base value
+    def __init__(self, get: Callable[[Any], Any], put: Callable[[list[Any], Any], Any]):
+        self.get: Callable[..., Any] = get  # base value -> view value
+        self.put: Callable[..., Any] = put  # [base value], new view value -> new base value
 
 
 class Tracer:
@@ -105,7 +107,7 @@ class Tracer:
         return type_of(self._get())
 
     @property
-    def shape(self) -> tuple:
+    def shape(self) -> tuple[Any, ...]:
         return shape_of(self._get())
 
     @property
@@ -177,7 +179,7 @@ class Tracer:
             result = FUNCTIONS[np.where](where, result, target)
         return result if target is None else _into(target, result, f"np.{name}(..., out=array)")
 
-    def __array_function__(self, func: Any, types: Any, args: tuple, kwargs: dict) -> Any:
+    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
         f = FUNCTIONS.get(func)
         if f is None:
             module = getattr(func, "__module__", None) or "numpy"

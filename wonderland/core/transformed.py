@@ -39,12 +39,14 @@ def _found(module: str, name: str, *default: Any) -> Any:
     return found
 
 
-class Transformed(ByName, functools.partial):
+class Transformed(ByName, functools.partial[Any]):
     """What a transformation returns: called like its function, with its name, docstring and signature."""
 
-    made: tuple[Callable, Callable, tuple, dict]  # the transformation, the function, and options by position and name
+    made: tuple[
+        Callable[..., Any], Callable[..., Any], tuple[Any, ...], dict[Any, Any]
+    ]  # the transformation, the function, and options by position and name
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return _make, self.made
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:

@@ -21,10 +21,10 @@ class NodeKind:
     __slots__ = ("flatten", "mutable", "name", "unflatten")
 
     def __init__(self, name: str, flatten: Callable, unflatten: Callable, mutable: bool = False):
-        self.name = name
-        self.flatten = flatten  # node -> (children, static data)
-        self.unflatten = unflatten  # static data, children -> node
-        self.mutable = mutable
+        self.name: str = name
+        self.flatten: Callable[..., Any] = flatten  # node -> (children, static data)
+        self.unflatten: Callable[..., Any] = unflatten  # static data, children -> node
+        self.mutable: bool = mutable
 
 
 _kinds: dict[type, NodeKind] = {}
@@ -132,13 +132,17 @@ class Structure:
 
     __slots__ = ("children", "has_mutable", "kind", "leaf_count", "static")
 
+    children: tuple[Structure, ...]
+    kind: NodeKind | None
+    static: Any
+
     def __init__(self, kind: NodeKind | None, static: Any, children: tuple[Structure, ...]):
         self.kind, self.static, self.children = kind, static, children
         self.leaf_count = 1 if kind is None else 0
         self.has_mutable = kind is not None and kind.mutable
         for child in children:
             self.leaf_count += child.leaf_count
-            self.has_mutable = self.has_mutable or child.has_mutable
+            self.has_mutable: bool = self.has_mutable or child.has_mutable
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """Put leaves back in place."""
@@ -189,7 +193,7 @@ _row = cache(lambda kind, count: Structure(kind, None, (LEAF,) * count))  # of a
 _LEAVES = frozenset({np.ndarray, np.float32, np.float64, int, float})  # what most leaves are: no need to ask further
 
 
-def flatten_call(args: tuple, kwargs: dict) -> tuple[list, Structure]:
+def flatten_call(args: tuple[Any, ...], kwargs: dict[Any, Any]) -> tuple[list[Any], Structure]:
     """`flatten((args, kwargs))`, quick where the arguments are plain arrays and numbers."""
     if kwargs:
         return flatten((args, kwargs))
@@ -205,7 +209,7 @@ def plain_call(count: int) -> Structure:
     return flatten(((0,) * count, {}))[1]
 
 
-def flatten(tree: Any) -> tuple[list, Structure]:
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
     """The leaves of a tree and its structure."""
     leaves: list = []
     return leaves, _flatten(tree, leaves, ())
@@ -227,7 +231,7 @@ def _flatten(tree: Any, leaves: list, parents: tuple) -> Structure:
     return Structure(kind, static, tuple([_flatten(child, leaves, parents) for child in children]))
 
 
-def hold(structure: Structure, leaves: Iterable, is_array: Callable[[Any], bool]) -> tuple[Structure, list]:
+def hold(structure: Structure, leaves: Iterable[Any], is_array: Callable[[Any], bool]) -> tuple[Structure, list[Any]]:
     """A structure that holds the leaves that are no arrays (strings, functions, objects), and the other leaves."""
     if structure.kind is None:
         leaf = next(leaves)  # type: ignore[call-overload]
@@ -242,7 +246,7 @@ def holds(structure: Structure) -> bool:
     return structure.kind is _HELD or any(holds(child) for child in structure.children)
 
 
-def leaves(tree: Any) -> list:
+def leaves(tree: Any) -> list[Any]:
     """The leaves of a tree."""
     return flatten(tree)[0]
 
@@ -259,7 +263,7 @@ def tree_map(f: Callable, tree: Any, *rest: Any) -> Any:
     return structure.unflatten([f(*row) for row in zip(*columns, strict=True)])
 
 
-def broadcast_prefix(prefix: Any, structure: Structure, what: str) -> list:
+def broadcast_prefix(prefix: Any, structure: Structure, what: str) -> list[Any]:
     """A prefix tree (such as `in_axes`) repeated over the leaves of `structure`; None is a leaf of the prefix."""
     kind = None if prefix is None else kind_of(prefix)
     if kind is None:

@@ -23,9 +23,9 @@ class ArrayType:
     __slots__ = ("dtype", "shape", "weak")
 
     def __init__(self, shape: Shape, dtype: Any, weak: bool = False):
-        self.shape = shape
-        self.dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
-        self.weak = weak
+        self.shape: Shape = shape
+        self.dtype: np.dtype | np.dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
+        self.weak: bool = weak
 
     @property
     def ndim(self) -> int:

@@ -279,7 +279,7 @@ for _from in (np.tril_indices_from, np.triu_indices_from, np.diag_indices_from):
 
 
 @on_handles(np.ix_)
-def ix_(*args: Any) -> tuple:
+def ix_(*args: Any) -> tuple[Any, ...]:
     out = []
     for i, item in enumerate(args):
         value = as_value(item)

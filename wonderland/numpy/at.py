@@ -35,7 +35,7 @@ class at:
     __slots__ = ("array",)
 
     def __init__(self, array: Any):
-        self.array = as_value(array)
+        self.array: Any = as_value(array)
 
     def __getitem__(self, index: Any) -> Place:
         return Place(self.array, index)
@@ -48,8 +48,8 @@ class Place:
     __slots__ = ("array", "key")
 
     def __init__(self, array: Any, index: Any):
-        self.array = array
-        self.key = Key(shape_of(array), index)
+        self.array: Any = array
+        self.key: Key = Key(shape_of(array), index)
 
     def get(self) -> Any:
         """`x[index]`, as a new array."""

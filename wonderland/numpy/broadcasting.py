@@ -55,7 +55,7 @@ def warn_on_broadcast() -> Iterator[None]:
         _active.reset(token)
 
 
-def is_trap(*shapes: tuple) -> bool:
+def is_trap(*shapes: tuple[Any, ...]) -> bool:
     """Do two of these shapes, of different ranks, both get repeated against each other?"""
     for i, x in enumerate(shapes):
         for y in shapes[i + 1 :]:

@@ -23,7 +23,7 @@ from wonderland.ops.shape import convert
 _SUBMODULES = ("numpy.linalg", "numpy.fft", "scipy.special", "scipy.linalg")
 # Name of NumPy's or SciPy's module -> our functions of its names.
 spaces: dict[str, dict[str, Any]] = {name: {} for name in ("numpy", *_SUBMODULES)}
-namespace = spaces["numpy"]
+namespace: dict[str, Any] = spaces["numpy"]
 
 LATER.update({
     "numpy.linalg": "wonderland.numpy.linear_algebra", "numpy.fft": "wonderland.numpy.fourier",
@@ -42,7 +42,7 @@ def space_of(original: Any) -> dict[str, Any]:
     return namespace
 
 
-def present(originals: Iterable[Any]) -> list:
+def present(originals: Iterable[Any]) -> list[Any]:
     """The functions that the installed NumPy and SciPy have."""
     return [f for f in originals if not isinstance(f, Missing)]
 
@@ -218,7 +218,9 @@ def set_operator(name: str, method: Callable) -> None:
     setattr(Tracer, name, method)
 
 
-FOREIGN: dict[str, Callable] = {}  # operator -> what it does with operands that aren't arrays (sparse matrices)
+FOREIGN: dict[
+    str, Callable[..., Any]
+] = {}  # operator -> what it does with operands that aren't arrays (sparse matrices)
 _OPERANDS = PYTHON_SCALARS | {np.ndarray}  # by far the most, beside tracers
 
 

@@ -38,6 +38,9 @@ Path = tuple[tuple[int, ...], ...]
 class Subscripts:
     """Parsed subscripts: the labels of each operand's axes, of the result's, and the size that each label has."""
 
+    text: str
+    shapes: tuple[tuple[int, ...], ...]
+
     def __init__(self, text: str, shapes: tuple[tuple[int, ...], ...]):
         self.text, self.shapes = text, shapes
         inputs, arrow, output = text.replace(" ", "").partition("->")
@@ -153,7 +156,7 @@ def _result(left: frozenset, right: frozenset, others: Iterable[frozenset]) -> f
     return (left | right) & frozenset().union(*others)
 
 
-def exact_path(terms: Sequence[frozenset], output: frozenset, sizes: dict) -> Path:
+def exact_path(terms: Sequence[frozenset[Any]], output: frozenset[Any], sizes: dict[Any, Any]) -> Path:
     """The contraction order with the least multiplications, of all orders of pairs."""
     n, everything = len(terms), (1 << len(terms)) - 1
     labels = {}  # of the result of contracting a set of operands, given as bits
@@ -191,7 +194,7 @@ def exact_path(terms: Sequence[frozenset], output: frozenset, sizes: dict) -> Pa
     return tuple(path)
 
 
-def greedy_path(terms: Sequence[frozenset], output: frozenset, sizes: dict) -> Path:
+def greedy_path(terms: Sequence[frozenset[Any]], output: frozenset[Any], sizes: dict[Any, Any]) -> Path:
     """Contract, again and again, the pair that makes the arrays smallest; pairs without a common label last."""
     remaining, path = list(terms), []
 
@@ -336,7 +339,9 @@ def _converted(operands: list, dtype: Any, casting: str, text: str) -> list:
     return [x if type_of(x).dtype == goal else convert(x, dtype=goal) for x in operands]
 
 
-def einsum_values(text: str, operands: list, optimize: Any = None, dtype: Any = None, casting: str = "safe") -> Any:
+def einsum_values(
+    text: str, operands: list[Any], optimize: Any = None, dtype: Any = None, casting: str = "safe"
+) -> Any:
     """einsum of values: arrays and traced ones."""
     operands = [as_value(x) for x in operands]
     shapes = tuple(shape_of(x) for x in operands)

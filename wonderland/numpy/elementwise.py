@@ -152,7 +152,7 @@ def sinc(x: Any) -> Any:
 
 
 @implements(np.divmod)
-def divmod(x: Any, y: Any) -> tuple:
+def divmod(x: Any, y: Any) -> tuple[Any, ...]:
     return integer.floor_divide(x, y), integer.remainder(x, y)
 
 
@@ -170,7 +170,7 @@ set_operator("__rdivmod__", _operator_divmod(True))
 
 
 @implements(np.modf)
-def modf(x: Any) -> tuple:
+def modf(x: Any) -> tuple[Any, ...]:
     x = _as_result(np.modf, x)
     infinite = isinf(x)
     fraction = integer.fmod(ops.where(infinite, 0.0, x), 1.0)
@@ -178,7 +178,7 @@ def modf(x: Any) -> tuple:
 
 
 @implements(np.frexp)
-def frexp(x: Any) -> tuple:
+def frexp(x: Any) -> tuple[Any, ...]:
     n = integer.exponent(x)
     return integer.ldexp(x, ops.neg(n)), n
 

@@ -27,17 +27,22 @@ from wonderland.ops.shape import broadcast, convert, inverse_permutation
 
 Slice = slice
 MASKED = "a boolean mask, x[mask], whose result's shape depends on values (write np.where(mask, new, x)),"
-UPDATES: dict[str, Callable] = {"set": lambda old, new: new, "add": ops.add}
+UPDATES: dict[str, Callable[..., Any]] = {"set": lambda old, new: new, "add": ops.add}
 
 
 class Key:
     """A normal-form index of an array of a given shape."""
 
-    def __init__(self, shape: tuple, index: Any):
+    mask_axis: int
+    expanded: tuple[int, ...]
+    static: tuple[Any, ...]
+    inserted: list[bool]
+
+    def __init__(self, shape: tuple[Any, ...], index: Any):
         entries = [_entry(e) for e in index] if isinstance(index, tuple) else [_entry(index)]
-        self.shape = tuple(shape)
-        self.dots = any(e is Ellipsis for e in entries)
-        self.arrays: list = []  # (axis after slicing, index array)
+        self.shape: tuple[Any, ...] = tuple(shape)
+        self.dots: bool = any(e is Ellipsis for e in entries)
+        self.arrays: list[Any] = []  # (axis after slicing, index array)
         self.mask: Any = None  # a mask without values
         items = _expanded(entries, self.shape)
         advanced = any(_is_array(e) for e in items)
@@ -75,7 +80,7 @@ class Key:
             inserted.append(new)
             axis += not new
         self.expanded, self.static, self.inserted = tuple(expanded), tuple(static), inserted
-        self.is_whole = all(
+        self.is_whole: bool = all(
             isinstance(s, Slice) and s.start == 0 and s.step == 1 and s.stop == n
             for s, n in zip(static, expanded, strict=True)
         )
@@ -86,7 +91,7 @@ class Key:
         """Where the broadcast index axes go: in place of the first if the indices are adjacent, else in front."""
         shapes = [shape_of(i) for _, i in self.arrays]
         try:
-            self.selected = broadcast_shapes(*shapes)
+            self.selected: Any = broadcast_shapes(*shapes)
         except ValueError:
             raise IndexError(
                 "shape mismatch: indexing arrays could not be broadcast together with shapes "
@@ -149,7 +154,7 @@ class Key:
         rest = list(range(count, rank))
         return (*rest[: self.front], *range(count), *rest[self.front :])
 
-    def result_shape(self) -> tuple:
+    def result_shape(self) -> tuple[Any, ...]:
         """The shape of `x[index]`."""
         shape = sliced_shape(self.static)
         if not self.arrays:
@@ -168,7 +173,7 @@ class Key:
                 out.append(step * s.step)
         return out
 
-    def write(self, box: list, value: Any, mode: str = "set") -> Any:
+    def write(self, box: list[Any], value: Any, mode: str = "set") -> Any:
         """`x[index] = value` (or +=), functionally; may overwrite what only `box` holds."""
         if self.mask is not None:
             return self.write_masked(box, value, UPDATES[mode])
@@ -197,7 +202,7 @@ class Key:
             part = scatter_slice(reshape_value(x, self.expanded), part, index=self.static, mode="set")
         return reshape_value(part, shape_of(x))
 
-    def write_masked(self, box: list, value: Any, update: Callable) -> Any:
+    def write_masked(self, box: list[Any], value: Any, update: Callable) -> Any:
         """Write through a mask without values: the value may not have an axis for the selected elements."""
         part, mask_rank = self.part(box[0]), len(shape_of(self.mask))
         shape = shape_of(part)
@@ -223,10 +228,10 @@ class KeyView(StridedView):
         direct = key.is_static and not key.is_whole  # by far the most: no detours
         read = (lambda x: slice_primitive(x, index=key.static)) if direct else key.read
         super().__init__(read, key.write, key.strides)
-        self.key = key
+        self.key: Key = key
 
 
-def fitted(value: Any, shape: tuple, dtype: np.dtype, by_arrays: bool) -> Any:
+def fitted(value: Any, shape: tuple[Any, ...], dtype: np.dtype, by_arrays: bool) -> Any:
     """A value to be written: converted to the array's dtype and broadcast to the part's shape."""
     value = value if isinstance(value, (np.ndarray, np.generic, Traced)) else np.asarray(value)[()]
     kind = type_of(value)
@@ -387,7 +392,7 @@ def _resolve(s: slice, extent: int) -> slice:
 _keys: dict[tuple, Key] = {}  # of single ints and slices, which loops use again and again
 
 
-def key_of(shape: tuple, index: Any) -> Key:
+def key_of(shape: tuple[Any, ...], index: Any) -> Key:
     """The normal form of an index."""
     if type(index) is int:
         name: tuple = (shape, index)
@@ -454,9 +459,9 @@ class Flat:
     __slots__ = ("base",)
 
     def __init__(self, base: Tracer):
-        self.base = base
+        self.base: Tracer = base
 
-    def __iter__(self) -> Iterator:
+    def __iter__(self) -> Iterator[Any]:
         return iter(flat_view(self.base))
 
     def __len__(self) -> int:

@@ -24,7 +24,7 @@ def as_value(item: Any) -> Any:
     return item if isinstance(item, (np.ndarray, np.generic, Traced)) else np.asarray(item)
 
 
-def unstacked(arrays: Any) -> list:
+def unstacked(arrays: Any) -> list[Any]:
     """A sequence of arrays; one array is the sequence of its rows."""
     if isinstance(arrays, (np.ndarray, Traced)):
         rest = tuple(slice(0, n, 1) for n in shape_of(arrays)[1:])
@@ -173,7 +173,7 @@ def _bounds(indices_or_sections: Any, extent: int) -> list[int]:
 
 
 @on_handles(np.array_split)
-def array_split(ary: Tracer, indices_or_sections: Any, axis: int = 0) -> list:
+def array_split(ary: Tracer, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     axis = normalize_axis(axis, ary.ndim)
     bounds = _bounds(indices_or_sections, ary.shape[axis])
     whole = (slice(None),) * axis
@@ -181,7 +181,7 @@ def array_split(ary: Tracer, indices_or_sections: Any, axis: int = 0) -> list:
 
 
 @on_handles(np.split)
-def split(ary: Tracer, indices_or_sections: Any, axis: int = 0) -> list:
+def split(ary: Tracer, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     sections = concrete(unwrap(indices_or_sections), "where to split (the results' shapes depend on it)")
     if np.ndim(sections) == 0 and ary.shape[axis] % int(sections):
         raise ValueError("array split does not result in an equal division")
@@ -189,28 +189,28 @@ def split(ary: Tracer, indices_or_sections: Any, axis: int = 0) -> list:
 
 
 @on_handles(np.hsplit)
-def hsplit(ary: Tracer, indices_or_sections: Any) -> list:
+def hsplit(ary: Tracer, indices_or_sections: Any) -> list[Any]:
     if ary.ndim == 0:
         raise ValueError("hsplit only works on arrays of 1 or more dimensions")
     return split(ary, indices_or_sections, 1 if ary.ndim > 1 else 0)
 
 
 @on_handles(np.vsplit)
-def vsplit(ary: Tracer, indices_or_sections: Any) -> list:
+def vsplit(ary: Tracer, indices_or_sections: Any) -> list[Any]:
     if ary.ndim < 2:
         raise ValueError("vsplit only works on arrays of 2 or more dimensions")
     return split(ary, indices_or_sections, 0)
 
 
 @on_handles(np.dsplit)
-def dsplit(ary: Tracer, indices_or_sections: Any) -> list:
+def dsplit(ary: Tracer, indices_or_sections: Any) -> list[Any]:
     if ary.ndim < 3:
         raise ValueError("dsplit only works on arrays of 3 or more dimensions")
     return split(ary, indices_or_sections, 2)
 
 
 @on_handles(np.unstack)
-def unstack(x: Tracer, /, *, axis: int = 0) -> tuple:
+def unstack(x: Tracer, /, *, axis: int = 0) -> tuple[Any, ...]:
     if x.ndim == 0:
         raise ValueError("Input array must be at least 1-d.")
     axis = normalize_axis(axis, x.ndim)
@@ -218,7 +218,7 @@ def unstack(x: Tracer, /, *, axis: int = 0) -> tuple:
 
 
 @implements(np.meshgrid)
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple:
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Any, ...]:
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
     arrays = [as_value(x) for x in xi]

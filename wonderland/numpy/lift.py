@@ -110,10 +110,12 @@ class Lifting:
     __slots__ = ("active", "asked", "cell", "lifted")
 
     def __init__(self, asked: Any) -> None:
-        self.active = True
-        self.asked = asked  # the function that is to be lifted, wherever it is from
-        self.cell = types.CellType(self.form)
-        self.lifted = {id(original): ours for original, ours in LIFTED.items()}  # by id: callables needn't hash
+        self.active: bool = True
+        self.asked: Any = asked  # the function that is to be lifted, wherever it is from
+        self.cell: Any = types.CellType(self.form)
+        self.lifted: dict[int, Any] = {
+            id(original): ours for original, ours in LIFTED.items()
+        }  # by id: callables needn't hash
 
     def form(self, g: Any) -> Any:
         """What to call in the place of `g`."""

@@ -31,7 +31,7 @@ EighResult, EigResult, QRResult, SVDResult, SlogdetResult = (
 )
 
 
-def inexact(*arrays: Any) -> list:
+def inexact(*arrays: Any) -> list[Any]:
     """Operands in the one dtype in which LAPACK computes: float64 for integers."""
     arrays = tuple(as_value(a) for a in arrays)
     dtype = promote(*(type_of(a) for a in arrays))[0]
@@ -62,7 +62,7 @@ def hermitian_matrix(a: Any) -> Any:
     return of_triangle(square_matrix(a), lower=True)
 
 
-def stacked(*arrays: Any) -> list:
+def stacked(*arrays: Any) -> list[Any]:
     """Stacks of matrices with their leading axes broadcast."""
     head = np.broadcast_shapes(*(shape_of(a)[:-2] for a in arrays))
     goals = [(*head, *shape_of(a)[-2:]) for a in arrays]

@@ -18,6 +18,8 @@ import numpy
 class Missing:
     """The stand-in of a function that a module doesn't have."""
 
+    __name__: str
+
     def __init__(self, module: str, name: str):
         self.__module__, self.__name__ = module, name
 

@@ -44,7 +44,9 @@ def take_index(x: Any, axis: int, index: int | slice) -> Any:
     return slice_primitive(x, index=key)
 
 
-def pairwise(x: Any, x_labels: Sequence, y: Any, y_labels: Sequence, kept: Sequence) -> tuple[Any, list]:
+def pairwise(
+    x: Any, x_labels: Sequence[Any], y: Any, y_labels: Sequence[Any], kept: Sequence[Any]
+) -> tuple[Any, list[Any]]:
     """One contraction of two arrays with labelled axes: the result, and the labels of its axes.
 
     Labels that both have are paired up: kept if they are in `kept`, else summed over. Labels of one array alone must

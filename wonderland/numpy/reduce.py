@@ -81,19 +81,19 @@ def no_out(out: Any, name: str) -> None:
         raise TypeError(f"the method {name} of traced arrays takes no out=; write out[...] = x.{name}(...)")
 
 
-def kept(out: Any, shape: tuple, axes: tuple[int, ...], keepdims: Any) -> Any:
+def kept(out: Any, shape: tuple[Any, ...], axes: tuple[int, ...], keepdims: Any) -> Any:
     """A reduced value, with the reduced axes put back as ones if asked for."""
     if keepdims is _MISSING or not keepdims:
         return out
     return reshape_value(out, reduce.flat_shape(shape, axes))
 
 
-def fits(shape: tuple, goal: tuple) -> bool:
+def fits(shape: tuple[Any, ...], goal: tuple[Any, ...]) -> bool:
     """Can an array of one shape be broadcast to the other?"""
     return len(shape) <= len(goal) and builtins.all(m in (1, n) for m, n in zip(shape[::-1], goal[::-1], strict=False))
 
 
-def mask_of(where: Any, shape: tuple) -> Any:
+def mask_of(where: Any, shape: tuple[Any, ...]) -> Any:
     """The option `where=` as a boolean array of a shape, or None if it is True."""
     if where is True or where is _MISSING:
         return None
@@ -137,7 +137,7 @@ def prod(
     return _reduced(reduce.prod, ops.mul, 1, accumulating(a, dtype), axis, keepdims, initial, where)
 
 
-def counted(shape: tuple, axes: tuple[int, ...], where: Any, keepdims: Any, dtype: Any) -> Any:
+def counted(shape: tuple[Any, ...], axes: tuple[int, ...], where: Any, keepdims: Any, dtype: Any) -> Any:
     """How many elements a mean is over: a Python number, or with a mask an array of the result's shape."""
     mask = mask_of(where, shape)
     if mask is None:

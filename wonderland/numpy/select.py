@@ -106,7 +106,7 @@ def choose(a: Any, choices: Any, mode: str = "raise") -> Any:
 
 
 @implements(np.unravel_index)
-def unravel_index(indices: Any, shape: Any, order: Any = "C") -> tuple:
+def unravel_index(indices: Any, shape: Any, order: Any = "C") -> tuple[Any, ...]:
     indices, shape = as_value(indices), integers(shape)
     if _is_known(indices):
         return np.unravel_index(concrete(indices, ""), shape, order)
@@ -175,7 +175,7 @@ def extract(condition: Any, arr: Any) -> Any:
 
 
 @implements(np.nonzero, method="nonzero")
-def nonzero(a: Any) -> tuple:
+def nonzero(a: Any) -> tuple[Any, ...]:
     return np.nonzero(_known(a, "nonzero"))
 
 

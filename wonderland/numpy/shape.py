@@ -87,7 +87,7 @@ def resolve_shape(shape: Any, size: int) -> tuple[int, ...]:
 # Of values -----------------------------------------------------------------------------------------------------------
 
 
-def reshape_value(x: Any, shape: tuple) -> Any:
+def reshape_value(x: Any, shape: tuple[Any, ...]) -> Any:
     return x if shape_of(x) == shape else ops.reshape(x, shape=shape)
 
 
@@ -127,7 +127,7 @@ class StridedView(View):
 
     def __init__(self, get: Callable, put: Callable, layout: Callable[[list[int]], list[int]]):
         super().__init__(get, put)
-        self.layout = layout  # strides of the base -> strides of the view, in elements
+        self.layout: Callable[..., Any] = layout  # strides of the base -> strides of the view, in elements
 
 
 def view_of(base: Tracer, get: Callable, put: Callable, layout: Callable[[list[int]], list[int]]) -> Tracer:
@@ -367,7 +367,7 @@ def _broadcast_view(array: Any, shape: Any, subok: bool = False) -> Any:
 
 
 @on_handles(np.broadcast_arrays)
-def broadcast_arrays(*args: Any, subok: bool = False) -> tuple:
+def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     shape = broadcast_shapes(*(np.shape(a) for a in args))
     return tuple(a if np.shape(a) == shape and isinstance(a, Tracer) else _broadcast_view(a, shape) for a in args)
 

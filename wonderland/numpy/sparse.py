@@ -28,6 +28,10 @@ class Structure:
 
     __slots__ = ("indices", "indptr", "shape")
 
+    indices: np.ndarray
+    indptr: np.ndarray
+    shape: tuple[int, int]
+
     def __init__(self, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]):
         self.indices, self.indptr, self.shape = indices, indptr, shape
 
@@ -159,7 +163,7 @@ def _cost(types: tuple, outs: tuple, params: dict) -> Work:
     return work(outs[0], products, max(products - count(outs[0]), 0))
 
 
-sparse_dot = Primitive(
+sparse_dot: Primitive = Primitive(
     "sparse_dot",
     _evaluate,
     _infer,

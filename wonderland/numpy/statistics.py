@@ -292,10 +292,10 @@ def _quantile_function(original: Callable, passing: bool, hundred: bool) -> Call
     return function
 
 
-quantile = _quantile_function(np.quantile, passing=False, hundred=False)
-percentile = _quantile_function(np.percentile, passing=False, hundred=True)
-nanquantile = _quantile_function(np.nanquantile, passing=True, hundred=False)
-nanpercentile = _quantile_function(np.nanpercentile, passing=True, hundred=True)
+quantile: Callable[..., Any] = _quantile_function(np.quantile, passing=False, hundred=False)
+percentile: Callable[..., Any] = _quantile_function(np.percentile, passing=False, hundred=True)
+nanquantile: Callable[..., Any] = _quantile_function(np.nanquantile, passing=True, hundred=False)
+nanpercentile: Callable[..., Any] = _quantile_function(np.nanpercentile, passing=True, hundred=True)
 
 # Passing over NaN ----------------------------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ def _nothing(dtype: np.dtype) -> Any:
     return {"f": -0.0, "c": complex(-0.0, -0.0)}.get(dtype.kind, 0)  # -0.0 + x is x
 
 
-cumsum = Primitive(
+cumsum: Primitive = Primitive(
     "cumsum",
     lambda x, axis, reverse: _accumulate(np.add, x, axis, reverse),
     lambda x, axis, reverse: ArrayType(x.shape, x.dtype),
@@ -104,7 +104,7 @@ def _cumprod_jvp(primals: tuple, tangents: tuple, axis: int, reverse: bool) -> t
     return out, recurrence(x, force, axis=axis, reverse=reverse)
 
 
-cumprod = Primitive(
+cumprod: Primitive = Primitive(
     "cumprod",
     lambda x, axis, reverse: _accumulate(np.multiply, x, axis, reverse),
     lambda x, axis, reverse: ArrayType(x.shape, x.dtype),
@@ -189,7 +189,7 @@ def _recurrence_step(e: Any, y: Any, a: Any, b: Any) -> Any:
 
 
 # y_k = a_k y_{k-1} + b_k, from y_{-1} = 0. All derivatives of products of many factors are of this form.
-recurrence = Primitive(
+recurrence: Primitive = Primitive(
     "recurrence",
     _recurrence,
     _recurrence_infer,
@@ -222,7 +222,7 @@ def _flipped(places: Any, extent: int) -> Any:
     return add(invert(places), extent)  # extent - 1 - places
 
 
-cummax = Primitive(
+cummax: Primitive = Primitive(
     "cummax",
     lambda x, axis, reverse: _accumulate(np.maximum, x, axis, reverse),
     lambda x, axis, reverse: ArrayType(x.shape, x.dtype),

@@ -99,7 +99,7 @@ def _eigh_jvp(primals: tuple, tangents: tuple, lower: bool) -> tuple[Any, Any]:
 
 
 # Eigenvalues in ascending order and orthonormal eigenvectors; one triangle is read, and differentiated.
-eigh = _decomposition(
+eigh: Primitive = _decomposition(
     "eigh", lambda a, lower: tuple(np.linalg.eigh(a, "L" if lower else "U")), _eigh_type, _eigh_jvp, 4.5
 )  # fmt: skip
 
@@ -132,7 +132,7 @@ def _eig_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
 
 
 # Eigenvalues and eigenvectors of length 1, always complex: whether they are real depends on values.
-eig = _decomposition("eig", _eig, _eig_type, _eig_jvp, 12.5)
+eig: Primitive = _decomposition("eig", _eig, _eig_type, _eig_jvp, 12.5)
 
 # Singular values ------------------------------------------------------------------------------------------------------
 
@@ -193,7 +193,9 @@ def _svd_jvp(primals: tuple, tangents: tuple, full: bool) -> tuple[Any, Any]:
     return (u_all, s, vh_all), (du, ds, adjoint(dv))
 
 
-svd = _decomposition("svd", lambda a, full: tuple(np.linalg.svd(a, full_matrices=full)), _svd_type, _svd_jvp, 11)
+svd: Primitive = _decomposition(
+    "svd", lambda a, full: tuple(np.linalg.svd(a, full_matrices=full)), _svd_type, _svd_jvp, 11
+)
 
 # Orthogonal factors ---------------------------------------------------------------------------------------------------
 
@@ -233,4 +235,4 @@ def _qr(a: Any, full: bool) -> tuple:
 
 
 # q with orthonormal columns and an upper triangular r with real diagonal, whose signs are LAPACK's.
-qr = _decomposition("qr", _qr, _qr_type, _qr_jvp, 2)
+qr: Primitive = _decomposition("qr", _qr, _qr_type, _qr_jvp, 2)

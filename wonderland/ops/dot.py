@@ -151,7 +151,7 @@ def _cost(types: tuple, outs: tuple, params: dict) -> Work:
     return work(outs[0], count(outs[0]) * terms, count(outs[0]) * max(terms - 1, 0))
 
 
-dot = Primitive(
+dot: Primitive = Primitive(
     "dot",
     _evaluate,
     _infer,

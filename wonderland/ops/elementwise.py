@@ -35,7 +35,7 @@ _PYTHON_ONES = {"b": True, "i": 1, "u": 1, "f": 1.0, "c": 1j}
 def elementwise(
     name: str,
     evaluate: Callable,
-    derivatives: tuple[Callable, ...] = (),
+    derivatives: tuple[Callable[..., Any], ...] = (),
     *,
     emit: Callable | None = None,
     linear: tuple[int, ...] = (),
@@ -153,7 +153,7 @@ def _finite(x: Any) -> bool:
     return isfinite(np.add.reduce(x, axis=None))
 
 
-def align(args: tuple, batched: tuple[bool, ...]) -> list:
+def align(args: tuple[Any, ...], batched: tuple[bool, ...]) -> list[Any]:
     """Give batched operands singleton axes behind the batch, so that broadcasting still pairs up the others."""
     rank = max(len(shape_of(a)) - b for a, b in zip(args, batched, strict=True))
     out = []
@@ -165,12 +165,12 @@ def align(args: tuple, batched: tuple[bool, ...]) -> list:
     return out
 
 
-def elementwise_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+def elementwise_pattern(types: tuple[ArrayType, ...], params: dict[Any, Any]) -> list[Any]:
     """Output element i reads element i of each operand, as broadcast."""
     return reads_where(types, [True] * len(types))
 
 
-def reads_where(types: tuple[ArrayType, ...], masks: Sequence[Any]) -> list:
+def reads_where(types: tuple[ArrayType, ...], masks: Sequence[Any]) -> list[Any]:
     """The pattern of an elementwise operation that reads each operand where its mask says so."""
     shape = broadcast_shapes(*(t.shape for t in types))
     rows = np.arange(math.prod(shape))
@@ -188,12 +188,12 @@ def _reading(t: ArrayType, shape: tuple, rows: np.ndarray, mask: Any) -> tuple[n
     return rows[chosen], numbers[chosen]
 
 
-def reads_nothing(types: tuple[ArrayType, ...], params: dict) -> list:
+def reads_nothing(types: tuple[ArrayType, ...], params: dict[Any, Any]) -> list[Any]:
     """The pattern of what is constant wherever it has a derivative."""
     return [None] * len(types)
 
 
-def reads_first(types: tuple[ArrayType, ...], params: dict) -> list:
+def reads_first(types: tuple[ArrayType, ...], params: dict[Any, Any]) -> list[Any]:
     """The pattern of what is constant in all operands but the first."""
     return reads_where(types, [True, *[False] * (len(types) - 1)])
 
@@ -323,11 +323,11 @@ def _where_transpose(ct: Any, condition: Any, x: Any, y: Any) -> tuple:
     )
 
 
-neg = elementwise(
+neg: Primitive = elementwise(
     "neg", np.negative, emit=lambda e, x: e.neg(x), linear=(0,), zero_preserving=True, cost=each(additions=1),
     transpose=lambda ct, x: (neg(ct),),
 )  # fmt: skip
-add = elementwise(
+add: Primitive = elementwise(
     "add", np.add, emit=lambda e, x, y: e.add(x, y), linear=(0, 1), zero_preserving=True, cost=each(additions=1),
     jvp=_sum_jvp, taylor=_sum_taylor,
     transpose=lambda ct, x, y: (
@@ -335,7 +335,7 @@ add = elementwise(
         unbroadcast(ct, y) if isinstance(y, Linear) else None,
     ),
 )  # fmt: skip
-sub = elementwise(
+sub: Primitive = elementwise(
     "sub", np.subtract, emit=lambda e, x, y: e.sub(x, y), linear=(0, 1), zero_preserving=True, cost=each(additions=1),
     jvp=_difference_jvp, taylor=_difference_taylor,
     transpose=lambda ct, x, y: (
@@ -343,7 +343,7 @@ sub = elementwise(
         neg(unbroadcast(ct, y)) if isinstance(y, Linear) else None,
     ),
 )  # fmt: skip
-mul = elementwise(
+mul: Primitive = elementwise(
     "mul", np.multiply, (lambda out, x, y: y, lambda out, x, y: x), emit=lambda e, x, y: e.mul(x, y),
     transpose=_product_transpose, bilinear=True, zero_preserving=True, cost=each(multiplications=1),
     pattern=_product_pattern,
@@ -360,7 +360,7 @@ def _masked_mul(t: Any, d: Any) -> Any:
 # The product through which derivatives are applied: 0 where a factor is 0, even if the other is infinite or NaN. It is
 # what keeps a branch that `where` didn't take out of the gradient, whatever happened there: its tangent or cotangent is
 # 0, and in derivatives of derivatives that can be either factor.
-masked_mul = elementwise(
+masked_mul: Primitive = elementwise(
     "masked_mul", _masked_mul,
     emit=lambda e, t, d: e.select(
         e.bit_or(e.compare("eq", t, e.constant(0, t)), e.compare("eq", d, e.constant(0, d))),
@@ -409,7 +409,7 @@ def _div_taylor(out: Any, x: Any, y: Any) -> Callable:
     return coefficient
 
 
-div = elementwise(
+div: Primitive = elementwise(
     "div", np.true_divide,
     (lambda out, x, y: _reciprocal(y), lambda out, x, y: neg(div(out, y))),
     emit=lambda e, x, y: e.div(x, y), transpose=_div_transpose, linear=(0,), taylor=_div_taylor,
@@ -422,18 +422,20 @@ def _reciprocal(y: Any) -> Any:
     return div(one, y)
 
 
-exp = elementwise("exp", np.exp, (lambda out, x: out,), emit=lambda e, x: e.call("exp", x), monotone=True)
-log = elementwise(
+exp: Primitive = elementwise("exp", np.exp, (lambda out, x: out,), emit=lambda e, x: e.call("exp", x), monotone=True)
+log: Primitive = elementwise(
     "log", np.log, (lambda out, x: _reciprocal(x),), emit=lambda e, x: e.call("log", x),
     monotone=True,
 )  # fmt: skip
-tanh = elementwise(
+tanh: Primitive = elementwise(
     "tanh", np.tanh, (lambda out, x: sub(1.0, mul(out, out)),), emit=lambda e, x: e.call("tanh", x),
     monotone=True, zero_preserving=True,
 )  # fmt: skip
-sin = elementwise("sin", np.sin, (lambda out, x: cos(x),), emit=lambda e, x: e.call("sin", x), zero_preserving=True)
-cos = elementwise("cos", np.cos, (lambda out, x: neg(sin(x)),), emit=lambda e, x: e.call("cos", x))
-sqrt = elementwise(
+sin: Primitive = elementwise(
+    "sin", np.sin, (lambda out, x: cos(x),), emit=lambda e, x: e.call("sin", x), zero_preserving=True
+)
+cos: Primitive = elementwise("cos", np.cos, (lambda out, x: neg(sin(x)),), emit=lambda e, x: e.call("cos", x))
+sqrt: Primitive = elementwise(
     "sqrt", np.sqrt, (lambda out, x: div(0.5, out),), emit=lambda e, x: e.sqrt(x),
     monotone=True, zero_preserving=True,
 )  # fmt: skip
@@ -500,7 +502,7 @@ def _nowhere_zero(x: Any) -> bool:
     return isinstance(x, (np.ndarray, np.number, float, int)) and bool(np.all(x))
 
 
-pow = elementwise(
+pow: Primitive = elementwise(
     "pow", _power, (_pow_base_derivative, _pow_exponent_derivative),
     emit=lambda e, x, y: e.power(x, y), compute=lambda types, out: (out, out), taylor=_pow_taylor,
     pattern=_power_pattern, raises=lambda types, params: all(t.dtype.kind in "iu" for t in types),
@@ -519,11 +521,11 @@ def _extremum_jvp(extremum: Callable) -> Callable:
     return jvp
 
 
-maximum = elementwise(
+maximum: Primitive = elementwise(
     "maximum", np.maximum, emit=lambda e, x, y: e.maximum(x, y), jvp=_extremum_jvp(lambda x, y: maximum(x, y)),
     monotone=True, zero_preserving=True, piecewise_linear=True,
 )  # fmt: skip
-minimum = elementwise(
+minimum: Primitive = elementwise(
     "minimum", np.minimum, emit=lambda e, x, y: e.minimum(x, y), jvp=_extremum_jvp(lambda x, y: minimum(x, y)),
     monotone=True, zero_preserving=True, piecewise_linear=True,
 )  # fmt: skip
@@ -540,7 +542,9 @@ def _sign_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return out, mul(sub(t, along), where(eq(size, 0), 0.0, div(1.0, size)))
 
 
-sign = elementwise("sign", np.sign, emit=lambda e, x: e.sign(x), jvp=_sign_jvp, monotone=True, pattern=_complex_pattern)
+sign: Primitive = elementwise(
+    "sign", np.sign, emit=lambda e, x: e.sign(x), jvp=_sign_jvp, monotone=True, pattern=_complex_pattern
+)
 
 
 def _abs_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
@@ -552,17 +556,19 @@ def _abs_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return out, scale(t, sign(x), out)
 
 
-abs = elementwise("abs", np.abs, emit=lambda e, x: e.abs(x), jvp=_abs_jvp, zero_preserving=True, piecewise_linear=True)
+abs: Primitive = elementwise(
+    "abs", np.abs, emit=lambda e, x: e.abs(x), jvp=_abs_jvp, zero_preserving=True, piecewise_linear=True
+)
 
-conj = elementwise(
+conj: Primitive = elementwise(
     "conj", np.conjugate, linear=(0,), transpose=lambda ct, x: (conjugate(ct),), zero_preserving=True,
     emit=lambda e, x: e.conj(x),
 )  # fmt: skip
-real = elementwise(
+real: Primitive = elementwise(
     "real", lambda x: np.array(np.real(x))[()], linear=(0,), zero_preserving=True, emit=lambda e, x: e.real(x),
     transpose=lambda ct, z: (_shape.convert(ct, dtype=z.dtype),),
 )  # fmt: skip
-imag = elementwise(
+imag: Primitive = elementwise(
     "imag", lambda x: np.array(np.imag(x))[()], linear=(0,), zero_preserving=True,
     transpose=lambda ct, z: (
         mul(_shape.convert(ct, dtype=z.dtype), 1j) if z.dtype.kind == "c" else None,
@@ -589,6 +595,12 @@ for _name, _ufunc in {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal
 }.items():  # fmt: skip
     comparisons[_name] = _comparison(_name, _ufunc)
+eq: Primitive
+ge: Primitive
+gt: Primitive
+le: Primitive
+lt: Primitive
+ne: Primitive
 eq, ne, lt, le, gt, ge = comparisons.values()
 
 for _name, _ufunc, _emit in (
@@ -598,11 +610,15 @@ for _name, _ufunc, _emit in (
     ("invert", np.invert, lambda e, x: e.invert(x)),
 ):
     comparisons[_name] = elementwise(_name, _ufunc, emit=_emit, jvp=_no_tangent(_name), pattern=reads_nothing)
+bitwise_and: Primitive
+bitwise_or: Primitive
+bitwise_xor: Primitive
+invert: Primitive
 bitwise_and, bitwise_or, bitwise_xor, invert = (
     comparisons[n] for n in ("bitwise_and", "bitwise_or", "bitwise_xor", "invert")
 )
 
-where = elementwise(
+where: Primitive = elementwise(
     "where",
     lambda condition, x, y: np.where(condition, x, y)[()],
     emit=lambda e, c, x, y: e.select(c, x, y),
@@ -613,7 +629,7 @@ where = elementwise(
     pattern=_where_pattern,
 )
 
-stop_gradient = elementwise(
+stop_gradient: Primitive = elementwise(
     "stop_gradient", np.positive, emit=lambda e, x: x, jvp=lambda p, t: (stop_gradient(*p), None), zero_preserving=True,
     monotone=True, cost=view, pattern=reads_nothing,
 )  # fmt: skip

@@ -60,7 +60,7 @@ def _fft(x: Any, axes: tuple, inverse: bool, norm: Any) -> Any:
 
 
 # Complex to complex along several axes.
-fft = Primitive(
+fft: Primitive = Primitive(
     "fft",
     _fft,
     _fft_type,
@@ -100,7 +100,7 @@ def _rfft_transpose(ct: Any, x: Linear, axis: int, norm: str) -> tuple:
 
 
 # Real to the half spectrum of non-negative frequencies.
-rfft = Primitive(
+rfft: Primitive = Primitive(
     "rfft",
     lambda x, axis, norm: np.fft.rfft(x, axis=axis, norm=norm),
     _rfft_type,
@@ -126,7 +126,7 @@ def _irfft_transpose(ct: Any, x: Linear, axis: int, n: int, norm: str) -> tuple:
 
 
 # Its inverse: the half spectrum of n real numbers, of which the first (and for even n the last) element is taken real.
-irfft = Primitive(
+irfft: Primitive = Primitive(
     "irfft",
     lambda x, axis, n, norm: np.fft.irfft(x, n, axis=axis, norm=norm),
     _irfft_type,

@@ -250,7 +250,7 @@ def _slope_program(shape: tuple, da: int, dw: int) -> Program:
 
 # The derivative G(a, w) of the logarithm w of a gamma variable with respect to its shape parameter a, or a higher
 # derivative of G: `da` times with respect to a, `dw` times to w.
-gamma_slope = Primitive(
+gamma_slope: Primitive = Primitive(
     "gamma_slope",
     _gamma_slope,
     lambda a, w, da, dw: ArrayType(broadcast_shapes(a.shape, w.shape), promote(a, w)[0]),

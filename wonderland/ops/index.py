@@ -25,7 +25,7 @@ from wonderland.ops.work import picked, placed, view
 Index = tuple  # of ints and slices
 
 
-def sliced_shape(index: Index) -> tuple:
+def sliced_shape(index: Index) -> tuple[Any, ...]:
     """The shape that a static index selects."""
     return tuple(len(range(i.start, -1 if i.stop is None else i.stop, i.step)) for i in index if not isinstance(i, int))
 
@@ -44,7 +44,7 @@ def _batched_index(size: int, index: Index) -> Index:
 
 np_slice = slice  # the name `slice` is the primitive's from here on
 
-slice = Primitive(
+slice: Primitive = Primitive(
     "slice",
     _slice,
     lambda x, index: ArrayType(sliced_shape(index), x.dtype),
@@ -108,7 +108,7 @@ def _scatter_slice_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     return [(kept, kept), (target, np.arange(u.size))]
 
 
-scatter_slice = Primitive(
+scatter_slice: Primitive = Primitive(
     "scatter_slice",
     _scatter_slice,
     _scatter_slice_infer,
@@ -185,7 +185,7 @@ def _lines(x: ArrayType, indices: list, axes: tuple) -> tuple[np.ndarray, np.nda
     return np.arange(out.size).reshape(out.size // max(lines, 1), lines).T, numbers
 
 
-gather = Primitive(
+gather: Primitive = Primitive(
     "gather",
     _gather,
     _gather_infer,
@@ -295,7 +295,7 @@ def _scatter_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     return [(kept, kept), *none, (target, writer[target])]
 
 
-scatter = Primitive(
+scatter: Primitive = Primitive(
     "scatter",
     _scatter,
     _scatter_infer,
@@ -332,7 +332,7 @@ def _scatter_max_jvp(primals: tuple, tangents: tuple, axes: tuple) -> tuple[Any,
     return out, div(total, maximum(count, 1.0))
 
 
-scatter_max = Primitive(
+scatter_max: Primitive = Primitive(
     "scatter_max",
     _scatter_max,
     _scatter_infer,

@@ -19,7 +19,7 @@ from wonderland.core.tracer import unwrap
 
 LARGE = 1 << 15  # elements; NumPy draws fewer in a few milliseconds
 
-compiler: Callable[[Callable], Callable] | None = None  # set by wonderland/__init__.py
+compiler: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None  # set by wonderland/__init__.py
 
 
 def natively(f: Callable[..., Any]) -> Callable[..., Any]:

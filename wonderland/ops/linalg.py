@@ -115,7 +115,7 @@ def _system_taylor(b: Any, known: Any, solver: Callable) -> Any:
     return None if rest is None else solver(rest)
 
 
-solve = with_shared_rules(
+solve: Primitive = with_shared_rules(
     Primitive(
         "solve",
         lambda a, b: np.linalg.solve(a, b),
@@ -195,7 +195,7 @@ def _triangular_solve_taylor(out: Any, a: Any, b: Any, lower: bool, adjoint: boo
 _adjoint = adjoint  # where a parameter has that name
 
 # Solve a x = b, or a^H x = b if `adjoint`, reading one triangle of a; with `unit` its diagonal is taken as ones.
-triangular_solve = with_shared_rules(
+triangular_solve: Primitive = with_shared_rules(
     Primitive(
         "triangular_solve",
         _triangular_solve,
@@ -268,7 +268,7 @@ def _lstsq_taylor(out: Any, a: Any, b: Any, rcond: float) -> Callable:
 
 
 # The least-squares solution of least norm, P b; singular values up to rcond times the largest count as zero.
-lstsq = with_shared_rules(
+lstsq: Primitive = with_shared_rules(
     Primitive(
         "lstsq",
         _lstsq,
@@ -296,7 +296,7 @@ def _cholesky_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
 
 
 # The lower factor L of a = L L^H, of which the lower triangle is read, and differentiated.
-cholesky = with_shared_rules(
+cholesky: Primitive = with_shared_rules(
     Primitive(
         "cholesky",
         lambda a: np.linalg.cholesky(a),
@@ -327,7 +327,7 @@ def _slogdet_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return (sign, log), (turned, real(change))
 
 
-slogdet = with_shared_rules(
+slogdet: Primitive = with_shared_rules(
     Primitive(
         "slogdet",
         lambda a: tuple(np.linalg.slogdet(a)),
@@ -350,7 +350,7 @@ def _det_type(a: ArrayType) -> ArrayType:
     return ArrayType(a.shape[:-2], a.dtype)
 
 
-det = with_shared_rules(
+det: Primitive = with_shared_rules(
     Primitive(
         "det",
         lambda a: np.linalg.det(a),
@@ -417,7 +417,7 @@ def _adjugate_tangent(a: Any, e: Any) -> Any:
 
 
 # The transposed matrix of cofactors, det(a) a^-1 where there is an inverse: the derivative of the determinant.
-adjugate = with_shared_rules(
+adjugate: Primitive = with_shared_rules(
     Primitive(
         "adjugate",
         _finite_only(_adjugate),
@@ -444,7 +444,7 @@ def _adjugate_tangent_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return out, total(None if de is None else adjugate_tangent(a, de), change)
 
 
-adjugate_tangent = with_shared_rules(
+adjugate_tangent: Primitive = with_shared_rules(
     Primitive(
         "adjugate_tangent",
         _finite_only(_adjugate_tangent),
@@ -555,7 +555,7 @@ def _expm_tangent_taylor(out: Any, a: Any, e: Any) -> Callable:
     return lambda k: corner[k]
 
 
-expm = with_shared_rules(
+expm: Primitive = with_shared_rules(
     Primitive(
         "expm",
         _exponential,
@@ -566,7 +566,7 @@ expm = with_shared_rules(
         cost=matrices(8),
     )
 )
-expm_tangent = with_shared_rules(
+expm_tangent: Primitive = with_shared_rules(
     Primitive(
         "expm_tangent",
         _expm_tangent,

@@ -45,19 +45,21 @@ LN2, LN10 = math.log(2.0), math.log(10.0)
 
 # Exponentials and logarithms -----------------------------------------------------------------------------------------
 
-expm1 = elementwise(
+expm1: Primitive = elementwise(
     "expm1", np.expm1, (lambda out, x: exp(x),), emit=lambda e, x: e.call("expm1", x),
     monotone=True, zero_preserving=True,
 )  # fmt: skip
-log1p = elementwise(
+log1p: Primitive = elementwise(
     "log1p", np.log1p, (lambda out, x: div(1.0, add(1.0, x)),), emit=lambda e, x: e.call("log1p", x),
     monotone=True, zero_preserving=True,
 )  # fmt: skip
-exp2 = elementwise("exp2", np.exp2, (lambda out, x: mul(LN2, out),), emit=lambda e, x: e.call("exp2", x), monotone=True)
-log2 = elementwise(
+exp2: Primitive = elementwise(
+    "exp2", np.exp2, (lambda out, x: mul(LN2, out),), emit=lambda e, x: e.call("exp2", x), monotone=True
+)
+log2: Primitive = elementwise(
     "log2", np.log2, (lambda out, x: div(1.0, mul(LN2, x)),), emit=lambda e, x: e.call("log2", x), monotone=True
 )
-log10 = elementwise(
+log10: Primitive = elementwise(
     "log10", np.log10, (lambda out, x: div(1.0, mul(LN10, x)),), emit=lambda e, x: e.call("log10", x), monotone=True
 )
 
@@ -77,7 +79,7 @@ def _sigmoid_taylor(out: Any, x: Any) -> Any:
 
 
 # The derivative sigma(x) sigma(-x) keeps its digits in both tails, where sigma (1 - sigma) has none left.
-sigmoid = elementwise(
+sigmoid: Primitive = elementwise(
     "sigmoid", _sigmoid, (lambda out, x: mul(out, sigmoid(neg(x))),), emit=lambda e, x: e.call("sigmoid", x),
     monotone=True, taylor=_sigmoid_taylor,
 )  # fmt: skip
@@ -91,11 +93,11 @@ def _share(x: Any, y: Any, base: float = math.e) -> Any:
     return where(eq(x, -np.inf), 0.0, sigmoid(difference if base == math.e else mul(math.log(base), difference)))
 
 
-logaddexp = elementwise(
+logaddexp: Primitive = elementwise(
     "logaddexp", np.logaddexp, (lambda out, x, y: _share(x, y), lambda out, x, y: _share(y, x)),
     emit=code.logaddexp, monotone=True,
 )  # fmt: skip
-logaddexp2 = elementwise(
+logaddexp2: Primitive = elementwise(
     "logaddexp2", np.logaddexp2, (lambda out, x, y: _share(x, y, 2.0), lambda out, x, y: _share(y, x, 2.0)),
     emit=code.logaddexp2, monotone=True,
 )  # fmt: skip
@@ -103,11 +105,11 @@ logaddexp2 = elementwise(
 # Roots ---------------------------------------------------------------------------------------------------------------
 
 # 1 / z has other signs of zero, and other limits at 0 and infinity.
-complex_reciprocal = elementwise(
+complex_reciprocal: Primitive = elementwise(
     "complex_reciprocal", np.reciprocal, (lambda out, x: neg(mul(out, out)),),
     emit=lambda e, x: e.call("reciprocal", x), cost=each(multiplications=1),
 )  # fmt: skip
-cbrt = elementwise(
+cbrt: Primitive = elementwise(
     "cbrt", np.cbrt, (lambda out, x: div(1.0 / 3.0, mul(out, out)),), emit=lambda e, x: e.call("cbrt", x),
     monotone=True, zero_preserving=True,
 )  # fmt: skip
@@ -119,7 +121,7 @@ def _part_of_hypot(out: Any, x: Any) -> Any:
 
 
 # The length of (x, y). At the origin, the tip of a cone, the derivative is 0, as that of abs at 0.
-hypot = elementwise(
+hypot: Primitive = elementwise(
     "hypot", np.hypot, (lambda out, x, y: _part_of_hypot(out, x), lambda out, x, y: _part_of_hypot(out, y)),
     emit=lambda e, x, y: e.call("hypot", x, y), zero_preserving=True,
 )  # fmt: skip
@@ -135,18 +137,18 @@ def _root_of_one_plus_square(x: Any) -> Any:
     return sqrt(add(1.0, mul(x, x))) if type_of(x).dtype.kind == "c" else hypot(1.0, x)  # which doesn't overflow
 
 
-tan = elementwise(
+tan: Primitive = elementwise(
     "tan", np.tan, (lambda out, x: add(1.0, mul(out, out)),), emit=lambda e, x: e.call("tan", x), zero_preserving=True
 )
-arcsin = elementwise(
+arcsin: Primitive = elementwise(
     "arcsin", np.arcsin, (lambda out, x: div(1.0, sqrt(_one_minus_square(x))),), emit=lambda e, x: e.call("arcsin", x),
     zero_preserving=True,
 )  # fmt: skip
-arccos = elementwise(
+arccos: Primitive = elementwise(
     "arccos", np.arccos, (lambda out, x: div(-1.0, sqrt(_one_minus_square(x))),),
     emit=lambda e, x: e.call("arccos", x),
 )  # fmt: skip
-arctan = elementwise(
+arctan: Primitive = elementwise(
     "arctan", np.arctan, (lambda out, x: div(1.0, add(1.0, mul(x, x))),), emit=lambda e, x: e.call("arctan", x),
     monotone=True, zero_preserving=True,
 )  # fmt: skip
@@ -158,27 +160,27 @@ def _turn(component: Any, other: Any) -> Any:
     return div(div(component, length), length)
 
 
-arctan2 = elementwise(
+arctan2: Primitive = elementwise(
     "arctan2", np.arctan2, (lambda out, y, x: _turn(x, y), lambda out, y, x: neg(_turn(y, x))),
     emit=lambda e, y, x: e.call("arctan2", y, x), zero_preserving=True,
 )  # fmt: skip
 
 # Hyperbolic functions ------------------------------------------------------------------------------------------------
 
-sinh = elementwise(
+sinh: Primitive = elementwise(
     "sinh", np.sinh, (lambda out, x: cosh(x),), emit=lambda e, x: e.call("sinh", x),
     monotone=True, zero_preserving=True,
 )  # fmt: skip
-cosh = elementwise("cosh", np.cosh, (lambda out, x: sinh(x),), emit=lambda e, x: e.call("cosh", x))
-arcsinh = elementwise(
+cosh: Primitive = elementwise("cosh", np.cosh, (lambda out, x: sinh(x),), emit=lambda e, x: e.call("cosh", x))
+arcsinh: Primitive = elementwise(
     "arcsinh", np.arcsinh, (lambda out, x: div(1.0, _root_of_one_plus_square(x)),),
     emit=lambda e, x: e.call("arcsinh", x), monotone=True, zero_preserving=True,
 )  # fmt: skip
-arccosh = elementwise(
+arccosh: Primitive = elementwise(
     "arccosh", np.arccosh, (lambda out, x: div(1.0, mul(sqrt(sub(x, 1.0)), sqrt(add(x, 1.0)))),),
     emit=lambda e, x: e.call("arccosh", x), monotone=True,
 )  # fmt: skip
-arctanh = elementwise(
+arctanh: Primitive = elementwise(
     "arctanh", np.arctanh, (lambda out, x: div(1.0, _one_minus_square(x)),), emit=lambda e, x: e.call("arctanh", x),
     zero_preserving=True,
 )  # fmt: skip
@@ -198,7 +200,7 @@ def _complex_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return out, like(complex(*(0.0 if t is None else t for t in tangents)), out)
 
 
-complex = elementwise(
+complex: Primitive = elementwise(
     "complex", _complex, jvp=_complex_jvp, linear=(0, 1), zero_preserving=True,
     transpose=lambda ct, x, y: (
         unbroadcast(real(ct), x) if isinstance(x, Linear) else None,
@@ -253,7 +255,7 @@ def _lower_sinc(builder: Any, x: Any, order: int) -> Any:
 
 # A quotient with a `where` would have the right value at 0 and no derivative there; as a family of primitives, each
 # the derivative of the one before, it has all of them.
-sinc = Primitive(
+sinc: Primitive = Primitive(
     "sinc",
     _sinc,
     _sinc_infer,

@@ -230,7 +230,7 @@ def blocks(outs: np.ndarray, operands: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return lines, np.repeat(np.arange(len(operands)), operands.shape[1]), operands.ravel()
 
 
-def equation_pattern(primitive: Primitive, types: tuple[ArrayType, ...], params: dict) -> list[list]:
+def equation_pattern(primitive: Primitive, types: tuple[ArrayType, ...], params: dict[Any, Any]) -> list[list[Any]]:
     """For each output and operand a pair (output elements, operand elements), or None."""
     rule = primitive.pattern or _unknown(primitive)
     answer = rule(types, params)

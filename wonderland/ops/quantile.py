@@ -10,6 +10,7 @@ at Chebyshev's points, to 1e-16.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -109,7 +110,7 @@ def _polynomial(x: np.ndarray, coefficients: tuple) -> np.ndarray:
 
 
 # The x that a normal variable exceeds with probability p.
-normal_quantile = elementwise(
+normal_quantile: Any = elementwise(
     "normal_quantile", _evaluate, (lambda out, p: mul(-math.sqrt(2.0 * math.pi), exp(mul(0.5, mul(out, out)))),),
     emit=lambda e, p: e.call("normal_quantile", p),
 )  # fmt: skip

@@ -38,7 +38,7 @@ _CHUNK = 1 << 15  # blocks worked on at a time: their words stay in the cache
 _LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
 
 
-def philox(counter: tuple, key: tuple) -> tuple:
+def philox(counter: tuple[Any, ...], key: tuple[Any, ...]) -> tuple[Any, ...]:
     """Ten rounds of Philox4x32 on vectors: four uint32 arrays (n,), two of shape (n,) or (1,); four come out."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
@@ -65,7 +65,7 @@ def _few(counters: list, keys: list) -> tuple:
     return tuple(np.array(out, np.uint32).T)
 
 
-def blocks(keys: np.ndarray, rows: Any, places: np.ndarray, attempt: int, purpose: int) -> tuple:
+def blocks(keys: np.ndarray, rows: Any, places: np.ndarray, attempt: int, purpose: int) -> tuple[Any, ...]:
     """The four words of a block for each of `places` (uint64), with the key `keys[row]` of each."""
     rows = np.zeros(1, np.intp) if len(keys) == 1 else rows
     if 0 < len(places) <= _FEW:
@@ -113,7 +113,7 @@ def _words_code(width: int, purpose: int, few: bool) -> Callable:
     return lambda e, *args: e.routine("random_bits", (width, purpose, few), dtype, *args)
 
 
-def key_words(builder: Any, key: Any, shape: tuple, trailing: int) -> list:
+def key_words(builder: Any, key: Any, shape: tuple[Any, ...], trailing: int) -> list[Any]:
     """The two words of keys over a shape that has so many axes behind those of the keys."""
     lead = key.shape[:-1]
     words = (builder.slice(key, (*(slice(0, n, 1) for n in lead), word)) for word in range(2))
@@ -145,7 +145,7 @@ def _bits_lower(builder: Any, key: Any, shape: tuple, width: int) -> Any:
 
 # `width` random bits for each element of `shape`, as uint32, or uint64 if they are more than 32. Of keys with leading
 # axes each has its own bits: (..., 2) keys give (..., *shape).
-random_bits = Primitive(
+random_bits: Primitive = Primitive(
     "random_bits",
     _random_bits,
     _bits_infer,
@@ -197,7 +197,7 @@ def _fold_lower(builder: Any, key: Any, data: Any, purpose: int) -> Any:
 
 
 # The child of a key that an integer names: keys (..., 2) and integers broadcast to (..., 2).
-random_fold = Primitive(
+random_fold: Primitive = Primitive(
     "random_fold",
     _random_fold,
     _fold_infer,

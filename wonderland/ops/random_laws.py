@@ -34,6 +34,10 @@ BINOMIAL_BOUNDS = "binomial: n must be between 0 and 2**53, and p between 0 and 
 class Stream:
     """The random numbers of a run of elements: `places` in the arrays of the keys `rows`."""
 
+    keys: np.ndarray
+    rows: np.ndarray
+    places: np.ndarray
+
     def __init__(self, keys: np.ndarray, rows: np.ndarray, places: np.ndarray):
         self.keys, self.rows, self.places = keys, rows, places
 
@@ -217,7 +221,7 @@ def _integers(stream: Stream, low: np.ndarray, last: np.ndarray) -> np.ndarray:
     return _rejected_until_done(len(low), propose, np.uint64) + low.astype(np.uint64)
 
 
-LAWS: dict[str, Callable] = {
+LAWS: dict[str, Callable[..., Any]] = {
     "loggamma": _loggamma,
     "poisson": _poisson,
     "binomial": _binomial,
@@ -312,7 +316,7 @@ def _require(e: Any, law: str, *operands: Any) -> None:
 
 # One sample of a law for each element of `shape`. The operands have that shape, the key is (2,); each may have further
 # axes in front, which broadcast: the same key gives the same random numbers along them.
-random_sample = Primitive(
+random_sample: Primitive = Primitive(
     "random_sample",
     _random_sample,
     _sample_infer,
@@ -325,7 +329,7 @@ random_sample = Primitive(
 )
 
 
-def sampled(key: Any, *operands: Any, law: str, shape: tuple, dtype: Any) -> Any:
+def sampled(key: Any, *operands: Any, law: str, shape: tuple[Any, ...], dtype: Any) -> Any:
     """`random_sample` of operands that broadcast to `shape`."""
     full = [o if shape_of(o) == shape else broadcast(o, shape=shape) for o in operands]
     return random_sample(key, *full, law=law, shape=shape, dtype=np.dtype(dtype))

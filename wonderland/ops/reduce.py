@@ -19,23 +19,23 @@ from wonderland.ops.work import reduction
 
 
 @lru_cache(4096)
-def kept_shape(shape: tuple, axes: tuple[int, ...]) -> tuple:
+def kept_shape(shape: tuple[Any, ...], axes: tuple[int, ...]) -> tuple[Any, ...]:
     """The shape without the reduced axes."""
     return tuple(extent for i, extent in enumerate(shape) if i not in axes)
 
 
 @lru_cache(4096)
-def flat_shape(shape: tuple, axes: tuple[int, ...]) -> tuple:
+def flat_shape(shape: tuple[Any, ...], axes: tuple[int, ...]) -> tuple[Any, ...]:
     """The shape with ones for the reduced axes."""
     return tuple(1 if i in axes else extent for i, extent in enumerate(shape))
 
 
-def beside(value: Any, shape: tuple, axes: tuple[int, ...]) -> Any:
+def beside(value: Any, shape: tuple[Any, ...], axes: tuple[int, ...]) -> Any:
     """A reduced value with ones for the axes that were reduced, so that it broadcasts with what it was made of."""
     return reshape(value, shape=flat_shape(shape, axes)) if shape_of(value) != () else value
 
 
-def spread(value: Any, shape: tuple, axes: tuple[int, ...]) -> Any:
+def spread(value: Any, shape: tuple[Any, ...], axes: tuple[int, ...]) -> Any:
     """Repeat a reduced value over the axes that were reduced: the transpose of a sum."""
     return broadcast(beside(value, shape, axes), shape=shape)
 
@@ -51,7 +51,7 @@ def _sum_transpose(ct: Any, x: Linear, axes: tuple) -> tuple:
     return (spread(ct, x.shape, axes),)
 
 
-sum = Primitive(
+sum: Primitive = Primitive(
     "sum",
     lambda x, axes: np.add.reduce(x, axes, x.dtype if type(x) is np.ndarray else type_of(x).dtype),
     lambda x, axes: ArrayType(kept_shape(x.shape, axes), x.dtype),
@@ -86,7 +86,7 @@ def _flattened(x: Any, axes: tuple) -> Any:
     return reshape(x, shape=(*shape, math.prod(shape_of(x)[len(rest) :])))
 
 
-prod = Primitive(
+prod: Primitive = Primitive(
     "prod",
     lambda x, axes: np.multiply.reduce(x, axes, type_of(x).dtype),
     lambda x, axes: ArrayType(kept_shape(x.shape, axes), x.dtype),
@@ -114,7 +114,7 @@ def _max_jvp(primals: tuple, tangents: tuple, axes: tuple) -> tuple[Any, Any]:
     return out, sum(scale(t, weights, x), axes=axes)
 
 
-max = Primitive(
+max: Primitive = Primitive(
     "max",
     lambda x, axes: np.maximum.reduce(x, axes),
     _max_infer,
@@ -163,7 +163,7 @@ def _negative(e: Any, x: Any) -> Any:
 
 
 # The first place of the maximum along an axis; NaN counts as the largest.
-argmax = Primitive(
+argmax: Primitive = Primitive(
     "argmax",
     lambda x, axis: np.argmax(x, axis),
     _argmax_infer,

@@ -23,8 +23,8 @@ class Table:
 
     __slots__ = ("_csr", "_rows", "_words", "shape")
 
-    def __init__(self, count: int, columns: int, rows: tuple | None = None, words: np.ndarray | None = None):
-        self.shape = count, columns
+    def __init__(self, count: int, columns: int, rows: tuple[Any, ...] | None = None, words: np.ndarray | None = None):
+        self.shape: tuple[int, int] = count, columns
         self._rows, self._words, self._csr = rows, words, None
 
     @property
@@ -102,6 +102,9 @@ class Sets:
     """Element i reads the columns in row `index[i]` of the table, or nothing where that is -1."""
 
     __slots__ = ("index", "table")
+
+    index: np.ndarray
+    table: Table
 
     def __init__(self, index: np.ndarray, table: Table):
         self.index, self.table = index, table

@@ -74,7 +74,7 @@ def _repeating(shape: tuple, strides: tuple, goal: tuple) -> tuple[int, ...] | N
     return (*(0,) * lead, *(0 if m == 1 else s for m, s in zip(shape, strides, strict=True)))
 
 
-broadcast = Primitive(
+broadcast: Primitive = Primitive(
     "broadcast",
     _broadcast,
     _broadcast_infer,
@@ -100,7 +100,7 @@ def _reshape(x: Any, shape: tuple) -> Any:
     return x.reshape(shape) if shape else x.reshape(shape)[()]
 
 
-reshape = Primitive(
+reshape: Primitive = Primitive(
     "reshape",
     _reshape,
     _reshape_infer,
@@ -122,7 +122,7 @@ def inverse_permutation(permutation: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(out)
 
 
-transpose = Primitive(
+transpose: Primitive = Primitive(
     "transpose",
     lambda x, permutation: np.transpose(x, permutation),
     lambda x, permutation: ArrayType(tuple(x.shape[p] for p in permutation), x.dtype),
@@ -155,7 +155,7 @@ def _convert_transpose(ct: Any, x: Linear, dtype: np.dtype) -> tuple:
     return (convert(ct, dtype=x.dtype),)
 
 
-convert = Primitive(
+convert: Primitive = Primitive(
     "convert",
     _convert,
     lambda x, dtype: ArrayType(x.shape, dtype),

@@ -26,7 +26,7 @@ def _along_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     return [blocks(rows, rows)]
 
 
-argsort = Primitive(
+argsort: Primitive = Primitive(
     "argsort",
     lambda x, axis: np.argsort(x, axis, kind="stable"),
     lambda x, axis: ArrayType(x.shape, np.intp),
@@ -45,7 +45,7 @@ def _sort_jvp(primals: tuple, tangents: tuple, axis: int) -> tuple[Any, Any]:
     return take_along(x, order, axis), take_along(t, order, axis)
 
 
-sort = Primitive(
+sort: Primitive = Primitive(
     "sort",
     lambda x, axis: np.sort(x, axis),
     lambda x, axis: ArrayType(x.shape, x.dtype),
@@ -131,7 +131,7 @@ def _searchsorted_cost(types: tuple, outs: tuple, params: dict) -> Work:
 
 
 # Where the values v belong in the sorted array a. The first `rows` axes of both number arrays that are searched each.
-searchsorted = Primitive(
+searchsorted: Primitive = Primitive(
     "searchsorted",
     _searchsorted,
     lambda a, v, side, rows: ArrayType(v.shape, np.intp),

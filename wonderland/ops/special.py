@@ -87,22 +87,22 @@ def _bell(x: Any, factor: float = TWO_OVER_ROOT_PI) -> Any:
     return mul(factor, exp(neg(mul(x, x))))
 
 
-erf = elementwise(
+erf: Primitive = elementwise(
     "erf", _scipy("erf"), (lambda out, x: _bell(x),), emit=lambda e, x: e.call("erf", x),
     monotone=True, zero_preserving=True,
 )  # fmt: skip
-erfc = elementwise(
+erfc: Primitive = elementwise(
     "erfc", _scipy("erfc"), (lambda out, x: _bell(x, -TWO_OVER_ROOT_PI),), emit=lambda e, x: e.call("erfc", x)
 )
-erfi = elementwise(
+erfi: Primitive = elementwise(
     "erfi", _scipy("erfi"), (lambda out, x: mul(TWO_OVER_ROOT_PI, exp(mul(x, x))),), emit=_foreign("erfi"),
     monotone=True, zero_preserving=True,
 )  # fmt: skip
-erfinv = elementwise(
+erfinv: Primitive = elementwise(
     "erfinv", _scipy("erfinv"), (lambda out, x: mul(HALF_ROOT_PI, exp(mul(out, out))),), emit=_foreign("erfinv"),
     zero_preserving=True,
 )  # fmt: skip
-erfcinv = elementwise(
+erfcinv: Primitive = elementwise(
     "erfcinv", _scipy("erfcinv"), (lambda out, x: mul(-HALF_ROOT_PI, exp(mul(out, out))),),
     emit=lambda e, x: e.call("erfcinv", x),
 )  # fmt: skip
@@ -123,7 +123,7 @@ def _erfcx_derivative(out: Any, x: Any) -> Any:
     return where(far, mul(mul(-0.5 * TWO_OVER_ROOT_PI, u), series), exact)
 
 
-erfcx = elementwise("erfcx", _scipy("erfcx"), (_erfcx_derivative,), emit=lambda e, x: e.call("erfcx", x))
+erfcx: Primitive = elementwise("erfcx", _scipy("erfcx"), (_erfcx_derivative,), emit=lambda e, x: e.call("erfcx", x))
 
 
 def _log_ndtr_derivative(out: Any, x: Any) -> Any:
@@ -136,15 +136,19 @@ def _log_ndtr_derivative(out: Any, x: Any) -> Any:
     return where(above, upper, lower)
 
 
-log_ndtr = elementwise("log_ndtr", _scipy("log_ndtr"), (_log_ndtr_derivative,), emit=code.log_ndtr, monotone=True)
-ndtri_exp = elementwise(
+log_ndtr: Primitive = elementwise(
+    "log_ndtr", _scipy("log_ndtr"), (_log_ndtr_derivative,), emit=code.log_ndtr, monotone=True
+)
+ndtri_exp: Primitive = elementwise(
     "ndtri_exp", _scipy("ndtri_exp"),
     (lambda out, x: exp(add(x, add(LOG_ROOT_TWO_PI, mul(0.5, mul(out, out))))),), emit=_foreign("ndtri_exp"),
 )  # fmt: skip
 
 # Logarithms with a limit at 0 ----------------------------------------------------------------------------------------
 
-logit = elementwise("logit", _scipy("logit"), (lambda out, x: div(1.0, mul(x, sub(1.0, x))),), emit=code.logit)
+logit: Primitive = elementwise(
+    "logit", _scipy("logit"), (lambda out, x: div(1.0, mul(x, sub(1.0, x))),), emit=code.logit
+)
 
 
 def _quotient(x: Any, y: Any) -> Any:
@@ -162,14 +166,14 @@ def _emit_xlogy(logarithm: str) -> Callable:
 
 
 # x log y is 0 at x = 0 whatever y is; its derivative with respect to x is log y there too.
-xlogy = elementwise(
+xlogy: Primitive = elementwise(
     "xlogy", _scipy("xlogy"), (lambda out, x, y: log(y), lambda out, x, y: _quotient(x, y)), emit=_emit_xlogy("log")
 )
-xlog1py = elementwise(
+xlog1py: Primitive = elementwise(
     "xlog1py", _scipy("xlog1py"), (lambda out, x, y: log1p(y), lambda out, x, y: _quotient(x, add(1.0, y))),
     emit=_emit_xlogy("log1p"),
 )  # fmt: skip
-rel_entr = elementwise(
+rel_entr: Primitive = elementwise(
     "rel_entr", _scipy("rel_entr"),
     (lambda out, x, y: add(1.0, log(div(x, y))), lambda out, x, y: neg(_quotient(x, y))), emit=code.rel_entr,
 )  # fmt: skip
@@ -183,26 +187,26 @@ def _trigamma(out: Any, x: Any) -> Any:
     return zeta(2.0, x)
 
 
-zeta = elementwise(
+zeta: Primitive = elementwise(
     "zeta", _scipy("zeta"), (_refuse("zeta", "x"), lambda out, s, q: neg(mul(s, zeta(add(s, 1.0), q)))), emit=code.zeta
 )
-digamma = elementwise("digamma", _scipy("digamma"), (_trigamma,), emit=lambda e, x: e.call("digamma", x))
-gammaln = elementwise(
+digamma: Primitive = elementwise("digamma", _scipy("digamma"), (_trigamma,), emit=lambda e, x: e.call("digamma", x))
+gammaln: Primitive = elementwise(
     "gammaln", _scipy("gammaln"), (lambda out, x: digamma(x),), emit=lambda e, x: e.call("gammaln", x)
 )
-loggamma = elementwise("loggamma", _scipy("loggamma"), (lambda out, x: digamma(x),), emit=code.loggamma)
-gamma = elementwise("gamma", _scipy("gamma"), (lambda out, x: mul(out, digamma(x)),), emit=_foreign("gamma"))
+loggamma: Primitive = elementwise("loggamma", _scipy("loggamma"), (lambda out, x: digamma(x),), emit=code.loggamma)
+gamma: Primitive = elementwise("gamma", _scipy("gamma"), (lambda out, x: mul(out, digamma(x)),), emit=_foreign("gamma"))
 
 
 def _beta_slope(a: Any, b: Any) -> Any:
     return sub(digamma(a), digamma(add(a, b)))
 
 
-betaln = elementwise(
+betaln: Primitive = elementwise(
     "betaln", _scipy("betaln"), (lambda out, a, b: _beta_slope(a, b), lambda out, a, b: _beta_slope(b, a)),
     emit=_foreign("betaln"),
 )  # fmt: skip
-beta = elementwise(
+beta: Primitive = elementwise(
     "beta", _scipy("beta"),
     (lambda out, a, b: mul(out, _beta_slope(a, b)), lambda out, a, b: mul(out, _beta_slope(b, a))),
     emit=_foreign("beta"),
@@ -213,7 +217,7 @@ def _binom_slope(upper: Any, lower: Any) -> Any:
     return sub(digamma(add(upper, 1.0)), digamma(add(lower, 1.0)))
 
 
-binom = elementwise(
+binom: Primitive = elementwise(
     "binom", _scipy("binom"),
     (
         lambda out, n, k: mul(out, _binom_slope(n, sub(n, k))),
@@ -236,15 +240,15 @@ def _incomplete(name: str, derivative: Callable, shapes: tuple[str, ...]) -> Pri
     return elementwise(name, _scipy(name), (*(_refuse(name, s) for s in shapes), derivative), emit=_foreign(name))
 
 
-gammainc = _incomplete("gammainc", lambda out, a, x: _gamma_density(a, x), ("a",))
-gammaincc = _incomplete("gammaincc", lambda out, a, x: neg(_gamma_density(a, x)), ("a",))
-gammaincinv = _incomplete("gammaincinv", lambda out, a, y: div(1.0, _gamma_density(a, out)), ("a",))
-gammainccinv = _incomplete("gammainccinv", lambda out, a, y: div(-1.0, _gamma_density(a, out)), ("a",))
-betainc = _incomplete("betainc", lambda out, a, b, x: _beta_density(a, b, x), ("a", "b"))
-betaincinv = _incomplete("betaincinv", lambda out, a, b, y: div(1.0, _beta_density(a, b, out)), ("a", "b"))
+gammainc: Primitive = _incomplete("gammainc", lambda out, a, x: _gamma_density(a, x), ("a",))
+gammaincc: Primitive = _incomplete("gammaincc", lambda out, a, x: neg(_gamma_density(a, x)), ("a",))
+gammaincinv: Primitive = _incomplete("gammaincinv", lambda out, a, y: div(1.0, _gamma_density(a, out)), ("a",))
+gammainccinv: Primitive = _incomplete("gammainccinv", lambda out, a, y: div(-1.0, _gamma_density(a, out)), ("a",))
+betainc: Primitive = _incomplete("betainc", lambda out, a, b, x: _beta_density(a, b, x), ("a", "b"))
+betaincinv: Primitive = _incomplete("betaincinv", lambda out, a, b, y: div(1.0, _beta_density(a, b, out)), ("a", "b"))
 
-exp1 = elementwise("exp1", _scipy("exp1"), (lambda out, x: neg(div(exp(neg(x)), x)),), emit=_foreign("exp1"))
-expi = elementwise("expi", _scipy("expi"), (lambda out, x: div(exp(x), x),), emit=_foreign("expi"))
+exp1: Primitive = elementwise("exp1", _scipy("exp1"), (lambda out, x: neg(div(exp(neg(x)), x)),), emit=_foreign("exp1"))
+expi: Primitive = elementwise("expi", _scipy("expi"), (lambda out, x: div(exp(x), x),), emit=_foreign("expi"))
 
 # Bessel functions ----------------------------------------------------------------------------------------------------
 
@@ -302,9 +306,9 @@ def _decay(t: Any, out: Any, x: Any) -> Any:
     return neg(scale(t, mul(sign(x), out), out))
 
 
-bessel_i = _bessel("bessel_i", "iv", "i#", (0.5, 0.5))
-bessel_ie = _bessel("bessel_ie", "ive", "i#e", (0.5, 0.5), _decay)
-bessel_j = _bessel("bessel_j", "jv", "j#", (0.5, -0.5))
-bessel_y = _bessel("bessel_y", "yv", "y#", (0.5, -0.5))
-bessel_k = _bessel("bessel_k", "kv", "k#", (-0.5, -0.5))
-bessel_ke = _bessel("bessel_ke", "kve", "k#e", (-0.5, -0.5), lambda t, out, x: scale(t, out, out))
+bessel_i: Primitive = _bessel("bessel_i", "iv", "i#", (0.5, 0.5))
+bessel_ie: Primitive = _bessel("bessel_ie", "ive", "i#e", (0.5, 0.5), _decay)
+bessel_j: Primitive = _bessel("bessel_j", "jv", "j#", (0.5, -0.5))
+bessel_y: Primitive = _bessel("bessel_y", "yv", "y#", (0.5, -0.5))
+bessel_k: Primitive = _bessel("bessel_k", "kv", "k#", (-0.5, -0.5))
+bessel_ke: Primitive = _bessel("bessel_ke", "kve", "k#e", (-0.5, -0.5), lambda t, out, x: scale(t, out, out))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,24 +67,24 @@ def reduction(kind: str) -> Callable:
     return lambda types, outs, params: work(types[0], **{kind: max(count(types[0]) - count(outs[0]), 0)})
 
 
-def view(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
+def view(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict[Any, Any]) -> Work:
     """The same memory, seen in another way."""
     return Work(read=0, written=0)
 
 
-def picked(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
+def picked(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict[Any, Any]) -> Work:
     """Only what is picked is read."""
     return Work(read=bytes_of(outs[0]) + sum(map(bytes_of, types[1:])), written=bytes_of(outs[0]))
 
 
-def placed(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
+def placed(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict[Any, Any]) -> Work:
     """Only the places that change are written, and read if something is added to what is there."""
     changed, adds = types[-1], params.get("mode") != "set"
     read = sum(map(bytes_of, types[1:])) + adds * bytes_of(changed)
     return work(changed, additions=adds * count(changed))._replace(read=read, written=bytes_of(changed))
 
 
-def sorting(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
+def sorting(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict[Any, Any]) -> Work:
     """A call for each comparison: log2 of the extent for each element."""
     return Work(calls=count(types[0]) * _log2(types[0].shape[params["axis"]]))
 

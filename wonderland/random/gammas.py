@@ -18,7 +18,7 @@ from wonderland.random.samplers import moved, samples, standard_normal
 from wonderland.transform.derivatives import stop_gradient
 
 
-def log_gamma_variable(key: Any, a: Any, shape: tuple) -> Any:
+def log_gamma_variable(key: Any, a: Any, shape: tuple[Any, ...]) -> Any:
     """The logarithm of a gamma variable for each element, in float64."""
     a = unwrap(array(a, np.float64))
     return samples(key, a, shape=shape, law="loggamma", dtype=np.float64)

@@ -32,25 +32,25 @@ from wonderland.random.arguments import (
 
 
 @natively
-def word_bits(key: Any, *, shape: tuple, width: int) -> Any:
+def word_bits(key: Any, *, shape: tuple[Any, ...], width: int) -> Any:
     """`width` random bits."""
     return handle(random_bits(key, shape=shape, width=width))
 
 
 @natively
-def samples(key: Any, *operands: Any, shape: tuple, law: str, dtype: Any) -> Any:
+def samples(key: Any, *operands: Any, shape: tuple[Any, ...], law: str, dtype: Any) -> Any:
     """By rejection (ops/random_laws.py)."""
     return handle(sampled(key, *operands, law=law, shape=shape, dtype=dtype))
 
 
 @natively
-def standard_uniform(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
+def standard_uniform(key: Any, *, shape: tuple[Any, ...], dtype: np.dtype) -> Any:
     """In [0, 1): every multiple of 2^-53 (2^-24 in float32) alike."""
     width = 53 if dtype == np.float64 else 24
     return handle(random_bits(key, shape=shape, width=width)).astype(dtype) * dtype.type(2.0**-width)
 
 
-def signed_tail(key: Any, shape: tuple, dtype: np.dtype) -> Any:
+def signed_tail(key: Any, shape: tuple[Any, ...], dtype: np.dtype) -> Any:
     """In [-1/2, 1/2] without 0, symmetric, and fine around 0, where 64 (or 32) bits have the resolution of floats.
 
     Its absolute value is the probability of the tail beyond the variable, its sign says on which side: so both tails
@@ -62,14 +62,14 @@ def signed_tail(key: Any, shape: tuple, dtype: np.dtype) -> Any:
 
 
 @natively
-def standard_normal(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
+def standard_normal(key: Any, *, shape: tuple[Any, ...], dtype: np.dtype) -> Any:
     """By the inverse of the distribution function."""
     tail = signed_tail(key, shape, dtype)
     return np.sign(tail) * handle(normal_quantile(unwrap(np.abs(tail))))
 
 
 @natively
-def standard_exponential(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
+def standard_exponential(key: Any, *, shape: tuple[Any, ...], dtype: np.dtype) -> Any:
     """-log u, exact for small and for large values."""
     tail = signed_tail(key, shape, dtype)
     p = np.abs(tail)
@@ -77,20 +77,20 @@ def standard_exponential(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
 
 
 @natively
-def standard_gumbel(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
+def standard_gumbel(key: Any, *, shape: tuple[Any, ...], dtype: np.dtype) -> Any:
     """-log of an exponential."""
     return -np.log(standard_exponential(key, shape=shape, dtype=dtype))
 
 
 @natively
-def standard_laplace(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
+def standard_laplace(key: Any, *, shape: tuple[Any, ...], dtype: np.dtype) -> Any:
     """Density exp(-|x|) / 2."""
     tail = signed_tail(key, shape, dtype)
     return -np.sign(tail) * np.log(2 * np.abs(tail))
 
 
 @natively
-def standard_logistic(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
+def standard_logistic(key: Any, *, shape: tuple[Any, ...], dtype: np.dtype) -> Any:
     """Distribution function 1 / (1 + exp(-x))."""
     tail = signed_tail(key, shape, dtype)
     p = np.abs(tail)
@@ -98,7 +98,7 @@ def standard_logistic(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
 
 
 @natively
-def standard_cauchy(key: Any, *, shape: tuple, dtype: np.dtype) -> Any:
+def standard_cauchy(key: Any, *, shape: tuple[Any, ...], dtype: np.dtype) -> Any:
     """The cotangent of a uniform angle."""
     angle = np.pi * signed_tail(key, shape, dtype)
     return np.cos(angle) / np.sin(angle)

@@ -203,4 +203,3 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     if not m or not n:
         return np.zeros((m, n), promote(type_of(c), type_of(r))[0])
     return where(np.tri(m, n, dtype=bool), gather(c, below, axes=(0,)), gather(r, above, axes=(0,)))
-

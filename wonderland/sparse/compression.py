@@ -55,7 +55,7 @@ def products(program: Program, coloring: Coloring, size: int | None) -> Any:
 
 def dense_blocks(
     program: Program, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType], size: int | None
-) -> list[list] | None:
+) -> list[list[Any]] | None:
     """A linear Program's matrix, by output and input, by compressed products; None if that doesn't pay."""
     n, m = (sum(t.size for t in kinds) for kinds in (inputs, outputs))
     kinds = {t.dtype for t in (*inputs, *outputs)}
@@ -84,7 +84,7 @@ def _vectorized(program: Program, inputs: Sequence[ArrayType], outputs: Sequence
         return tape.finish([vector], [joined(flat)])
 
 
-def joined(values: list) -> Any:
+def joined(values: list[Any]) -> Any:
     """Vectors, one after another."""
     if len(values) == 1:
         return values[0]

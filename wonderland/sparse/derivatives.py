@@ -98,6 +98,9 @@ class SparseDerivative(ByName):
     tell of the last preparation.
     """
 
+    name: str
+    f: Callable[..., Any]
+    argnums: int | Sequence[int]
     __name__: str
 
     def __init__(
@@ -215,7 +218,7 @@ class SparseDerivative(ByName):
 
         return plot(self._known().coloring, ax)
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[Any, Any]:
         """Without what was compiled: copies prepare themselves, in another process or here."""
         return self.__dict__ | {"_plans": {}, "_last": None}
 

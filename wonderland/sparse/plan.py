@@ -54,19 +54,24 @@ class Flat:
     The vector holds the leaves of the chosen arguments one after another; integers among them have their places, too.
     """
 
+    f: Callable[..., Any]
+    structure: Any
+    types: list[ArrayType]
+    numbers: Sequence[int]
+
     def __init__(self, f: Callable, call: Call, numbers: Sequence[int]):
         self.f, self.structure, self.types, self.numbers = f, call.structure, call.types, numbers
         starts = np.cumsum([0, *(child.leaf_count for child in call.structure.children[0].children)])
-        self.chosen = [k for i in numbers for k in range(starts[i], starts[i + 1])]  # leaves
+        self.chosen: list[int] = [k for i in numbers for k in range(starts[i], starts[i + 1])]  # leaves
         kinds = [self.types[k] for k in self.chosen]
-        self.size = sum(t.size for t in kinds)
+        self.size: int = sum(t.size for t in kinds)
         dtypes = [t.dtype for t in kinds if is_differentiable(t.dtype)]
         if not dtypes or len(set(numbers)) < len(numbers):
             raise ArgumentError(
                 f"argnums={tuple(numbers)}: sparse derivatives need arguments with floating-point numbers, each "
                 "named once"
             )
-        self.dtype = np.result_type(*dtypes)
+        self.dtype: np.dtype = np.result_type(*dtypes)
         self._check_alike("chosen arguments", dtypes)
 
     def vector(self, leaves: Sequence[Any]) -> Any:
@@ -113,6 +118,13 @@ class Flat:
 
 class Plan:
     """The entries of a derivative by compressed products: found, coloured and compiled once."""
+
+    name: str
+    flat: Flat
+    options: Options
+    coloring: Coloring
+    shape: tuple[int, int]
+    pattern: Any
 
     def __init__(self, name: str, flat: Flat, options: Options, values: Sequence[Any]):
         self.name, self.flat, self.options, self._values = name, flat, options, values
@@ -203,8 +215,8 @@ class Plan:
         kind = sparse.get_index_dtype(maxval=max(pattern.nnz, *pattern.shape))
         places = pattern.indices.astype(kind), pattern.indptr.astype(kind)
         numbered: Any = sparse.csr_array((np.arange(pattern.nnz), *places), shape=pattern.shape)
-        self.template = numbered.asformat(format)
-        self.order = self.template.data if format == "csc" else None
+        self.template: Any | Any = numbered.asformat(format)
+        self.order: Any | Any | None = self.template.data if format == "csc" else None
         self.template.has_canonical_format = True
 
     def matrix(self, entries: np.ndarray) -> Any:

@@ -96,8 +96,8 @@ class MeteredValue(Traced):
 
     def __init__(self, level: Meter, primal: Any):
         self.level = level
-        self.primal = primal
-        self.key = level.hold(primal, id(self))
+        self.primal: Any = primal
+        self.key: int = level.hold(primal, id(self))
 
     @property
     def type(self) -> ArrayType:
@@ -114,9 +114,9 @@ class Meter(Level):
     name = "memory_profile"
 
     def __init__(self) -> None:
-        self.bytes = 0
+        self.bytes: int = 0
         self.holders: dict[int, list[int]] = {}  # memory -> (how many values lie in it, its bytes)
-        self.phase = "forward"
+        self.phase: str = "forward"
         self.samples: list[tuple[str, str, int]] = []
 
     def value(self, primal: Any) -> MeteredValue:
@@ -142,7 +142,7 @@ class Meter(Level):
             self.bytes -= held[1]
             del self.holders[key]
 
-    def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
         inner = called(primitive, params)
         if primitive.name == "cond":
             inner, args = params["branches"][clamped(_below(args[0]), len(params["branches"]))], args[1:]
@@ -152,7 +152,9 @@ class Meter(Level):
             return self._scan(args, params)
         return self._noted(primitive, bind(primitive, *map(_below, args), **params))
 
-    def process_update(self, primitive: Primitive, box: list, args: tuple, params: dict) -> Any:
+    def process_update(
+        self, primitive: Primitive, box: list[Any], args: tuple[Any, ...], params: dict[Any, Any]
+    ) -> Any:
         if not isinstance(box[0], MeteredValue):
             return self.process(primitive, (box[0], *args), params)
         alone = is_alone(box)
@@ -199,7 +201,7 @@ class Meter(Level):
         return (*carry, *count, *ys)
 
 
-def called(primitive: Primitive, params: dict) -> Program | None:
+def called(primitive: Primitive, params: dict[Any, Any]) -> Program | None:
     """The Program that an equation calls: jitted, checkpointed, with rules of its own."""
     program = params.get("program")
     if isinstance(program, Program):
@@ -220,12 +222,12 @@ class MemoryProfile:
 
     def __init__(self, mode: str, samples: Sequence[tuple[str, str, int]]):
         self.mode = mode
-        self.operation = [name for name, _, _ in samples]
-        self.phase = np.array([phase for _, phase, _ in samples], dtype="<U8")
-        self.live = np.array([live for _, _, live in samples], dtype=np.int64)
-        self.index = np.arange(len(samples))
-        self.peak = int(self.live.max(initial=0))
-        self.peak_index = int(self.live.argmax()) if len(samples) else 0
+        self.operation: list[str] = [name for name, _, _ in samples]
+        self.phase: Any = np.array([phase for _, phase, _ in samples], dtype="<U8")
+        self.live: Any = np.array([live for _, _, live in samples], dtype=np.int64)
+        self.index: Any = np.arange(len(samples))
+        self.peak: int = int(self.live.max(initial=0))
+        self.peak_index: int = int(self.live.argmax()) if len(samples) else 0
 
     def __repr__(self) -> str:
         count = len(self.live)

@@ -41,9 +41,9 @@ class WatchedValue(Traced):
 
     def __init__(self, level: Watch, primal: Any, var: Var, depth: int):
         self.level = level
-        self.primal = primal
-        self.var = var
-        self.depth = depth  # operations on the longest way from an argument; 0 for an argument
+        self.primal: Any = primal
+        self.var: Var = var
+        self.depth: int = depth  # operations on the longest way from an argument; 0 for an argument
 
     @property
     def type(self) -> ArrayType:
@@ -57,8 +57,8 @@ class Watch(Level):
     name = "explain"
 
     def __init__(self, tape: Record, dual: Dual):
-        self.tape = tape
-        self.dual = dual
+        self.tape: Record = tape
+        self.dual: Dual = dual
         self.equations: list[Equation] = []
         self.constants: dict[int, tuple[Any, Any, Var]] = {}  # id -> (array, its copy, variable)
         self.values: dict[Var, Any] = {}  # plain values and Dual values
@@ -94,7 +94,7 @@ class Watch(Level):
             self.values[known[2]] = known[1]
         return value, known[2]
 
-    def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
         if primitive.name == "jit":  # what it does is more interesting than that it is compiled
             return run(params["program"], args)
         depth = 1 + max(a.depth for a in args if isinstance(a, WatchedValue))
@@ -116,20 +116,20 @@ class Watched:
                 lifted = [v if t is None else dual.lift(v, t) for v, t in zip(call.values, seeds, strict=True)]
                 arguments = [watch.watch(value, 0) for value in lifted]
                 outs, _ = call.split(call.run(arguments))
-                self.inputs = [a.var for a in arguments]
-                self.outputs: list = [o.var if isinstance(o, WatchedValue) else o for o in outs]
-                self.result = [dual.split(o.primal)[0] if isinstance(o, WatchedValue) else o for o in outs]
+                self.inputs: list[Any] = [a.var for a in arguments]
+                self.outputs: list[Any] = [o.var if isinstance(o, WatchedValue) else o for o in outs]
+                self.result: list[Any] = [dual.split(o.primal)[0] if isinstance(o, WatchedValue) else o for o in outs]
                 pairs = {var: dual.split(value) for var, value in watch.values.items()}
-            self.values = {var: primal for var, (primal, _) in pairs.items()}
+            self.values: dict[Any, Any] = {var: primal for var, (primal, _) in pairs.items()}
             self._followed = [var for var, (_, tangent) in pairs.items() if tangent is not None]
             self._perturbed = list(watch.perturbations)
             self._seeds = [seed for seed in seeds if seed is not None]
             inputs = [*self._seeds, *watch.perturbations.values()]
             self._program = tape.finish(inputs, [pairs[var][1] for var in self._followed])
-        self.constants = [var for _, _, var in watch.constants.values()]
-        self.carried = {var: copy.var for var, copy in watch.carried.items() if var in watch.direct}
+        self.constants: list[Any] = [var for _, _, var in watch.constants.values()]
+        self.carried: dict[Any, Any] = {var: copy.var for var, copy in watch.carried.items() if var in watch.direct}
         unused = {copy.var: var for var, copy in watch.carried.items() if var not in watch.direct}
-        self.equations = _live(watch.equations, self.outputs, unused)
+        self.equations: list[Equation] = _live(watch.equations, self.outputs, unused)
 
     def tangents(self, seeds: Sequence[Any]) -> dict[Var, Any]:
         """The tangent of each variable that a derivative flows to, for tangents of the selected leaves."""

@@ -30,16 +30,21 @@ KEPT: tuple[int, ...] = ()  # seeds that once failed
 class Case:
     """A function, its arguments, what NumPy gives, and how exact that is."""
 
+    program: Program
+    form: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
     def __init__(self, program: Program, form: str):
         self.program, self.form = program, form
         self.function, self.args = _form(program, form)
         single = form == "single" or "float32" in program.source
-        self.epsilon = float(np.finfo(np.float32 if single else np.float64).eps)
-        self.unit = 4 * len(program.lines) * self.epsilon * (1 if form in ("value", "single") else 2)
+        self.epsilon: float = float(np.finfo(np.float32 if single else np.float64).eps)
+        self.unit: float = 4 * len(program.lines) * self.epsilon * (1 if form in ("value", "single") else 2)
         with np.errstate(all="ignore"):
-            self.expected = self.function(*self.args)
+            self.expected: Any = self.function(*self.args)
 
-    def difference(self, actual: tuple) -> str | None:
+    def difference(self, actual: tuple[Any, ...]) -> str | None:
         """What is wrong with the compiled results, or None."""
         for i, (a, e) in enumerate(zip(actual, self.expected, strict=True)):
             if type_of(a) != type_of(e):

@@ -41,7 +41,7 @@ class Sample:
         parts = [str(self.row), str(self.case), self.dtype] + ([] if self.layout == "contiguous" else [self.layout])
         return " ".join(parts)
 
-    def args(self, dtype: str | None = None, batch: Sequence[bool] | None = None) -> tuple:
+    def args(self, dtype: str | None = None, batch: Sequence[bool] | None = None) -> tuple[Any, ...]:
         return make(self.row.operands, self.case.shapes, dtype or self.dtype, self.layout, batch)
 
     @property
@@ -53,7 +53,7 @@ class Sample:
     def function(self) -> Callable:
         return self.row.call(self.case.params)
 
-    def differentiated(self, args: tuple) -> list[int]:
+    def differentiated(self, args: tuple[Any, ...]) -> list[int]:
         """The operands to differentiate with respect to."""
         return [i for i, (o, a) in enumerate(zip(self.row.operands, args)) if o.differentiable and is_inexact(a)]
 
@@ -444,7 +444,7 @@ def check_compiled(s: Sample) -> None:
 WIDER = {"float32": "float64", "float64": "longdouble", "complex64": "complex128", "complex128": "clongdouble"}
 
 
-def compare_compiled(f: Callable, args: tuple, wide: tuple, what: str, eps: float) -> None:
+def compare_compiled(f: Callable, args: tuple[Any, ...], wide: tuple[Any, ...], what: str, eps: float) -> None:
     """The error against a wider evaluation is at most a small multiple of eager's and a few units in the last place.
 
     `eps` is a coarser unit than the results', for functions that round inside. Where the value isn't finite, it is

@@ -49,7 +49,7 @@ class Row:
         """The dtypes to try, floating-point ones last."""
         return [name for kind in self.dtypes for name in DTYPES[kind]]
 
-    def call(self, params: dict) -> Callable:
+    def call(self, params: dict[Any, Any]) -> Callable:
         """The operator as a function of arrays or traced arrays."""
         if self.function is not None:
             return lambda *args: self.function(*args, **params)  # type: ignore[misc]

@@ -17,7 +17,7 @@ class Problem(NamedTuple):
     """A function, arguments to call it with, and which of them are its variables."""
 
     f: Callable
-    args: tuple
+    args: tuple[Any, ...]
     argnums: int | tuple[int, ...] = 0
 
 
@@ -34,13 +34,13 @@ def logistic_regression(w: Any, X: Any, y: Any, *, xp: Any = np) -> Any:
     return xp.mean(xp.logaddexp(0.0, -y * (X @ w))) + 0.05 * xp.sum(w * w)
 
 
-def tanh_network(params: dict, x: Any, y: Any, *, xp: Any = np) -> Any:
+def tanh_network(params: dict[Any, Any], x: Any, y: Any, *, xp: Any = np) -> Any:
     """Mean squared error of a two-layer network with tanh: x (B, d), y (B, k)."""
     hidden = xp.tanh(x @ params["W1"] + params["b1"])
     return xp.mean((hidden @ params["W2"] + params["b2"] - y) ** 2)
 
 
-def relu_network(params: dict, x: Any, labels: Any, *, xp: Any = np) -> Any:
+def relu_network(params: dict[Any, Any], x: Any, labels: Any, *, xp: Any = np) -> Any:
     """Mean cross-entropy of a two-layer network with relu: x (B, d), integer labels (B,)."""
     hidden = xp.maximum(x @ params["W1"] + params["b1"], 0.0)
     logits = hidden @ params["W2"] + params["b2"]

@@ -68,12 +68,17 @@ ORDERED_REDUCTIONS = ("max", "min", "ptp", "median")
 class Program:
     """A function with its source; `repr` is a script that reproduces a call."""
 
+    seed: int
+    args: tuple[Any, ...]
+    lines: list[str]
+    results: str
+
     def __init__(self, seed: int, lines: list[str], results: str, args: dict[str, Any]):
         self.seed, self.args = seed, tuple(args.values())
         self.lines, self.results = lines, results
-        self.__name__ = f"program_{seed}"
+        self.__name__: str = f"program_{seed}"
         head = f"def {self.__name__}({', '.join(args)}):"
-        self.source = "\n".join([head, *(f"    {line}" for line in [*lines, f"return {results}"])]) + "\n"
+        self.source: str = "\n".join([head, *(f"    {line}" for line in [*lines, f"return {results}"])]) + "\n"
         self._names = list(args)
         file = f"<random program {seed}>"
         linecache.cache[file] = (len(self.source), None, self.source.splitlines(True), file)
@@ -81,7 +86,7 @@ class Program:
         exec(compile(self.source, file, "exec"), space)
         self.function: Callable = space[self.__name__]
 
-    def __call__(self, *args: Any) -> tuple:
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
         return self.function(*args)
 
     def __repr__(self) -> str:
@@ -99,7 +104,7 @@ def _literal(value: Any) -> str:
 
 def random_program(
     seed: int, size: int = 12, ops: Collection[str] | None = None, wide: bool = False
-) -> tuple[Program, tuple]:
+) -> tuple[Program, tuple[Any, ...]]:
     """A random program and arguments for it: `(function, args)`, the same for the same seed and options.
 
     `size` counts its statements; `ops` limits them to families, of which `random_programs.FAMILIES` has the names;

@@ -23,11 +23,11 @@ class Operand:
     derivatives with respect to it are checked.
     """
 
-    sample: Callable[[np.random.Generator, tuple], Any]
+    sample: Callable[[np.random.Generator, tuple[Any, ...]], Any]
     dtype: Any = None
     differentiable: bool = True
 
-    def make(self, rng: np.random.Generator, shape: tuple, dtype: Any) -> np.ndarray:
+    def make(self, rng: np.random.Generator, shape: tuple[Any, ...], dtype: Any) -> np.ndarray:
         """A C-contiguous array."""
         dtype = np.dtype(dtype if self.dtype is None else self.dtype)
         numbers = np.asarray(self.sample(rng, shape))
@@ -62,9 +62,9 @@ def indices(below: int) -> Operand:
     return Operand(lambda rng, shape: rng.integers(-below, below, shape), dtype=np.int64, differentiable=False)
 
 
-reals = Operand(_away_from_zero)
-positive = between(0.5, 2.5)
-booleans = Operand(lambda rng, shape: rng.integers(0, 2, shape), dtype=bool, differentiable=False)
+reals: Operand = Operand(_away_from_zero)
+positive: Operand = between(0.5, 2.5)
+booleans: Operand = Operand(lambda rng, shape: rng.integers(0, 2, shape), dtype=bool, differentiable=False)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Case:
     """Shapes of the operands and parameters. A last operand of shape `None` is a Python scalar."""
 
     shapes: tuple[Any, ...]
-    params: dict = field(default_factory=dict)
+    params: dict[Any, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         shown = "-".join("weak" if s is None else "x".join(map(str, s)) or "scalar" for s in self.shapes)
@@ -113,11 +113,11 @@ def lay_out(array: np.ndarray, layout: str) -> np.ndarray:
 
 def make(
     operands: tuple[Operand, ...],
-    shapes: tuple,
+    shapes: tuple[Any, ...],
     dtypes: str,
     layout: str = "contiguous",
     batch: Sequence[bool] | None = None,
-) -> tuple:
+) -> tuple[Any, ...]:
     """Arguments for an operator: arrays (NumPy scalars where the shape is ()), or a Python scalar for None.
 
     `dtypes` is one for all, or one per operand separated by commas. `batch` flags the operands that get a leading

@@ -17,7 +17,7 @@ class BatchedValue(Traced):
 
     def __init__(self, level: Level, array: Any):
         self.level = level
-        self.array = array
+        self.array: Any = array
 
     @property
     def type(self) -> ArrayType:
@@ -36,14 +36,14 @@ class Batch(Level):
     name = "a batched function (vmap)"
 
     def __init__(self, size: Any):
-        self.size = size
+        self.size: Any = size
 
     def split(self, value: Any) -> tuple[Any, bool]:
         if type(value) is BatchedValue and value.level is self:
             return value.array, True
         return value, False
 
-    def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
         arrays, batched = zip(*map(self.split, args), strict=True)
         if primitive.batch is None:
             why = primitive.impossible.get("batch", "it has no batch rule")

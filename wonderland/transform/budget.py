@@ -106,7 +106,7 @@ def _flat(program: Program) -> Program:
     return opened(lambda *args: run(program, args), program.input_types)
 
 
-def choose(program: Program, nonzero: tuple, budget: float) -> Choice:
+def choose(program: Program, nonzero: tuple[Any, ...], budget: float) -> Choice:
     """The choice that computes least again within the budget."""
     whole = Choice((0, len(program.equations)), 0, "nothing")
     smallest = _peak(program, nonzero, whole)

@@ -103,7 +103,7 @@ def _name_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
     return [(np.arange(types[0].size), np.arange(types[0].size))]
 
 
-name_p = Primitive(
+name_p: Primitive = Primitive(
     "checkpoint_name",
     lambda x, name: x,
     lambda x, name: x,
@@ -139,7 +139,9 @@ def _silent_equation(equation: Equation) -> Equation:
 
 
 @cached
-def divided(program: Program, nonzero: tuple, policy: Policy) -> tuple[Program, Program, bool, tuple, tuple]:
+def divided(
+    program: Program, nonzero: tuple[Any, ...], policy: Policy
+) -> tuple[Program, Program, bool, tuple[Any, ...], tuple[Any, ...]]:
     """Linearise a Program: (forward, linear, does linear recompute?, which inputs it takes, which outputs it gives).
 
     forward: inputs -> (outputs, what is kept); linear: (the inputs it takes, what is kept, tangents) -> tangents.
@@ -254,12 +256,12 @@ def _apart(builder: Any, *operands: Any, program: Program, policy: Policy) -> An
     return builder.branch(builder.constant(np.array(0)), (program,), operands)
 
 
-checkpoint_p = _call(
+checkpoint_p: Primitive = _call(
     "checkpoint",
     inline=lambda params: params["program"],
     impossible={"lower": "compiled code contains its Program"},
 )
-recompute_p = _call("recompute", lower=_apart, cost=lambda types, outs, params: Runs([params["program"]]))
+recompute_p: Primitive = _call("recompute", lower=_apart, cost=lambda types, outs, params: Runs([params["program"]]))
 
 
 def has_value(values: Sequence[Any]) -> bool:
@@ -323,7 +325,7 @@ def known(program: Program, purpose: Any) -> Program:
     return found
 
 
-def fingerprint(program: Program, literals: bool = True) -> tuple:
+def fingerprint(program: Program, literals: bool = True) -> tuple[Any, ...]:
     """What makes Programs equal: equations with numbered variables, literals by their bits (or types only), params."""
     if program.constants and literals:
         raise TypeError("constants are compared by nobody")
@@ -352,7 +354,7 @@ def _param(value: Any, literals: bool) -> Any:
     return tree.typed(value)
 
 
-def checkpointed_call(f: Callable, args: tuple, kwargs: dict, perform: Callable) -> Any:
+def checkpointed_call(f: Callable, args: tuple[Any, ...], kwargs: dict[Any, Any], perform: Callable) -> Any:
     """One call of `f`, recorded: `perform(program, operands)`, where what it captures are operands too.
 
     A mutable object that is called is an argument, and so is the one that a method belongs to.
@@ -428,7 +430,9 @@ class _Follow(Level):
         return DualValue(self, out, names)
 
 
-def checkpoint_sequential(functions: Sequence[Callable], segments: int, x: Any, policy: Any = "nothing") -> Any:
+def checkpoint_sequential(
+    functions: Sequence[Callable[..., Any]], segments: int, x: Any, policy: Any = "nothing"
+) -> Any:
     """`x` through the functions in order, in `segments` parts of which all but the last are checkpointed.
 
     The last part isn't: it would be computed again at once. With n functions and about sqrt(n) segments, reverse mode

@@ -35,7 +35,7 @@ def loop() -> Primitive:
     raise NotImplementedError
 
 
-def batched(f: Callable[[list], Sequence[Any]], seeds: Sequence[Any]) -> list:
+def batched(f: Callable[[list[Any]], Sequence[Any]], seeds: Sequence[Any]) -> list[Any]:
     """`f` on values that have a batch at axis 0; so have the results."""
     size = shape_of(seeds[0])[0]
     with Batch(size) as level:
@@ -43,7 +43,7 @@ def batched(f: Callable[[list], Sequence[Any]], seeds: Sequence[Any]) -> list:
         return [materialize(size, *level.split(out)) for out in outs]
 
 
-def unit_vectors(numbers: Any, types: Sequence[ArrayType], colors: np.ndarray | None = None) -> list:
+def unit_vectors(numbers: Any, types: Sequence[ArrayType], colors: np.ndarray | None = None) -> list[Any]:
     """The unit vectors of a tree that have these numbers: for each leaf an array (count, *leaf.shape).
 
     Elements are numbered one after another; or they have `colors`, and those of one colour are 1 together.
@@ -98,7 +98,7 @@ def recording() -> Record | None:
     return next((level for level in reversed(running()) if isinstance(level, Record) and level.once), None)
 
 
-def in_chunks(f: Callable[[Any], Sequence[Any]], total: int, size: int | None) -> list:
+def in_chunks(f: Callable[[Any], Sequence[Any]], total: int, size: int | None) -> list[Any]:
     """`f(numbers)`, which returns values (count, ...), on 0, 1, ..., total - 1, `size` of them at a time."""
     level = recording()
     if size is None or size >= total:
@@ -134,8 +134,8 @@ def _scanned(f: Callable[[Any], Sequence[Any]], total: int, size: int) -> list:
 
 
 def sweep(
-    f: Callable[[list], Sequence[Any]], types: Sequence[ArrayType], size: int | None, factor: complex = 1
-) -> list:
+    f: Callable[[list[Any]], Sequence[Any]], types: Sequence[ArrayType], size: int | None, factor: complex = 1
+) -> list[Any]:
     """`f` on all unit vectors (those of complex leaves times `factor`): values (total, ...)."""
 
     def chunk(numbers: Any) -> list:

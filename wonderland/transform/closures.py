@@ -110,7 +110,7 @@ def _parts(thing: Any) -> list:
     return [*getattr(thing, "__dict__", {}).values(), *slots]
 
 
-def closure_convert(f: Callable, *args: Any) -> tuple[Callable, list]:
+def closure_convert(f: Callable, *args: Any) -> tuple[Callable[..., Any], list[Any]]:
     """`(g, captured)` with `g(*args, *captured) == f(*args)`: the traced values that `f` closes over as arguments.
 
     A rule of `custom_jvp` or `custom_vjp` knows the derivatives of a function with respect to its arguments alone. So

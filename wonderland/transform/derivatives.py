@@ -59,7 +59,7 @@ def jvp(f: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     return out, tangent
 
 
-def flat_tangents(tangents: Sequence[Any], call: Call) -> list:
+def flat_tangents(tangents: Sequence[Any], call: Call) -> list[Any]:
     """A tangent, or None, for each leaf of a call's arguments, from one tree per argument."""
     flat: list = []
     for number, (tangent, structure) in enumerate(zip(tangents, call.structure.children[0].children, strict=True)):
@@ -99,9 +99,11 @@ def matched(value: Any, kind: ArrayType, what: str) -> Any:
 class Linearized:
     """A call run once, and its derivative as a linear Program of the differentiated leaves; to be used `quiet()`ly."""
 
+    values: list[Any]
+
     def __init__(self, call: Call, select: Sequence[bool], prune: bool = True):
         self.call = call
-        self.select = []  # which leaves are differentiated
+        self.select: list[Any] = []  # which leaves are differentiated
         tape = Tape(call.values)
         with tape:
             lifted, variables = [], []
@@ -116,9 +118,9 @@ class Linearized:
                 pairs = [level.split(o) for o in call.run(lifted)]
             count = len(pairs) - len(call.written)
             self.values = [p for p, _ in pairs[:count]]
-            self.types = [type_of(v) for v in self.values]
-            self.has_tangent = [t is not None for _, t in pairs[:count]]
-            self.program = tape.finish(variables, [t for _, t in pairs[:count] if t is not None], prune)
+            self.types: list[ArrayType] = [type_of(v) for v in self.values]
+            self.has_tangent: list[bool] = [t is not None for _, t in pairs[:count]]
+            self.program: Program = tape.finish(variables, [t for _, t in pairs[:count] if t is not None], prune)
         if call.written:
             literals = [a for e in self.program.equations for a in e.inputs if type(a) is Literal]
             residuals = [a.value for a in literals]
@@ -126,12 +128,12 @@ class Linearized:
             for literal, value in zip(literals, residuals, strict=True):
                 literal.value = value
 
-    def push(self, tangents: Sequence[Any]) -> list:
+    def push(self, tangents: Sequence[Any]) -> list[Any]:
         """Tangents of the outputs, for tangents of the selected leaves."""
         outs = scatter_flags(run(self.program, tangents), self.has_tangent)
         return [zeros_like_type(k) if t is None else t for t, k in zip(outs, self.types, strict=True)]
 
-    def pull(self, cotangents: Sequence[Any], consume: bool = False) -> list:
+    def pull(self, cotangents: Sequence[Any], consume: bool = False) -> list[Any]:
         """Cotangents of all leaves (zeros where there is no dependence), for cotangents of the outputs."""
         cts = pull_back(self.program, pick(cotangents, self.has_tangent), consume)
         found = scatter_flags(cts, self.select)

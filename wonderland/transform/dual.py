@@ -25,15 +25,15 @@ class DualValue(Traced):
 
     def __init__(self, level: Level, primal: Any, tangent: Any):
         self.level = level
-        self.primal = primal
-        self.tangent = tangent
+        self.primal: Any = primal
+        self.tangent: Any = tangent
 
     @property
     def type(self) -> ArrayType:
         return type_of(self.primal)
 
     @property
-    def shape(self) -> tuple:
+    def shape(self) -> tuple[Any, ...]:
         return () if type(self.primal) in PYTHON_SCALARS else self.primal.shape
 
     @property
@@ -51,7 +51,7 @@ class Dual(Level):
     name = "a differentiated function"
 
     def __init__(self, tape: Record | None = None):
-        self.tape = tape
+        self.tape: Record | None = tape
 
     def lift(self, primal: Any, tangent: Any) -> DualValue:
         return DualValue(self, primal, tangent)
@@ -62,7 +62,7 @@ class Dual(Level):
             return value.primal, value.tangent
         return value, None
 
-    def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
         tape: Any = self.tape
         if len(args) == 1:  # by far the most operations have one or two operands
             (x,) = args
@@ -99,7 +99,9 @@ class Dual(Level):
             return tuple(starmap(self.lift, zip(out, tangent, strict=True)))
         return DualValue(self, out, tangent)
 
-    def process_update(self, primitive: Primitive, box: list, args: tuple, params: dict) -> Any:
+    def process_update(
+        self, primitive: Primitive, box: list[Any], args: tuple[Any, ...], params: dict[Any, Any]
+    ) -> Any:
         if type(box[0]) is not DualValue or box[0].level is not self:
             return self.process(primitive, (box[0], *args), params)
         alone = is_alone(box)

@@ -59,9 +59,9 @@ class Elimination:
                 for row, column, edge in zip(rows, columns, edges, strict=True):
                     self._join(places[equation.inputs[i]][column], new[k][row], edge)  # type: ignore[index]
             places.update(zip(equation.outputs, new, strict=True))
-        self.sources = [places[v] for v in program.inputs]
+        self.sources: list[range] = [places[v] for v in program.inputs]
         inner = range(sum(map(len, self.sources)), len(self.successors))
-        self.sinks = []
+        self.sinks: list[Any] = []
         for a in program.outputs:
             self.sinks.append(self._vertices(a.type.size))
             if isinstance(a, Var):
@@ -141,9 +141,9 @@ class Elimination:
         number = dict(zip(graph.inner, self.inner, strict=True))
         for k in find_order(graph, order, search_seconds):
             self.eliminate(number[k])
-        self.inner = []
+        self.inner: list[int] = []
 
-    def blocks(self) -> list[list]:
+    def blocks(self) -> list[list[Any]]:
         """For each output and each input their edges, rows by elements of the output."""
         return [
             [[[self.successors[a].get(b) for a in source] for b in sink] for source in self.sources]
@@ -151,7 +151,7 @@ class Elimination:
         ]
 
 
-def eliminate(program: Program, order: str = "search", search_seconds: float = 10.0) -> list[list]:
+def eliminate(program: Program, order: str = "search", search_seconds: float = 10.0) -> list[list[Any]]:
     """The Jacobian of a linear Program, by output and input: arrays of shape (*out.shape, *in.shape)."""
     elimination = Elimination(program)
     elimination.run(order, search_seconds)

@@ -23,9 +23,14 @@ class Graph:
     Sets of vertices are bits of a Python integer: union is `|`, and counting is one call.
     """
 
+    successors: list[int]
+    predecessors: list[int]
+    heavy_successors: list[int]
+    heavy_predecessors: list[int]
+
     def __init__(self, count: int, edges: Iterable[tuple[int, int, bool]], inner: Sequence[int]):
-        self.edges = tuple(sorted(edges))
-        self.inner = tuple(inner)
+        self.edges: tuple[tuple[int, int, bool], ...] = tuple(sorted(edges))
+        self.inner: tuple[int, ...] = tuple(inner)
         self.successors, self.predecessors = [0] * count, [0] * count
         self.heavy_successors, self.heavy_predecessors = [0] * count, [0] * count  # by edges that aren't plain
         for a, b, plain in self.edges:

@@ -40,7 +40,9 @@ BALANCED = {
 }  # fmt: skip
 
 
-def compressed(program: Program, inputs: list[ArrayType], outputs: list[ArrayType], size: int | None) -> list | None:
+def compressed(
+    program: Program, inputs: list[ArrayType], outputs: list[ArrayType], size: int | None
+) -> list[Any] | None:
     """The blocks of a sparse Jacobian, of a later layer: `wonderland` itself puts the function here that loads it."""
     raise NotImplementedError
 
@@ -181,7 +183,9 @@ def all_equations(program: Program) -> Iterator[Equation]:
         yield equation
 
 
-def by_columns(program: Program, inputs: list[ArrayType], outputs: list[ArrayType], size: int | None) -> list[list]:
+def by_columns(
+    program: Program, inputs: list[ArrayType], outputs: list[ArrayType], size: int | None
+) -> list[list[Any]]:
     """Blocks by output and input of a linear Program, by pushing unit vectors."""
 
     def columns(factor: complex) -> list[list]:
@@ -197,7 +201,7 @@ def by_columns(program: Program, inputs: list[ArrayType], outputs: list[ArrayTyp
     return blocks
 
 
-def by_rows(program: Program, inputs: list[ArrayType], outputs: list[ArrayType], size: int | None) -> list[list]:
+def by_rows(program: Program, inputs: list[ArrayType], outputs: list[ArrayType], size: int | None) -> list[list[Any]]:
     """Blocks by output and input of a linear Program, by pulling unit vectors."""
 
     def rows(factor: complex) -> list[list]:
@@ -218,7 +222,7 @@ def by_rows(program: Program, inputs: list[ArrayType], outputs: list[ArrayType],
     return blocks
 
 
-def pulled(program: Program, cotangents: Sequence[Any]) -> list:
+def pulled(program: Program, cotangents: Sequence[Any]) -> list[Any]:
     """Cotangents of all inputs of a linear Program."""
     found = pull_back(program, cotangents, consume=False)
     return [zeros_like_type(t) if ct is None else ct for ct, t in zip(found, program.input_types, strict=True)]
@@ -237,7 +241,7 @@ def _second_pass(seeded: list[ArrayType], found: list[ArrayType]) -> list[tuple[
     ]
 
 
-def split(value: Any, types: Sequence[ArrayType], axis: int) -> list:
+def split(value: Any, types: Sequence[ArrayType], axis: int) -> list[Any]:
     """An axis over the elements of all leaves becomes, for each leaf, that leaf's own axes."""
     out, start, shape = [], 0, shape_of(value)
     axis %= len(shape)

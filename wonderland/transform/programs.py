@@ -53,12 +53,12 @@ def dense(tangent: Any, primal: Any) -> Any:
     return zeros_like_type(type_of(primal)) if tangent is None else tangent
 
 
-def pick(items: Sequence[Any], flags: Sequence[bool]) -> list:
+def pick(items: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
     """The items whose flag is set."""
     return [item for item, flag in zip(items, flags, strict=True) if flag]
 
 
-def scatter_flags(items: Sequence[Any], flags: Sequence[bool]) -> list:
+def scatter_flags(items: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
     """The inverse of `pick`: None where the flag isn't set."""
     source = iter(items)
     return [next(source) if flag else None for flag in flags]

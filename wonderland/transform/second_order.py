@@ -45,8 +45,13 @@ STRATEGIES = FF, FR, RF, RR = (
 class Point:
     """A function and its arguments, some of which are differentiated; vectors are flat lists of their leaves."""
 
+    name: str
+    args: tuple[Any, ...]
+    numbers: tuple[int, ...]
+    has_aux: bool
+
     def __init__(
-        self, name: str, f: Callable, args: Sequence[Any], numbers: Sequence[int], kwargs: dict | None = None,
+        self, name: str, f: Callable, args: Sequence[Any], numbers: Sequence[int], kwargs: dict[Any, Any] | None = None,
         has_aux: bool = False, scalar: bool = True,
     ):  # fmt: skip
         check_function(f, name)
@@ -55,13 +60,13 @@ class Point:
             raise ArgumentError(f"{name}: argnums name one argument or several, each once, not {self.numbers}")
         self.aux: Any = None  # what the function returned beside its value, once it has run
         f = partial(f, **kwargs) if kwargs else f
-        self.f = partial(_checked, name, f, has_aux) if scalar else f
+        self.f: Any = partial(_checked, name, f, has_aux) if scalar else f
         parts = [tree.flatten(self.args[i]) for i in self.numbers]
-        self.structures = [structure for _, structure in parts]
-        self.kinds = [type_of(unwrap(leaf)) for leaves, _ in parts for leaf in leaves]
-        self.select = [is_differentiable(t.dtype) for t in self.kinds]
-        self.types = [ArrayType(t.shape, t.dtype) for t in self.kinds if is_differentiable(t.dtype)]
-        self.size = sum(t.size for t in self.types)
+        self.structures: Any = [structure for _, structure in parts]
+        self.kinds: list[ArrayType] = [type_of(unwrap(leaf)) for leaves, _ in parts for leaf in leaves]
+        self.select: list[bool] = [is_differentiable(t.dtype) for t in self.kinds]
+        self.types: list[ArrayType] = [ArrayType(t.shape, t.dtype) for t in self.kinds if is_differentiable(t.dtype)]
+        self.size: int = sum(t.size for t in self.types)
         if self.kinds and not self.types:
             raise ArgumentError(
                 f"{name} can't differentiate with respect to argument {', '.join(map(str, self.numbers))}: it has "
@@ -69,7 +74,7 @@ class Point:
                 ".astype(float)."
             )
 
-    def vector(self, given: Sequence[Any], what: str = "vector") -> list:
+    def vector(self, given: Sequence[Any], what: str = "vector") -> list[Any]:
         """A vector given by the user, one tree per argument."""
         flat: list = []
         for number, part, structure in zip(self.numbers, given, self.structures, strict=True):
@@ -85,18 +90,18 @@ class Point:
         ]
         return [v for v, s in zip(checked, self.select, strict=True) if s]
 
-    def trees(self, vector: Sequence[Any]) -> tuple:
+    def trees(self, vector: Sequence[Any]) -> tuple[Any, ...]:
         """A vector as one tree per argument, with zeros for integers; traced values in their handles."""
         source = iter(vector)
         leaves = [next(source) if s else zeros_like_type(t) for s, t in zip(self.select, self.kinds, strict=True)]
         wrapped = iter([Tracer(v) if isinstance(v, Traced) else v for v in leaves])
         return tuple(s.unflatten([next(wrapped) for _ in range(s.leaf_count)]) for s in self.structures)
 
-    def leaves(self, trees: Any) -> list:
+    def leaves(self, trees: Any) -> list[Any]:
         """The inverse of `trees`."""
         return [unwrap(leaf) for leaf, s in zip(tree.leaves(trees), self.select, strict=True) if s]
 
-    def push(self, f: Callable, args: tuple, vector: Sequence[Any]) -> Any:
+    def push(self, f: Callable, args: tuple[Any, ...], vector: Sequence[Any]) -> Any:
         """The derivative of `f` along a vector: forward mode. With an aux, `(derivative, aux)`."""
         tangents = dict(zip(self.numbers, self.trees(vector), strict=True))
         out = jvp(f, args, [tangents.get(i) for i in range(len(args))], self.has_aux)
@@ -112,7 +117,7 @@ class Point:
         """w'Hv: forward over forward."""
         return self.kept(self.push(lambda *args: self.push(self.f, args, v), self.args, w))
 
-    def product(self, strategy: str, v: Sequence[Any]) -> list:
+    def product(self, strategy: str, v: Sequence[Any]) -> list[Any]:
         """Hv, by a strategy with a backward pass."""
         gradient = partial(grad, argnums=self.numbers, has_aux=self.has_aux)
         if strategy == FR:
@@ -130,13 +135,13 @@ class Point:
             out = gradient(along)(*self.args)
         return self.leaves(self.kept(out))
 
-    def column(self, v: Sequence[Any]) -> list:
+    def column(self, v: Sequence[Any]) -> list[Any]:
         """Hv, forward over forward: one number per pass, batched."""
         with quiet():
             program = taped(lambda *w: [unwrap(self.second(v, w))], self.types)
             return self.by_elements(program, chunk_of(program, "auto", None))
 
-    def by_elements(self, program: Program, size: int | None) -> list:
+    def by_elements(self, program: Program, size: int | None) -> list[Any]:
         """The vector whose elements a Program gives for the unit vectors."""
         (found,) = sweep(lambda w: run(program, w), self.types, size)
         out = split(found, self.types, 0)
@@ -309,7 +314,9 @@ def hessian(
     return named(compute, f, "hessian", hessian, argnums, strategy, **options)
 
 
-def by_products(point: Point, product: Callable[..., list], chunk_size: Any, memory_budget: float | None) -> list[list]:
+def by_products(
+    point: Point, product: Callable[..., list[Any]], chunk_size: Any, memory_budget: float | None
+) -> list[list[Any]]:
     """Blocks of a symmetric matrix from its products with unit vectors: its columns, which are its rows."""
     types = point.types
     program = taped(product, types)
@@ -338,7 +345,7 @@ def _with_dtype(value: Any, kind: ArrayType) -> Any:
     return value if type_of(value).dtype == kind.dtype else convert(value, dtype=kind.dtype)
 
 
-def matrix(point: Point, blocks: list[list], single: bool) -> Any:
+def matrix(point: Point, blocks: list[list[Any]], single: bool) -> Any:
     """What the user gets for a matrix: trees of trees, rows with their leaf's dtype, zeros where an integer is."""
     found = iter(blocks)
     rows = []

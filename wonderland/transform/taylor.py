@@ -30,9 +30,9 @@ class Series(Traced):
 
     __slots__ = ("_kind", "_slope", "find", "known")
 
-    def __init__(self, level: Taylor, known: list, find: Callable | None = None, kind: ArrayType | None = None):
+    def __init__(self, level: Taylor, known: list[Any], find: Callable | None = None, kind: ArrayType | None = None):
         self.level = level
-        self.known = known
+        self.known: list[Any] = known
         self.find: Callable | None = find  # k -> coefficient k; None when all are known, and what isn't there is zero
         self._kind = kind
         self._slope: Series | None = None
@@ -91,21 +91,21 @@ class Taylor(Level):
     name = "a function of Taylor series (jet)"
 
     def __init__(self, order: int):
-        self.order = order
+        self.order: int = order
         self.solving = False  # are coefficients being found? Then what rules compute can wait
-        self.memo: dict[Any, tuple] = {}  # what was computed while solving: (result, operands)
+        self.memo: dict[Any, tuple[Any, ...]] = {}  # what was computed while solving: (result, operands)
 
     def lift(self, primal: Any, terms: Sequence[Any]) -> Any:
         """The series with these coefficients of t, t^2, ..."""
         return primal if all(c is None for c in terms) else Series(self, [primal, *terms])
 
-    def split(self, value: Any) -> list:
+    def split(self, value: Any) -> list[Any]:
         """All coefficients of a value, which may be a constant at this level."""
         if type(value) is Series and value.level is self:
             return [value[k] for k in range(self.order + 1)]
         return [value, *[None] * self.order]
 
-    def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
         if primitive.effect:  # it sees the value at t = 0
             series = [self.as_series(a) for a in args]
             slopes = tuple(None if s.constant else s[0] for s in series)
@@ -130,14 +130,14 @@ class Taylor(Level):
                 f"{self.order}: too deep for Python. Allow it more with sys.setrecursionlimit(10000)."
             ) from None
         finally:
-            self.solving = False
+            self.solving: bool = False
             self.memo.clear()
         for out in outs:
             out.find = out._slope = None
         found = tuple([out.known[0] if out.constant else out for out in outs])
         return found if primitive.multiple else found[0]
 
-    def key(self, primitive: Primitive, args: tuple, params: dict) -> Any:
+    def key(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
         """What tells one operation from another: the primitive, the very operands, and the parameters."""
         operands = []
         for a in args:
@@ -154,7 +154,7 @@ class Taylor(Level):
     def as_series(self, a: Any) -> Series:
         return a if type(a) is Series and a.level is self else Series(self, [a])
 
-    def expand(self, primitive: Primitive, args: tuple, params: dict) -> list[Series]:
+    def expand(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> list[Series]:
         """The results of an operation, as series whose coefficients are found on demand."""
         series = [self.as_series(a) for a in args]
         held = primitive.multiple and primitive.taylor is not None  # it holds Programs: all orders in one call
@@ -196,8 +196,13 @@ class Taylor(Level):
         return outs
 
     def rules(
-        self, primitive: Primitive, args: tuple, series: list[Series], outs: list[Series], params: dict
-    ) -> list[Callable]:
+        self,
+        primitive: Primitive,
+        args: tuple[Any, ...],
+        series: list[Series],
+        outs: list[Series],
+        params: dict[Any, Any],
+    ) -> list[Callable[..., Any]]:
         """For each result the function that gives its coefficients."""
         moving = {
             i
@@ -225,7 +230,9 @@ class Taylor(Level):
         tangents = tuple(series[i].slope() if i in moving else None for i in range(len(args)))
         return [lambda k, s=s: integral(s, k) for s in self.slopes(primitive, args, tangents, params)]
 
-    def slopes(self, primitive: Primitive, args: tuple, tangents: tuple, params: dict) -> list:
+    def slopes(
+        self, primitive: Primitive, args: tuple[Any, ...], tangents: tuple[Any, ...], params: dict[Any, Any]
+    ) -> list[Any]:
         if all(t is None for t in tangents):
             return [None] * (len(primitive.infer(*map(type_of, args), **params)) if primitive.multiple else 1)
         _, found = primitive.jvp(args, tangents, **params)  # type: ignore[misc]
@@ -237,7 +244,9 @@ class Taylor(Level):
         z = slope(y)
         return y
 
-    def process_update(self, primitive: Primitive, box: list, args: tuple, params: dict) -> Any:
+    def process_update(
+        self, primitive: Primitive, box: list[Any], args: tuple[Any, ...], params: dict[Any, Any]
+    ) -> Any:
         if self.solving or type(box[0]) is not Series or box[0].level is not self:
             return self.process(primitive, (box[0], *args), params)
         alone = is_alone(box)
@@ -311,19 +320,19 @@ def taylor_program(program: Program, order: int, nonzero: Rows, fill: Rows) -> t
     return record(f, types), tuple(flags)
 
 
-def repeated(items: Sequence[Any], rows: Rows) -> list:
+def repeated(items: Sequence[Any], rows: Rows) -> list[Any]:
     """Each item as often as it has nonzero coefficients."""
     return [item for item, row in zip(items, rows, strict=True) for flag in row if flag]
 
 
-def packed(operands: Sequence[Series], order: int) -> tuple[list, Rows, list]:
+def packed(operands: Sequence[Series], order: int) -> tuple[list[Any], Rows, list[Any]]:
     """Series as operands of a `taylor_program`: first coefficients, the flags of the others, and those."""
     rows = tuple(tuple(s[k] is not None for k in range(1, order + 1)) for s in operands)
     terms = [c for s, row in zip(operands, rows, strict=True) for k, flag in enumerate(row) if flag for c in [s[k + 1]]]
     return [s[0] for s in operands], rows, terms
 
 
-def unpacked(values: Sequence[Any], rows: Rows) -> list[list]:
+def unpacked(values: Sequence[Any], rows: Rows) -> list[list[Any]]:
     """What a `taylor_program` takes or returns, as the coefficients of each value."""
     terms = iter(values[len(rows) :])
     return [[v, *(next(terms) if flag else None for flag in row)] for v, row in zip(values, rows, strict=False)]

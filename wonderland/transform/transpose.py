@@ -24,7 +24,7 @@ def transpose(
     known: dict[Var, Any],
     cotangents: Sequence[Any],
     start: dict[Var, Any] | None = None,
-) -> list:
+) -> list[Any]:
     """Cotangents of a linear Program's inputs, given those of its outputs (None is a structural zero).
 
     `known` has the values of the inputs that are not linear (residuals); their places in the result are None.
@@ -50,7 +50,7 @@ def transpose(
     return [None if v in known else _take(cts, v) for v in program.inputs]
 
 
-def pull_back(tape: Program, cotangents: Sequence[Any], consume: bool) -> list:
+def pull_back(tape: Program, cotangents: Sequence[Any], consume: bool) -> list[Any]:
     """`transpose` for a Program from a Tape: every equation is linear, and has its residuals with it.
 
     `consume` lets go of each equation, and so of its residuals, when it is used: the memory of a backward pass.

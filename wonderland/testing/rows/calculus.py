@@ -15,7 +15,7 @@ def _increasing(rng: np.random.Generator, shape: tuple) -> Any:
     return np.cumsum(rng.uniform(0.5, 1.0, shape), axis=-1) if shape else rng.uniform(0.5, 1.0)
 
 
-increasing = Operand(_increasing)
+increasing: Operand = Operand(_increasing)
 
 function(
     np.trapezoid, reals, dtypes="ifc",

@@ -12,10 +12,10 @@ from wonderland.testing.samples import Operand, between, booleans, broadcast_cas
 
 _chooses = {"pattern exact": "which operand is read depends on values"}
 _no_derivative = {"derivatives": "its result is not a floating-point number"}
-inside = between(-0.9, 0.9)
-above_one = between(1.2, 3.0)
-exponents = Operand(lambda rng, shape: rng.integers(-3, 4, shape), dtype=np.int32, differentiable=False)
-shifts = Operand(lambda rng, shape: rng.integers(0, 5, shape), dtype=np.int8, differentiable=False)
+inside: Operand = between(-0.9, 0.9)
+above_one: Operand = between(1.2, 3.0)
+exponents: Operand = Operand(lambda rng, shape: rng.integers(-3, 4, shape), dtype=np.int32, differentiable=False)
+shifts: Operand = Operand(lambda rng, shape: rng.integers(0, 5, shape), dtype=np.int8, differentiable=False)
 
 
 def both(name: str, ufunc: Callable, *operands: Operand, **rest: Any) -> None:

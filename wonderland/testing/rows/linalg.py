@@ -31,9 +31,9 @@ def _matrices(rng: np.random.Generator, shape: tuple) -> np.ndarray:
     return base + rng.uniform(-0.3, 0.3, shape)
 
 
-matrices = Operand(_matrices)
-definite = Operand(lambda rng, shape: np.eye(shape[-1]) + _matrices(rng, shape))  # whichever triangle is read
-vectors = Operand(lambda rng, shape: rng.uniform(-1.0, 1.0, shape))
+matrices: Operand = Operand(_matrices)
+definite: Operand = Operand(lambda rng, shape: np.eye(shape[-1]) + _matrices(rng, shape))  # whichever triangle is read
+vectors: Operand = Operand(lambda rng, shape: rng.uniform(-1.0, 1.0, shape))
 _dense = {"pattern exact": "blocks are taken to be full", "higher precision": "LAPACK computes in float64 at most"}
 _SQUARE = [case((3, 3)), case((2, 3, 3)), case((1, 1)), case((0, 0)), case((0, 2, 2))]
 

@@ -29,7 +29,7 @@ def philox_block(counter: Any, key: Any) -> list[int]:
     return c
 
 
-def slow_bits(key: Any, shape: tuple, width: int) -> Any:
+def slow_bits(key: Any, shape: tuple[Any, ...], width: int) -> Any:
     """The bits of `random_bits`, one element after the other."""
     count, size = int(np.prod(shape)), 1 if width <= 32 else 2
     words = [w for block in range(count) for w in philox_block((block, 0, 0, 0), key)]
@@ -68,7 +68,7 @@ def _attempts(key: Any, place: int) -> Iterator[tuple[int, int]]:
         yield words[0] | words[1] << 32, words[2] | words[3] << 32
 
 
-def slow_loggamma(key: Any, a: Any, shape: tuple) -> Any:
+def slow_loggamma(key: Any, a: Any, shape: tuple[Any, ...]) -> Any:
     """Marsaglia and Tsang's method, one element after the other."""
     from scipy.special import ndtri
 

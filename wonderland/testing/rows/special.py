@@ -13,10 +13,10 @@ from wonderland.testing.op_table import add, function
 from wonderland.testing.samples import Operand, between, broadcast_cases, case, positive, reals
 
 _chooses = {"pattern exact": "which operand is read depends on values"}
-unit = between(0.1, 0.9)
-inside = between(-0.9, 0.9)
+unit: Operand = between(0.1, 0.9)
+inside: Operand = between(-0.9, 0.9)
 _scale = Operand(positive.sample, differentiable=False)
-orders = Operand(lambda rng, shape: rng.integers(0, 4, shape), dtype=np.float64, differentiable=False)
+orders: Operand = Operand(lambda rng, shape: rng.integers(0, 4, shape), dtype=np.float64, differentiable=False)
 _DOUBLE = {"higher precision": "SciPy knows no long doubles"}
 
 
