@@ -17,6 +17,8 @@ import json, os, signal, threading, time
 import numpy as np
 import wonderland as wl
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what runs in the background ignore it
+
 def press(after=0.25, number=signal.SIGINT):
     global pressed
     def now():
