@@ -204,7 +204,7 @@ def runs_here(name: str) -> bool:
     [
         ("x86-64", 16),
         ("haswell", 32),
-        ("i386", 16),
+        pytest.param("i386", 16, marks=pytest.mark.slow),
         pytest.param("pentium3", 16, marks=pytest.mark.slow),
         pytest.param("x86-64-v2", 16, marks=pytest.mark.slow),
         pytest.param("x86-64-v3", 32, marks=pytest.mark.slow),

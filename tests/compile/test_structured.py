@@ -258,12 +258,18 @@ def test_searching(dtypes, side):
 # Linear systems and sparse products -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
+SMALL_SYSTEMS = [((1, 1), 1), ((3, 3), 2), ((2, 40, 40), 5), ((3, 3), 0), ((0, 0), 2), ((200, 4, 4), 3)]
+LARGE_SYSTEMS = [((100, 100), 1), ((130, 130), 7), ((3, 2, 60, 60), 33)]
+
+
 @pytest.mark.parametrize(
-    ("shape", "columns"),
-    [((1, 1), 1), ((3, 3), 2), ((2, 40, 40), 5), ((100, 100), 1), ((130, 130), 7), ((3, 2, 60, 60), 33), ((3, 3), 0),
-     ((0, 0), 2), ((200, 4, 4), 3)],
-)  # fmt: skip
+    ("shape", "columns", "dtype"),
+    [
+        *((*system, dtype) for system in SMALL_SYSTEMS for dtype in ("f4", "f8")),
+        *((*system, "f8") for system in LARGE_SYSTEMS),
+        *(pytest.param(*system, "f4", marks=pytest.mark.slow) for system in LARGE_SYSTEMS),
+    ],
+)
 def test_triangular_systems(shape, columns, dtype):
     rng, n = np.random.default_rng(0), shape[-1]
     a = (rng.normal(size=shape) / np.sqrt(n + 1) + 3 * np.eye(n)).astype(dtype)
