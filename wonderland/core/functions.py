@@ -26,9 +26,7 @@ class Call:
 
     structure: Any
 
-    def __init__(
-        self, f: Callable, args: tuple[Any, ...], kwargs: dict[Any, Any], differentiated: Sequence[int] | None = None
-    ):
+    def __init__(self, f: Callable, args: Any, kwargs: dict[str, Any], differentiated: Sequence[int] | None = None):
         """With `differentiated`, arguments at other positions may hold what isn't an array; the function gets it."""
         self.f = f
         leaves, self.structure = tree.flatten_call(args, kwargs)

@@ -99,11 +99,9 @@ def matched(value: Any, kind: ArrayType, what: str) -> Any:
 class Linearized:
     """A call run once, and its derivative as a linear Program of the differentiated leaves; to be used `quiet()`ly."""
 
-    values: list[Any]
-
     def __init__(self, call: Call, select: Sequence[bool], prune: bool = True):
         self.call = call
-        self.select: list[Any] = []  # which leaves are differentiated
+        self.select: list[bool] = []  # which leaves are differentiated
         tape = Tape(call.values)
         with tape:
             lifted, variables = [], []
@@ -117,7 +115,7 @@ class Linearized:
                     lifted.append(value)
                 pairs = [level.split(o) for o in call.run(lifted)]
             count = len(pairs) - len(call.written)
-            self.values = [p for p, _ in pairs[:count]]
+            self.values: list[Any] = [p for p, _ in pairs[:count]]
             self.types: list[ArrayType] = [type_of(v) for v in self.values]
             self.has_tangent: list[bool] = [t is not None for _, t in pairs[:count]]
             self.program: Program = tape.finish(variables, [t for _, t in pairs[:count] if t is not None], prune)
