@@ -53,10 +53,6 @@ class Transformed(ByName, functools.partial[Any]):
     def __repr__(self) -> str:
         return f"<wl.{self.__name__}>"  # type: ignore[attr-defined]
 
-    @property
-    def __closure__(self) -> Any:
-        return self.func.__closure__  # for those who look for what a function holds
-
 
 def _make(make: Callable, f: Callable, options: tuple, keywords: dict) -> Any:
     return make(f, *options, **keywords)

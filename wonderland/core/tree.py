@@ -136,7 +136,7 @@ class Structure:
         self.kind: NodeKind | None = kind
         self.static: Any = static
         self.children: tuple[Structure, ...] = children
-        self.leaf_count: int = 1 if kind is None else sum([child.leaf_count for child in children])
+        self.leaf_count: int = (kind is None) + sum([child.leaf_count for child in children])
         self.has_mutable: bool = kind is not None and (kind.mutable or any(child.has_mutable for child in children))
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
