@@ -7,6 +7,7 @@ transformation of a Program is done; `verify` checks it; printing it is for peop
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -94,12 +95,10 @@ class Program:
     def output_types(self) -> tuple[ArrayType, ...]:
         return tuple(v.type for v in self.outputs)
 
-    @property
+    @cached_property
     def effects(self) -> bool:
         """Does it do something besides computing its outputs?"""
-        if "effects" not in self.cache:
-            self.cache["effects"] = any(equation.has_effects() for equation in self.equations)
-        return self.cache["effects"]
+        return any(equation.has_effects() for equation in self.equations)
 
     def steps(self) -> list[tuple[Equation, tuple[Var, ...]]]:
         """Each equation with the variables that die with it."""

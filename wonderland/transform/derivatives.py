@@ -276,11 +276,9 @@ def selected(call: Call, numbers: Sequence[int]) -> list[bool]:
 
 
 def _seed(lin: Linearized, has_aux: bool) -> list:
-    structure = lin.call.out_structure
+    structure, types = lin.call.out_structure, lin.types
     assert structure is not None
-    if has_aux:
-        structure = aux_structure(structure)
-    types = lin.types
+    structure = aux_structure(structure) if has_aux else structure
     if structure.kind is not None or types[0].shape != ():
         shape = types[0].shape if structure.kind is None else structure
         raise ArgumentError(
