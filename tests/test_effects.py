@@ -370,11 +370,11 @@ def test_results_are_checked(f, message, compiled):
 
 
 def test_what_host_call_refuses():
-    with pytest.raises(wl.ArgumentError, match="takes a function, got float"):
+    with pytest.raises(wl.ArgumentError, match=r"host_call takes a function, not float \(1\.0\)"):
         wl.host_call(1.0, X, X)
     with pytest.raises(wl.ArgumentError, match=r"result_types has a leaf 'f8'"):
         wl.host_call(np.sort, "f8", X)
-    with pytest.raises(wl.ArgumentError, match="leaf 0 of the arguments: expected an array"):
+    with pytest.raises(wl.ArgumentError, match="host_call: leaf 0: expected an array"):
         wl.host_call(np.sort, X, "x")
     for transform in (wl.grad, wl.hessian, wl.jacfwd, lambda f: lambda x: wl.jet(f, (x,), ((x,),))):
         for compiled in (lambda f: f, wl.jit):

@@ -1,6 +1,7 @@
 """Pytrees: what is a node, what is a leaf, in which order; and mutable nodes."""
 
 import collections
+import types
 from typing import NamedTuple
 
 import hypothesis
@@ -365,6 +366,26 @@ def test_objects_in_the_closures_of_transformed_functions_are_found():
     for f in (wl.vmap(body), wl.vmap(wl.vmap(body)), wl.checkpoint(wl.vmap(body))):
         with pytest.raises(wl.MutationError, match="wrote to a Counter that it doesn't get as an argument"):
             wl.grad(lambda x, f=f: np.sum(wl.checkpoint(f)(x)))(np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("place", ["a method", "a list", "a default", "an attribute"])
+def test_objects_that_a_loop_writes_to_are_found_where_they_are(place):
+    counter = Counter(3.0)
+    owner = type("Owner", (), {})()
+    owner.counters = [counter]
+
+    def add(x, to=counter):
+        to.count = to.count + x
+
+    bodies = {
+        "a method": types.MethodType(lambda self, x: (add(x, self), x)[1], counter),
+        "a list": lambda x, counters=[counter]: (add(x, counters[0]), x)[1],
+        "a default": lambda x: (add(x), x)[1],
+        "an attribute": lambda x: (add(x, owner.counters[0]), x)[1],
+    }
+    with pytest.raises(wl.MutationError, match="wrote to a Counter that it doesn't get as an argument"):
+        wl.fori_loop(0, 3, lambda i, x: bodies[place](x), 1.0)
+    assert counter.count == 3.0
 
 
 def test_ravel_refuses_what_it_cannot_do():

@@ -234,9 +234,9 @@ def test_random_numbers():
         lambda k: wl.random.uniform(k, (9,)),
         lambda k: wl.random.uniform(k, (9,), dtype=np.float32),
         lambda k: wl.random.uniform(k, (1,)),
-        lambda k: wl.random.bits(k, (9,), np.uint8),
-        lambda k: wl.random.bits(k, (9,), np.uint64),
-        lambda k: wl.random.bits(k, (9,), np.uint32),
+        lambda k: wl.random.bits(k, (9,), dtype=np.uint8),
+        lambda k: wl.random.bits(k, (9,), dtype=np.uint64),
+        lambda k: wl.random.bits(k, (9,), dtype=np.uint32),
     ]  # fmt: skip
     in_both_orders([(f, (key,)) for f in variants])
 

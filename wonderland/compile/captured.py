@@ -5,22 +5,18 @@ A search, for warnings: shallow, and of no more objects than take a fraction of 
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Iterator
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from wonderland.core import tree
+from wonderland.transform.closures import Place, parts
 
 _DEPTH = 4  # of objects in objects: model.layers[0].w
 _MOST = 2000  # objects looked at
 _LIBRARIES = {"numpy", "scipy", "wonderland", "builtins", *sys.stdlib_module_names} - {"__main__"}
-
-Holder = CellType | dict | list
-Place = tuple[Holder | None, Any, str]  # the holder of a value, if it can change, the key there, how the user writes it
 
 
 def found(f: Any) -> Iterator[tuple[Place, Any]]:
@@ -31,45 +27,16 @@ def found(f: Any) -> Iterator[tuple[Place, Any]]:
         if id(thing) in seen or len(seen) > _MOST:
             continue
         seen.add(id(thing))
-        for place, value in _held(thing, name):
+        below = depth + (_library(thing) != "wonderland")  # a transformed function is as near as the function itself
+        for place, value in (*parts(thing, name), *_globals(thing)):
             yield place, value
             if depth < _DEPTH and not isinstance(value, (np.ndarray, np.generic, str, int, float, bool, type(None))):
-                queue.append((value, place[2], depth + 1))
+                queue.append((value, place[2], below))
 
 
-def _held(thing: Any, name: str) -> Iterator[tuple[Place, Any]]:
-    if isinstance(thing, FunctionType):
-        yield from _of_function(thing)
-    elif isinstance(thing, MethodType):
-        yield (None, 0, name), thing.__func__
-        yield (None, 0, "self"), thing.__self__
-    elif isinstance(thing, functools.partial):
-        for value in (thing.func, *thing.args, *thing.keywords.values()):
-            yield (None, 0, name), value
-    elif isinstance(thing, dict):
-        for key, value in list(thing.items())[:_MOST]:
-            yield (thing, key, f"{name}[{key!r}]"), value
-    elif isinstance(thing, (list, tuple)):
-        for i, value in enumerate(thing[:_MOST]):
-            yield (thing if isinstance(thing, list) else None, i, f"{name}[{i}]"), value
-    elif not isinstance(thing, (type, ModuleType)):
-        attributes = getattr(thing, "__dict__", None) or {}
-        if _library(type(thing)) not in _LIBRARIES or tree.kind_of(thing) is not None:
-            for key, value in list(attributes.items()):
-                yield (attributes, key, f"{name}.{key}"), value
-        elif "__wrapped__" in attributes:  # a jitted function
-            yield (None, 0, name), attributes["__wrapped__"]
-
-
-def _of_function(f: FunctionType) -> Iterator[tuple[Place, Any]]:
-    for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
-        try:
-            yield (cell, None, name), cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
-    for value in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
-        yield (None, 0, f.__name__), value
-    if _library(f) in _LIBRARIES:
+def _globals(f: Any) -> Iterator[tuple[Place, Any]]:
+    """What a function of the user's names, also in its inner functions and in modules."""
+    if not isinstance(f, FunctionType) or _library(f) in _LIBRARIES:
         return
     names = _names(f.__code__)
     for name in names:

@@ -145,9 +145,8 @@ class Specialization:
         self.written: list[int] = list(call.written)
         count = len(self.program.outputs) - len(self.written)
         mine = [] if self.closes_over_tracers else [i for i in donated if not call.mutable[i]]
-        self.taken: dict[int, int] = donation.pairs(
-            self.program, count, mine
-        )  # outputs in the memory of donated arguments
+        # Outputs in the memory of donated arguments.
+        self.taken: dict[int, int] = donation.pairs(self.program, count, mine)
         self.places: Places = Places(call.f, () if self.closes_over_tracers else self.captured, name)
         self._compiled: Compiled | None = None
 

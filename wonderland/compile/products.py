@@ -46,9 +46,8 @@ class RunGemm:
         self.node, self.x, self.y, self.out, self.position = node, x, y, out, position
         size = node.real_dtype.itemsize
         self.dtype = "f32" if size == 4 else "f64"
-        self.batch: list[tuple[int, int, int, int]] = collapsed_batch(
-            node
-        )  # (extent, strides of x, y and the result), from the outside in
+        # (extent, strides of x, y and the result), from the outside in
+        self.batch: list[tuple[int, int, int, int]] = collapsed_batch(node)
         self.total: int = math.prod(node.batch)
         one = node.m * node.n * node.k
         largest = SHARED_ALONE if self.total < MANY_PRODUCTS else BETTER_TOGETHER

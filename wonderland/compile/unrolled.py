@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from wonderland.core.errors import user_frame
 from wonderland.core.program import Atom, Record, Var
+from wonderland.core.tracebacks import user_frame
 from wonderland.core.types import ArrayType
 
 MANY = 5000  # equations from which a person should know

@@ -163,10 +163,11 @@ def taken_rows(mask: Any, values: Sequence[Any], batched: Sequence[bool]) -> lis
 
 
 def any_of(mask: Any) -> Any:
-    """Is an element of a vector of bools true?"""
-    if shape_of(mask) == (0,):
+    """Is an element of an array of bools true?"""
+    shape = shape_of(mask)
+    if 0 in shape:
         return np.False_
-    return lt(0, reduce_max(convert(mask, dtype=np.dtype(np.int8)), axes=(0,)))
+    return lt(0, reduce_max(convert(mask, dtype=np.dtype(np.int8)), axes=tuple(range(len(shape)))))
 
 
 def linearize_body(

@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.control.bodies import any_of, flat_operands
 from wonderland.control.scan import one_by_one
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError, LostDerivativeError, user_line
+from wonderland.core.errors import ArgumentError, LostDerivativeError, check_function, user_line
 from wonderland.core.functions import handles, is_array
 from wonderland.core.primitive import Primitive
 from wonderland.core.tracer import Tracer, unwrap
-from wonderland.core.types import NUMERIC_KINDS, ArrayType, shape_of, type_of
-from wonderland.ops.elementwise import eq, invert
+from wonderland.core.types import NUMERIC_KINDS, ArrayType, is_python_scalar, shape_of, type_of
+from wonderland.ops.elementwise import invert
 from wonderland.ops.pattern import count, everything
-from wonderland.ops.reduce import max as reduce_max
-from wonderland.ops.shape import convert
 from wonderland.transform.batch import materialize
 from wonderland.transform.programs import record
 
@@ -94,16 +93,9 @@ def host_call(f: Callable, result_types: Any, *args: Any) -> Any:
         wl.host_call(lambda a: scipy.special.wofz(a).real, x, x)        # a result like x
         wl.host_call(lambda step, w: np.save(f"w{step}.npy", w), (), step, w)
     """
-    if not callable(f):
-        raise ArgumentError(f"host_call takes a function, got {type(f).__name__}: host_call(f, result_types, *args)")
+    check_function(f, "host_call")
     types, out_structure = _result_types(result_types)
-    leaves, structure = tree.flatten(args)
-    values = [unwrap(leaf) for leaf in leaves]
-    for i, value in enumerate(values):
-        try:
-            type_of(value)
-        except TypeError as error:
-            raise ArgumentError(f"host_call: leaf {i} of the arguments: {error}") from None
+    values, structure = flat_operands(args, "host_call")
     name = getattr(f, "__name__", type(f).__name__)
 
     def function(*arrays: Any) -> tuple:
@@ -139,7 +131,7 @@ def _typed(given: Any) -> Any:
     shape, dtype = getattr(given, "shape", None), getattr(given, "dtype", None)
     if shape is not None and dtype is not None:
         return ArrayType(tuple(shape), np.dtype(dtype))
-    if type(given) in (bool, int, float, complex):
+    if is_python_scalar(given):
         return ArrayType((), type_of(given).dtype)
     return given
 
@@ -157,7 +149,7 @@ def _checked_results(out: Any, types: Sequence[ArrayType], structure: tree.Struc
     results = []
     for i, (leaf, expected) in enumerate(zip(leaves, types, strict=True)):
         array = np.array(leaf)
-        weak = type(leaf) in (bool, int, float, complex)  # takes the dtype of what it becomes, as in NumPy
+        weak = is_python_scalar(leaf)  # takes the dtype of what it becomes, as in NumPy
         fits = np.can_cast(array.dtype, expected.dtype, "same_kind") if weak else array.dtype == expected.dtype
         if array.shape != expected.shape or not fits:
             raise ArgumentError(
@@ -230,12 +222,7 @@ def check(condition: Any, message: str = "a check failed", *values: Any) -> None
 
 def _all(condition: Any) -> Any:
     """One bool for an array of them."""
-    axes = tuple(range(len(shape_of(condition))))
-    if 0 in shape_of(condition):
-        return np.True_
-    if not axes:
-        return condition
-    return eq(reduce_max(convert(invert(condition), dtype=np.dtype(np.int8)), axes=axes), np.int8(0))
+    return condition if shape_of(condition) == () else invert(any_of(invert(condition)))
 
 
 def _check(fine: Any, condition: Any, *values: Any, message: str, depth: int) -> tuple:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from wonderland.core.tracebacks import user_frame as user_frame
 from wonderland.core.tracebacks import user_line as user_line
 
 

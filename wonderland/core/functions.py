@@ -24,14 +24,11 @@ from wonderland.core.types import ArrayType, type_of
 class Call:
     """One call of `f(*args, **kwargs)`: flatten, run on given values, write back."""
 
-    structure: Any
-
-    def __init__(
-        self, f: Callable, args: tuple[Any, ...], kwargs: dict[Any, Any], differentiated: Sequence[int] | None = None
-    ):
+    def __init__(self, f: Callable, args: Any, kwargs: dict[str, Any], differentiated: Sequence[int] | None = None):
         """With `differentiated`, arguments at other positions may hold what isn't an array; the function gets it."""
         self.f = f
-        leaves, self.structure = tree.flatten_call(args, kwargs)
+        leaves, structure = tree.flatten_call(args, kwargs)
+        self.structure: tree.Structure = structure
         self.keywords: tuple[Any, ...] = self.structure.children[1].static[1]
         try:
             self._take(leaves)

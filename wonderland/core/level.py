@@ -15,7 +15,7 @@ import numpy as np
 from numpy import ndarray
 
 from wonderland.core.errors import LeakedTracerError, NoValueError
-from wonderland.core.types import PYTHON_SCALARS, ArrayType
+from wonderland.core.types import PYTHON_SCALARS, ArrayType, Params
 
 if TYPE_CHECKING:
     from wonderland.core.primitive import Primitive
@@ -44,20 +44,18 @@ class Level:
     def __enter__(self) -> Any:
         _state.levels.append(self)
         self.depth: int = len(_state.levels)
-        self.alive = True
+        self.alive: bool = True
         return self
 
     def __exit__(self, *exc: object) -> None:
         _state.levels.pop()
-        self.alive: bool = False
+        self.alive = False
 
-    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: Params) -> Any:
         """Perform an operation some of whose operands live at this level."""
         raise NotImplementedError
 
-    def process_update(
-        self, primitive: Primitive, box: list[Any], args: tuple[Any, ...], params: dict[Any, Any]
-    ) -> Any:
+    def process_update(self, primitive: Primitive, box: list[Any], args: tuple[Any, ...], params: Params) -> Any:
         """`process` for a functional update whose first operand is in `box` and may be overwritten."""
         return self.process(primitive, (box[0], *args), params)
 
@@ -161,7 +159,7 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
     return _finished(primitive, args, out)
 
 
-def evaluate(primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
+def evaluate(primitive: Primitive, args: tuple[Any, ...], params: Params) -> Any:
     """The bottom: NumPy does it. Results are read-only: a value never changes, so nobody needs to copy it."""
     return _finished(primitive, args, primitive.evaluate(*args, **params))
 

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.level import bind
-from wonderland.core.types import ArrayType
+from wonderland.core.types import ArrayType, Params
 
 registry: dict[str, Primitive] = {}
 
@@ -97,7 +97,7 @@ class Primitive:
 
     __call__ = bind
 
-    def effects(self, params: dict[Any, Any]) -> bool:
+    def effects(self, params: Params) -> bool:
         """Does running it do something besides computing results, so that it stays though nobody reads them?"""
         if self.pure or self.effect:
             return self.effect
@@ -124,4 +124,4 @@ class Accumulation:
     def __init__(self, primitive: Primitive, *args: Any, **params: Any):
         self.primitive: Primitive = primitive
         self.args: tuple[Any, ...] = args
-        self.params: dict[str, Any] = params
+        self.params: Params = params

@@ -7,13 +7,14 @@ transformation of a Program is done; `verify` checks it; printing it is for peop
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from wonderland.core.level import Level, Traced, bind, bind_update, constant_copy, freeze, running
 from wonderland.core.primitive import Primitive, registry
-from wonderland.core.types import ArrayType, type_of
+from wonderland.core.types import ArrayType, Params, type_of
 
 
 class Var(Traced):
@@ -56,13 +57,11 @@ class Equation:
 
     __slots__ = ("inputs", "outputs", "params", "primitive")
 
-    def __init__(
-        self, primitive: Primitive, inputs: tuple[Atom, ...], outputs: tuple[Var, ...], params: dict[Any, Any]
-    ):
+    def __init__(self, primitive: Primitive, inputs: tuple[Atom, ...], outputs: tuple[Var, ...], params: Params):
         self.primitive: Primitive = primitive
         self.inputs: tuple[Atom, ...] = inputs
         self.outputs: tuple[Var, ...] = outputs
-        self.params: dict[Any, Any] = params
+        self.params: Params = params
 
     def has_effects(self) -> bool:
         return self.primitive.effects(self.params)
@@ -96,12 +95,10 @@ class Program:
     def output_types(self) -> tuple[ArrayType, ...]:
         return tuple(v.type for v in self.outputs)
 
-    @property
+    @cached_property
     def effects(self) -> bool:
         """Does it do something besides computing its outputs?"""
-        if "effects" not in self.cache:
-            self.cache["effects"] = any(equation.has_effects() for equation in self.equations)
-        return self.cache["effects"]
+        return any(equation.has_effects() for equation in self.equations)
 
     def steps(self) -> list[tuple[Equation, tuple[Var, ...]]]:
         """Each equation with the variables that die with it."""
@@ -160,11 +157,12 @@ class Record(Level):
     A captured array becomes a constant: itself, by reference, if the recorded function didn't change it meanwhile.
     """
 
-    __slots__ = ("captured", "equations", "name")
-    once = effects = True
+    __slots__ = ("captured", "effects", "equations", "name")
+    once = True
 
-    def __init__(self, name: str = "a recorded function (jit, trace, or a loop body)"):
+    def __init__(self, name: str = "a recorded function (jit, trace, or a loop body)", effects: bool = True):
         self.name: str = name
+        self.effects: bool = effects
         self.equations: list[Equation] = []
         self.captured: dict[int, tuple[Any, Any, Any]] = {}  # id -> (value, snapshot, variable or literal)
 
@@ -192,7 +190,7 @@ class Record(Level):
         self.captured[id(value)] = (value, snapshot, var)
         return var
 
-    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: Params) -> Any:
         atoms = tuple(map(self.atom, args))
         types = primitive.infer(*[a.type for a in atoms], **params)
         if primitive.multiple:
@@ -201,7 +199,7 @@ class Record(Level):
             return outputs
         return self.equation(primitive, atoms, types, params)
 
-    def equation(self, primitive: Primitive, atoms: tuple[Atom, ...], type: ArrayType, params: dict[Any, Any]) -> Var:
+    def equation(self, primitive: Primitive, atoms: tuple[Atom, ...], type: ArrayType, params: Params) -> Var:
         """Write an equation with one result, of a known type."""
         out = Var(self, type)
         self.equations.append(Equation(primitive, atoms, (out,), params))
@@ -229,10 +227,10 @@ class Tape(Record):
     """
 
     __slots__ = ("arguments",)
-    once = effects = False  # the function itself runs on values
+    once = False  # the function itself runs on values
 
     def __init__(self, arguments: Sequence[Any] = ()) -> None:
-        super().__init__("a differentiated function")
+        super().__init__("a differentiated function", effects=False)
         self.arguments: set[int] = {id(a.base) for a in arguments if type(a) is np.ndarray}
 
     def _can_change(self, array: np.ndarray) -> bool:
@@ -376,7 +374,7 @@ class Printer:
     def typed(self, atom: Any) -> str:
         return f"{self.name(atom)}:{atom.type}"
 
-    def params(self, params: dict[Any, Any]) -> tuple[str, list[Program]]:
+    def params(self, params: Params) -> tuple[str, list[Program]]:
         shown, programs = [], []
         for key, value in params.items():
             if isinstance(value, Program):

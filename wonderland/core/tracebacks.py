@@ -164,11 +164,6 @@ def _returned(out: Any) -> Any:
 _EDGE = edge(fold).__code__
 
 
-def inside_edge(f: Any) -> Any:
-    """What an edge was made of; anything else as it is."""
-    return f.__wrapped__ if getattr(f, "__code__", None) is _EDGE else f
-
-
 def edges(cls: type[T]) -> type[T]:
     """A class whose methods are edges: for objects that public functions return."""
     for name, method in list(vars(cls).items()):

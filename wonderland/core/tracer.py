@@ -23,10 +23,8 @@ from wonderland.core.types import ArrayType, is_differentiable, is_python_scalar
 
 UFUNCS: dict[Any, Callable[..., Any]] = {}  # NumPy ufunc -> function of tracers
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # NumPy function -> function of tracers
-METHODS: dict[
-    str, Callable[..., Any]
-] = {}  # method or operator name -> function of tracers; "T" and the like are in PROPERTIES
-PROPERTIES: dict[str, Callable[..., Any]] = {}
+METHODS: dict[str, Callable[..., Any]] = {}  # method or operator name -> function of tracers
+PROPERTIES: dict[str, Callable[..., Any]] = {}  # "T" and the like
 LATER: dict[str, str] = {}  # module of functions that fill the tables on first use -> the module of ours that does
 
 

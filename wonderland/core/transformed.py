@@ -42,9 +42,7 @@ def _found(module: str, name: str, *default: Any) -> Any:
 class Transformed(ByName, functools.partial[Any]):
     """What a transformation returns: called like its function, with its name, docstring and signature."""
 
-    made: tuple[
-        Callable[..., Any], Callable[..., Any], tuple[Any, ...], dict[Any, Any]
-    ]  # the transformation, the function, and options by position and name
+    made: tuple[Any, Any, tuple[Any, ...], dict[str, Any]]  # the transformation, the function, and its options
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make, self.made
@@ -54,10 +52,6 @@ class Transformed(ByName, functools.partial[Any]):
 
     def __repr__(self) -> str:
         return f"<wl.{self.__name__}>"  # type: ignore[attr-defined]
-
-    @property
-    def __closure__(self) -> Any:
-        return self.func.__closure__  # for those who look for what a function holds
 
 
 def _make(make: Callable, f: Callable, options: tuple, keywords: dict) -> Any:

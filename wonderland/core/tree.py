@@ -132,17 +132,12 @@ class Structure:
 
     __slots__ = ("children", "has_mutable", "kind", "leaf_count", "static")
 
-    children: tuple[Structure, ...]
-    kind: NodeKind | None
-    static: Any
-
     def __init__(self, kind: NodeKind | None, static: Any, children: tuple[Structure, ...]):
-        self.kind, self.static, self.children = kind, static, children
-        self.leaf_count = 1 if kind is None else 0
-        self.has_mutable = kind is not None and kind.mutable
-        for child in children:
-            self.leaf_count += child.leaf_count
-            self.has_mutable: bool = self.has_mutable or child.has_mutable
+        self.kind: NodeKind | None = kind
+        self.static: Any = static
+        self.children: tuple[Structure, ...] = children
+        self.leaf_count: int = (kind is None) + sum([child.leaf_count for child in children])
+        self.has_mutable: bool = kind is not None and (kind.mutable or any(child.has_mutable for child in children))
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """Put leaves back in place."""

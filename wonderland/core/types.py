@@ -6,12 +6,14 @@ Values come in (arrays, NumPy scalars, Python scalars, traced values); an `Array
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 P = ParamSpec("P")  # the parameters of a function, which a transformed one keeps
 R = TypeVar("R")  # and its result
+Params = dict[str, Any]  # of a primitive, in an equation
 Shape = tuple[Any, ...]  # ints; the leading one is None when only the run knows it (residuals of a while loop)
 
 SHORT_NAMES = {"float": "f", "complex": "c", "int": "i", "uint": "u"}
@@ -24,7 +26,7 @@ class ArrayType:
 
     def __init__(self, shape: Shape, dtype: Any, weak: bool = False):
         self.shape: Shape = shape
-        self.dtype: np.dtype | np.dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
+        self.dtype: np.dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
         self.weak: bool = weak
 
     @property
@@ -33,10 +35,7 @@ class ArrayType:
 
     @property
     def size(self) -> int:
-        size = 1
-        for extent in self.shape:
-            size *= extent
-        return size
+        return prod(self.shape)
 
     def __eq__(self, other: object) -> bool:
         return (

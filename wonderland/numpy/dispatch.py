@@ -218,9 +218,8 @@ def set_operator(name: str, method: Callable) -> None:
     setattr(Tracer, name, method)
 
 
-FOREIGN: dict[
-    str, Callable[..., Any]
-] = {}  # operator -> what it does with operands that aren't arrays (sparse matrices)
+# operator -> what it does with operands that aren't arrays (sparse matrices)
+FOREIGN: dict[str, Callable[..., Any]] = {}
 _OPERANDS = PYTHON_SCALARS | {np.ndarray}  # by far the most, beside tracers
 
 

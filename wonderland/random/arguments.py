@@ -22,9 +22,8 @@ from wonderland.numpy.construct import asarray
 from wonderland.random import keys
 
 Shape = int | tuple[int, ...]
-REQUIRED: Any = (
-    inspect.Parameter.empty
-)  # the default of parameters that have none: they stand after the shape, which has
+# The default of parameters that have none: they stand after the shape, which has.
+REQUIRED: Any = inspect.Parameter.empty
 P = ParamSpec("P")
 _SAMPLERS: dict[str, Callable] = {}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from wonderland.core.level import Level, Traced
 from wonderland.core.primitive import Primitive
-from wonderland.core.types import ArrayType, type_of
+from wonderland.core.types import ArrayType, Params, type_of
 from wonderland.ops.shape import broadcast
 
 
@@ -43,7 +43,7 @@ class Batch(Level):
             return value.array, True
         return value, False
 
-    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: Params) -> Any:
         arrays, batched = zip(*map(self.split, args), strict=True)
         if primitive.batch is None:
             why = primitive.impossible.get("batch", "it has no batch rule")

@@ -6,6 +6,7 @@ import functools
 import types
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,8 @@ import numpy as np
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, MutationError, check_function
 from wonderland.core.functions import Call, handles
-from wonderland.core.level import Traced
+from wonderland.core.level import Level, Traced
 from wonderland.core.program import Program, hoist, run
-from wonderland.core.tracebacks import inside_edge
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import PYTHON_SCALARS, type_of
 from wonderland.transform.derivatives import named
@@ -39,75 +39,75 @@ def unwritten(f: Callable, what: str, remedy: str) -> Iterator[None]:
         raise MutationError(f"{what} wrote to a {written[0]} that it doesn't get as an argument. {remedy}")
 
 
-def _mutable_objects(f: Callable, depth: int = 3) -> list:
-    """The registered mutable objects that a function, or one that it holds, closes over."""
-    found = []
-    for cell in getattr(inside_edge(f), "__closure__", None) or ():
-        try:
-            value = cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
-        kind = tree.kind_of(value)
-        if kind is not None and kind.mutable:
-            found.append(value)
-        elif callable(value) and depth:
-            found += _mutable_objects(value, depth - 1)
-    return found
-
-
-MOST_SEEN = 5_000  # objects that the search for tracers looks at: a list of a million numbers isn't worth it
-_PLAIN = (np.ndarray, np.generic, str, bytes, type, types.ModuleType, types.BuiltinFunctionType, np.ufunc, np.dtype)
+def _mutable_objects(f: Callable) -> list:
+    """The registered mutable objects that a function holds."""
+    kinds = [(thing, tree.kind_of(thing)) for thing in held([f])]
+    return [thing for thing, kind in kinds if kind is not None and kind.mutable]
 
 
 def held_tracers(roots: Iterable[Any], seen: set[int] | None = None) -> list[Tracer]:
-    """The handles on living traced values that functions hold: in closures, defaults, containers and attributes.
+    """The handles on living traced values that functions hold. `seen` has the ids of what was looked at."""
+    found = [(thing, thing._get()) for thing in held(roots, seen) if type(thing) is Tracer]
+    return [handle for handle, value in found if isinstance(value, Traced) and value.level.alive]
 
-    The nearest first: beyond a number of objects nobody looks. `seen` has the ids of those that were looked at.
-    """
+
+MOST_SEEN = 5_000  # objects that a search looks at: a list of a million objects isn't worth it
+_PLAIN = (np.ndarray, np.generic, str, bytes, type, types.ModuleType, types.BuiltinFunctionType, np.ufunc, np.dtype)
+_OURS = (Program, Level, Traced, types.CodeType, types.FrameType)  # nothing of the user's is in them
+
+Holder = types.CellType | dict | list
+Place = tuple[Holder | None, Any, str]  # the holder of a value, if it can change, the key there, how the user writes it
+
+
+def held(roots: Iterable[Any], seen: set[int] | None = None) -> Iterator[Any]:
+    """What functions hold in closures, defaults, containers and attributes: the nearest first, and no plain values."""
     seen = set() if seen is None else seen
-    found: list[Tracer] = []
     todo = list(roots)
     for thing in todo:  # which grows
         if len(seen) > MOST_SEEN:
-            break
-        kind = type(thing)
-        if kind in PYTHON_SCALARS or thing is None or isinstance(thing, _PLAIN) or id(thing) in seen:
+            return
+        if type(thing) in PYTHON_SCALARS or thing is None or isinstance(thing, _PLAIN) or id(thing) in seen:
             continue
         seen.add(id(thing))
-        if kind is Tracer:
-            value = thing._get()
-            if isinstance(value, Traced) and value.level.alive:
-                found.append(thing)
-        else:
-            todo += _parts(thing)
-    return found
+        yield thing
+        todo += [value for _, value in parts(thing)]
+        if isinstance(thing, types.FunctionType):
+            names = (thing.__globals__.get(name) for name in thing.__code__.co_names)
+            todo += [value for value in names if type(value) is Tracer]
 
 
-def _parts(thing: Any) -> list:
-    """What a function or an object holds."""
+def parts(thing: Any, name: str = "") -> Iterator[tuple[Place, Any]]:
+    """What a function (without its globals) or an object holds, and where; the first of many."""
     if isinstance(thing, types.FunctionType):
-        parts = [*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
-        for cell in thing.__closure__ or ():
+        for label, cell in zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=True):
             try:
-                parts.append(cell.cell_contents)
+                yield (cell, None, label), cell.cell_contents
             except ValueError:  # not assigned yet
                 continue
-        names = (thing.__globals__.get(name) for name in thing.__code__.co_names)
-        return parts + [value for value in names if type(value) is Tracer]
-    if isinstance(thing, types.MethodType):
-        return [thing.__func__, thing.__self__]
-    if isinstance(thing, functools.partial):
-        return [thing.func, *thing.args, *thing.keywords.values()]
-    if isinstance(thing, dict):
-        return list(thing.values())
-    if isinstance(thing, (list, tuple, set, frozenset)):
-        return list(thing)
-    if isinstance(thing, (Program, types.CodeType, types.FrameType)):
-        return []
-    if type(thing).__module__.startswith("wonderland.compile"):  # a jitted function, whose caches hold no tracers
-        return [thing.__wrapped__] if hasattr(thing, "__wrapped__") else []
-    slots = [getattr(thing, name, None) for name in getattr(type(thing), "__slots__", ()) if isinstance(name, str)]
-    return [*getattr(thing, "__dict__", {}).values(), *slots]
+        for value in (*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()):
+            yield (None, None, thing.__name__), value
+    elif isinstance(thing, types.MethodType):
+        yield (None, None, name), thing.__func__
+        yield (None, None, "self"), thing.__self__
+    elif isinstance(thing, functools.partial):
+        for value in (thing.func, *thing.args, *thing.keywords.values()):
+            yield (None, None, name), value
+    elif isinstance(thing, dict):
+        for key, value in islice(list(thing.items()), MOST_SEEN):
+            yield (thing, key, f"{name}[{key!r}]"), value
+    elif isinstance(thing, (list, tuple, set, frozenset)):
+        for i, value in enumerate(islice(thing, MOST_SEEN)):
+            yield (thing if isinstance(thing, list) else None, i, f"{name}[{i}]"), value
+    elif type(thing).__module__.startswith("wonderland.compile"):  # a jitted function, whose caches hold no tracers
+        if hasattr(thing, "__wrapped__"):
+            yield (None, None, name), thing.__wrapped__
+    elif not isinstance(thing, (Tracer, *_PLAIN, *_OURS)):
+        attributes = getattr(thing, "__dict__", {})
+        for key, value in list(attributes.items()):
+            yield (attributes, key, f"{name}.{key}"), value
+        for slot in getattr(type(thing), "__slots__", ()):
+            if isinstance(slot, str):
+                yield (None, slot, f"{name}.{slot}"), getattr(thing, slot, None)
 
 
 def closure_convert(f: Callable, *args: Any) -> tuple[Callable[..., Any], list[Any]]:

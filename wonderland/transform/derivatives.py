@@ -99,11 +99,9 @@ def matched(value: Any, kind: ArrayType, what: str) -> Any:
 class Linearized:
     """A call run once, and its derivative as a linear Program of the differentiated leaves; to be used `quiet()`ly."""
 
-    values: list[Any]
-
     def __init__(self, call: Call, select: Sequence[bool], prune: bool = True):
         self.call = call
-        self.select: list[Any] = []  # which leaves are differentiated
+        self.select: list[bool] = []  # which leaves are differentiated
         tape = Tape(call.values)
         with tape:
             lifted, variables = [], []
@@ -117,7 +115,7 @@ class Linearized:
                     lifted.append(value)
                 pairs = [level.split(o) for o in call.run(lifted)]
             count = len(pairs) - len(call.written)
-            self.values = [p for p, _ in pairs[:count]]
+            self.values: list[Any] = [p for p, _ in pairs[:count]]
             self.types: list[ArrayType] = [type_of(v) for v in self.values]
             self.has_tangent: list[bool] = [t is not None for _, t in pairs[:count]]
             self.program: Program = tape.finish(variables, [t for _, t in pairs[:count] if t is not None], prune)
@@ -278,11 +276,9 @@ def selected(call: Call, numbers: Sequence[int]) -> list[bool]:
 
 
 def _seed(lin: Linearized, has_aux: bool) -> list:
-    structure = lin.call.out_structure
+    structure, types = lin.call.out_structure, lin.types
     assert structure is not None
-    if has_aux:
-        structure = aux_structure(structure)
-    types = lin.types
+    structure = aux_structure(structure) if has_aux else structure
     if structure.kind is not None or types[0].shape != ():
         shape = types[0].shape if structure.kind is None else structure
         raise ArgumentError(

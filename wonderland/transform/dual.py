@@ -13,7 +13,7 @@ from typing import Any
 from wonderland.core.level import Level, Traced, bind, bind_update, is_alone
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Record, Tape, Var
-from wonderland.core.types import PYTHON_SCALARS, ArrayType, type_of
+from wonderland.core.types import PYTHON_SCALARS, ArrayType, Params, type_of
 from wonderland.ops.elementwise import add, combine
 from wonderland.ops.shape import zeros_like_type
 
@@ -62,7 +62,7 @@ class Dual(Level):
             return value.primal, value.tangent
         return value, None
 
-    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: Params) -> Any:
         tape: Any = self.tape
         if len(args) == 1:  # by far the most operations have one or two operands
             (x,) = args
@@ -99,9 +99,7 @@ class Dual(Level):
             return tuple(starmap(self.lift, zip(out, tangent, strict=True)))
         return DualValue(self, out, tangent)
 
-    def process_update(
-        self, primitive: Primitive, box: list[Any], args: tuple[Any, ...], params: dict[Any, Any]
-    ) -> Any:
+    def process_update(self, primitive: Primitive, box: list[Any], args: tuple[Any, ...], params: Params) -> Any:
         if type(box[0]) is not DualValue or box[0].level is not self:
             return self.process(primitive, (box[0], *args), params)
         alone = is_alone(box)

@@ -41,13 +41,6 @@ def record(f: Callable[..., Sequence[Any]], types: Sequence[ArrayType], name: st
         return level.finish(inputs, list(outputs))
 
 
-class Linear(Record):
-    """Records the linear part of a derivative, while the primal part runs or is recorded around it."""
-
-    __slots__ = ()
-    effects = False
-
-
 def dense(tangent: Any, primal: Any) -> Any:
     """A tangent, with structural zeros filled in."""
     return zeros_like_type(type_of(primal)) if tangent is None else tangent
@@ -97,7 +90,7 @@ def linearize_program(program: Program, nonzero: Flags, fill: Flags) -> tuple[Pr
     parts: dict[str, Any] = {}
 
     def primal(*inputs: Any) -> list:
-        tape = Linear("a linear Program")
+        tape = Record("a linear Program", effects=False)  # they belong to the primal part, recorded around it
         with tape:
             tangents = [tape.variable(t) for t in pick(program.input_types, nonzero)]
             with Dual(tape) as level:

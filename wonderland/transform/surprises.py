@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 
-from wonderland.core.errors import user_frame
+from wonderland.core.tracebacks import user_frame
 
 
 class RandomConstantWarning(UserWarning):
