@@ -8,14 +8,14 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterator
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from wonderland.core import tree
 
-_DEPTH = 4  # of objects in objects: model.layers[0].w
+_DEPTH = 4  # of objects in objects: model.layers[0].w; what transformations put around a function doesn't count
 _MOST = 2000  # objects looked at
 _LIBRARIES = {"numpy", "scipy", "wonderland", "builtins", *sys.stdlib_module_names} - {"__main__"}
 
@@ -31,10 +31,11 @@ def found(f: Any) -> Iterator[tuple[Place, Any]]:
         if id(thing) in seen or len(seen) > _MOST:
             continue
         seen.add(id(thing))
+        inner = depth + (not _wrapper(thing))
         for place, value in _held(thing, name):
             yield place, value
-            if depth < _DEPTH and not isinstance(value, (np.ndarray, np.generic, str, int, float, bool, type(None))):
-                queue.append((value, place[2], depth + 1))
+            if inner <= _DEPTH and not isinstance(value, (np.ndarray, np.generic, str, int, float, bool, type(None))):
+                queue.append((value, place[2], inner))
 
 
 def _held(thing: Any, name: str) -> Iterator[tuple[Place, Any]]:
@@ -54,7 +55,8 @@ def _held(thing: Any, name: str) -> Iterator[tuple[Place, Any]]:
             yield (thing if isinstance(thing, list) else None, i, f"{name}[{i}]"), value
     elif not isinstance(thing, (type, ModuleType)):
         attributes = getattr(thing, "__dict__", None) or {}
-        if _library(type(thing)) not in _LIBRARIES or tree.kind_of(thing) is not None:
+        known = isinstance(thing, SimpleNamespace) or tree.kind_of(thing) is not None
+        if known or _library(type(thing)) not in _LIBRARIES:
             for key, value in list(attributes.items()):
                 yield (attributes, key, f"{name}.{key}"), value
         elif "__wrapped__" in attributes:  # a jitted function
@@ -69,7 +71,7 @@ def _of_function(f: FunctionType) -> Iterator[tuple[Place, Any]]:
             continue
     for value in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
         yield (None, 0, f.__name__), value
-    if _library(f) in _LIBRARIES:
+    if _defined_in(f) in _LIBRARIES:
         return
     names = _names(f.__code__)
     for name in names:
@@ -81,6 +83,16 @@ def _of_function(f: FunctionType) -> Iterator[tuple[Place, Any]]:
             for attribute in names:
                 if attribute in vars(value):
                     yield (vars(value), attribute, f"{name}.{attribute}"), vars(value)[attribute]
+
+
+def _wrapper(thing: Any) -> bool:
+    """A function that was made by a library, around another one: by `wl.grad`, `functools.partial`, ..."""
+    made = isinstance(thing, FunctionType) and _defined_in(thing) in _LIBRARIES
+    return made or isinstance(thing, functools.partial)
+
+
+def _defined_in(f: FunctionType) -> str:
+    return f.__globals__.get("__name__", "").split(".")[0]  # its __module__ may be that of the function it wraps
 
 
 def _library(thing: Any) -> str:

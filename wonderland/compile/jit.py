@@ -210,6 +210,7 @@ class Specialization:
 
     def call(self, call: Call) -> Any:
         """Run for a call of matching types: natively, or as one equation of the enclosing level."""
+        self.places.check()
         call.out_structure, call.written = self.out_structure, self.written
         recorded = self.program.effects and running()  # they belong to what is being recorded
         if recorded or any(isinstance(v, Traced) for v in (*self.captured, *call.values)):
@@ -218,7 +219,6 @@ class Specialization:
             outs = None
             call.write_back(new)
             return call.result(results)
-        self.places.check()
         call.check_written()
         args = donation.prepare(call.plain_owners(), [*self.taken.values()], self.written, self.captured, self.name)
         assert self.out_structure is not None
