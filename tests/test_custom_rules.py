@@ -440,3 +440,18 @@ def test_reverse_mode_names_the_rule_that_is_not_linear(why):
     for gradient in (wl.grad(f), wl.jit(wl.grad(f)), wl.grad(wl.jit(f))):
         with pytest.raises(wl.ArgumentError, match=expected):
             gradient(2.0)
+
+
+def test_rules_return_what_the_function_returns():
+    """Compiled code has the function's types: a rule that returns something else is named."""
+    square = wl.custom_jvp(lambda x: x * x)
+    square.defjvp(lambda primals, tangents: ((primals[0], primals[0]), (tangents[0], tangents[0])))
+    with pytest.raises(wl.ArgumentError, match=r"the jvp rule of <lambda> .* has structure \(array, array\)"):
+        wl.grad(wl.jit(square))(3.0)
+    square.defjvp(lambda primals, tangents: (primals[0] * np.ones(2), tangents[0] * np.ones(2)))
+    with pytest.raises(wl.ArgumentError, match=r"the jvp rule of <lambda> .* has shape \(2,\), expected \(\)"):
+        wl.jvp(wl.jit(square), (3.0,), (1.0,))
+    square = wl.custom_vjp(lambda x: x * x)
+    square.defvjp(lambda x: ((x * x, x), x), lambda x, ct: (2 * x * ct,))
+    with pytest.raises(wl.ArgumentError, match=r"the forward rule of <lambda> .* has structure \(array, array\)"):
+        wl.vmap(wl.grad(wl.jit(square)))(np.ones(3))

@@ -282,6 +282,9 @@ def test_sparse_detection_runs_no_effects(capsys):
     out = wl.sparse.jacobian(f)(X)
     np.testing.assert_array_equal(out.toarray(), np.diag(2 * X))
     assert capsys.readouterr().out == "t 1.0\nt -2.0\nt 3.0\n"
+    counted = lambda x: wl.fori_loop(0, 2, lambda i, c: (wl.print("step", i), c * x)[1], x)  # i is known beforehand
+    np.testing.assert_array_equal(wl.sparse.jacobian(counted)(X).toarray(), np.diag(3 * X**2))
+    assert capsys.readouterr().out == "step 0\nstep 1\n"
 
 
 # -- host_call ---------------------------------------------------------------------------------------------------------

@@ -416,8 +416,8 @@ def test_a_primitive_without_a_rule(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: jacobian_pattern(np.ones(3), np.ones(3)), "f is a function, got ndarray"),
-        (lambda: hessian_pattern(3, np.ones(3)), "f is a function, got int 3"),
+        (lambda: jacobian_pattern(np.ones(3), np.ones(3)), "takes a function, not ndarray"),
+        (lambda: hessian_pattern(3, np.ones(3)), "takes a function, not int"),
         (lambda: jacobian_pattern(np.sin), "arguments of f are needed"),
         (lambda: hessian_pattern(np.sum), "arguments of f are needed"),
         (lambda: jacobian_pattern(lambda x: "text", np.ones(3)), "returned str 'text'"),

@@ -117,9 +117,14 @@ class TestReboundArrays:
             (lambda x: x * w, rebind_cell, "w"),
             (lambda x: x * WEIGHT, rebind_global, "WEIGHT"),
             (wl.grad(lambda x: np.sum(x * model.w)), assign(vars(model), "w"), "model.w"),
+            (
+                wl.jacobian(wl.grad(wl.checkpoint(lambda x: np.sum(x * x * model.held.w)))),
+                assign(vars(model.held), "w"),
+                "model.held.w",
+            ),
         ]
 
-    @pytest.mark.parametrize("case", range(7))
+    @pytest.mark.parametrize("case", range(8))
     @pytest.mark.parametrize("calls", [1, 2, 15, 100])
     def test_warns_once_and_keeps_the_array(self, case, calls):
         f, rebind, label = self.rebinds()[case]
@@ -133,6 +138,15 @@ class TestReboundArrays:
                     assert np.array_equal(compiled(X), before)
         assert len(seen) == 1 and seen[0].filename == __file__
         assert np.array_equal(quiet_calls(compiled, X), before)
+
+    @pytest.mark.parametrize("transformed", [wl.grad, wl.hessian, lambda f: wl.vmap(lambda x: f(x))])
+    def test_inside_other_transformations(self, transformed):
+        model = Model()
+        f = transformed(wl.jit(lambda x: np.sum(x * x * model.w)))
+        before = quiet_calls(f, X, count=3)
+        model.w = np.zeros(3)
+        with pytest.warns(wl.ReboundArrayWarning, match="model.w"):
+            assert np.array_equal(f(X), before)
 
     def test_ordinary_code(self):
         model = Model()

@@ -175,3 +175,26 @@ def test_fallbacks_on_views_of_slices():
 def test_random_programs_in_control_flow(block):
     for seed in range(block * 10, block * 10 + 10):
         compare_in_control_flow(seed)
+
+
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        lambda f: wl.vmap(wl.grad(f)),
+        lambda f: lambda x: wl.vmap(wl.vmap(wl.grad(f)))(x[None]),
+        lambda f: wl.hessian(lambda x: np.sum(wl.vmap(f)(x))),
+        lambda f: wl.vmap(lambda x: wl.linearize(f, x)[1](x)),
+        lambda f: wl.jacobian(wl.vmap(wl.grad(lambda x: f(x * np.ones(2))))),
+    ],
+)
+def test_batches_of_the_derivative_of_a_compiled_loop(transformed):
+    """The residuals that such a loop stacks leave the compiled code with the batch's axis before their length."""
+
+    def f(x):
+        return np.sum(wl.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, np.sin(c[1] * x)), (0, x * 1.0))[1])
+
+    def unrolled(x):
+        return np.sum(np.sin(np.sin(np.sin(x * x) * x) * x))
+
+    x = X[:3]
+    assert_close(transformed(wl.jit(f))(x), transformed(unrolled)(x))

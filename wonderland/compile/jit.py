@@ -31,17 +31,20 @@ from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced, running
 from wonderland.core.primitive import Linear, Primitive
-from wonderland.core.program import Program, hoist
+from wonderland.core.program import Program, hoist, run
 from wonderland.core.tracebacks import edge, fold
 from wonderland.core.tracer import Tracer
 from wonderland.core.transformed import ByName
 from wonderland.core.types import ArrayType, P, R
 from wonderland.ops.pattern import inside
+from wonderland.ops.shape import inverse_permutation, transpose
 from wonderland.transform.programs import (
     batch_program,
+    cached,
     jvp_program,
     linearize_program,
     pick,
+    record,
     scatter_flags,
     transpose_program,
 )
@@ -105,7 +108,50 @@ def _evaluate(*args: Any, program: Program, name: str) -> tuple:
         a.item() if v.type.weak and isinstance(a, (np.generic, np.ndarray)) else a
         for a, v in zip(args, program.inputs, strict=True)
     ]
-    return native(program, name)(*plain)
+    form, into, out_of = _dynamic_first(program)
+    if form is program:
+        return native(program, name)(*plain)
+    moved = [a if order is None else np.transpose(a, order) for a, order in zip(plain, into, strict=True)]
+    outs = native(form, name)(*moved)
+    return tuple(
+        o if order is None else np.transpose(o, inverse_permutation(order))
+        for o, order in zip(outs, out_of, strict=True)
+    )
+
+
+@cached
+def _dynamic_first(program: Program) -> tuple[Program, list, list]:
+    """The Program with dynamic extents as the first, and the order of the axes there, of inputs and outputs.
+
+    What a loop stacks has a leading extent that the run knows, and compiled code knows no others; a batch of it has one
+    before that.
+    """
+    into, out_of = ([_order(a.type.shape) for a in atoms] for atoms in (program.inputs, program.outputs))
+    if not any((*into, *out_of)):
+        return program, into, out_of
+
+    def f(*values: Any) -> list:
+        orders = [order and inverse_permutation(order) for order in into]
+        outs = run(program, [_transposed(v, order) for v, order in zip(values, orders, strict=True)])
+        return [_transposed(o, order) for o, order in zip(outs, out_of, strict=True)]
+
+    types = [v.type for v in program.inputs]
+    first = [
+        t if order is None else ArrayType(tuple(t.shape[i] for i in order), t.dtype)
+        for t, order in zip(types, into, strict=True)
+    ]
+    return record(f, first), into, out_of
+
+
+def _order(shape: Sequence[int | None]) -> tuple[int, ...] | None:
+    if None not in shape[1:]:
+        return None
+    place = shape.index(None)
+    return (place, *(i for i in range(len(shape)) if i != place))
+
+
+def _transposed(value: Any, order: tuple[int, ...] | None) -> Any:
+    return value if order is None else transpose(value, permutation=order)
 
 
 jit_p: Primitive = Primitive(
@@ -163,6 +209,7 @@ class Specialization:
 
     def call(self, call: Call) -> Any:
         """Run for a call of matching types: natively, or as one equation of the enclosing level."""
+        self.places.check()
         call.out_structure, call.written = self.out_structure, self.written
         recorded = self.program.effects and running()  # they belong to what is being recorded
         if recorded or any(isinstance(v, Traced) for v in (*self.captured, *call.values)):
@@ -171,7 +218,6 @@ class Specialization:
             outs = None
             call.write_back(new)
             return call.result(results)
-        self.places.check()
         call.check_written()
         args = donation.prepare(call.plain_owners(), [*self.taken.values()], self.written, self.captured, self.name)
         assert self.out_structure is not None

@@ -343,6 +343,7 @@ class _FlatRules:
     def __init__(self, custom: _Custom, structure: tree.Structure):
         self.custom, self.structure = custom, structure
         self.out: tree.Structure = tree.LEAF
+        self.own: tuple[tree.Structure, list[ArrayType]] | None = None  # what the function returns, once that is known
         self.residual_structure: tree.Structure = tree.LEAF
         seen: set[int] = set()
         own = held_tracers([custom.f], seen)
@@ -366,7 +367,19 @@ class _FlatRules:
 
     def function(self, *values: Any) -> list:
         leaves, self.out = tree.flatten(self.custom.f(*self._arguments(values)))
-        return [unwrap(leaf) for leaf in leaves]
+        outs = [unwrap(leaf) for leaf in leaves]
+        self.own = self.out, [type_of(o) for o in outs]
+        return outs
+
+    def _like_function(self, out: Any, rule: str) -> list:
+        """The values of a rule's first result, which is what the function returns."""
+        leaves, self.out = tree.flatten(out)
+        outs = [unwrap(leaf) for leaf in leaves]
+        structure, types = self.own or (self.out, [type_of(o) for o in outs])
+        what = f"the first result of the {rule} of {self.custom.__name__} is what the function returns; it"
+        if structure != self.out:
+            raise ArgumentError(f"{what} has structure {self.out}, the function's {structure}")
+        return [_checked(o, t, what) if is_differentiable(t.dtype) else o for o, t in zip(outs, types, strict=True)]
 
     def jvp(self, *values: Any) -> tuple[list, list]:
         n = len(values) // 2
@@ -375,8 +388,8 @@ class _FlatRules:
             raise ArgumentError(
                 f"the jvp rule of {self.custom.__name__} must return (out, tangent_out), it returned {_shown(result)}"
             )
-        (outs, self.out), (tangents, structure) = (tree.flatten(r) for r in result)
-        outs, tangents = [unwrap(o) for o in outs], [unwrap(t) for t in tangents]
+        outs, (tangents, structure) = self._like_function(result[0], "jvp rule"), tree.flatten(result[1])
+        tangents = [unwrap(t) for t in tangents]
         what = f"the tangent that the jvp rule of {self.custom.__name__} returned"
         if structure != self.out:
             raise ArgumentError(
@@ -390,9 +403,10 @@ class _FlatRules:
             raise ArgumentError(
                 f"the forward rule of {self.custom.__name__} must return (out, residuals), it returned {_shown(result)}"
             )
-        (outs, self.out), (residuals, self.residual_structure) = (tree.flatten(r) for r in result)
+        outs = self._like_function(result[0], "forward rule")
+        residuals, self.residual_structure = tree.flatten(result[1])
         self.in_types = [type_of(v) for v in values]
-        return [unwrap(o) for o in outs], [unwrap(r) for r in residuals]
+        return outs, [unwrap(r) for r in residuals]
 
     def backward(self, *values: Any) -> list:
         n = self.residual_structure.leaf_count

@@ -65,7 +65,7 @@ class Loop:
         while True:  # what is carried is known if it stays so
             fixed = {v for v, flag in zip(body.inputs, flags, strict=True) if flag} | {v for v, _ in body.constants}
             for equation in body.equations:
-                if all(isinstance(a, Literal) or a in fixed for a in equation.inputs):
+                if not equation.has_effects() and all(isinstance(a, Literal) or a in fixed for a in equation.inputs):
                     fixed.update(equation.outputs)
             outs = [isinstance(a, Literal) or a in fixed for a in body.outputs]
             stays = [flag and out for flag, out in zip(flags[n : n + self.n_carry], outs, strict=False)]
@@ -76,7 +76,7 @@ class Loop:
         if not any(wanted):
             return []
         outputs = pick(body.outputs, wanted)
-        part = eliminate_dead(Program(pick(body.inputs, flags), body.equations, outputs, body.constants))
+        part = eliminate_dead(Program(pick(body.inputs, flags), body.equations, outputs, body.constants), effects=False)
         consts, carry = pick(given[:n], flags[:n]), pick(given[n : n + self.n_carry], stays)
         xs, rows = pick(given[n + self.n_carry :], flags[n + self.n_carry :]), []
         with np.errstate(all="ignore"):
