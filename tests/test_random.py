@@ -345,6 +345,9 @@ class TestDerivatives:
         keys = random.split(KEY, 5)
         for bounds in ((-1.0, 2.0), (0.5, 3.0), (-3.0, -2.0)):
             check_grads(lambda a, b: np.stack([random.truncated_normal(k, lower=a, upper=b) for k in keys]), bounds)
+        samples = lambda a, b: random.truncated_normal(KEY, 20, a, b)
+        check_grads(samples, (-2.0, 2.0))  # continuous where the bounds become symmetric
+        assert isinstance(random.truncated_normal(KEY, (), -1.0, 2.0), np.float64)  # as jit's, and as other samplers
         f = lambda a, b: random.truncated_normal(KEY, lower=a, upper=b)
         assert wl.grad(f)(-np.inf, 1.0) == 0 and wl.grad(f, 1)(0.0, np.inf) == 0
         far = random.truncated_normal(KEY, (2000,), 100.0, np.inf)

@@ -77,3 +77,20 @@ def test_reciprocals_are_on_their_side_of_the_cut(run):
     assert root[0] == -1j and root[1] == 1j
     slope = run(wl.grad(lambda z: np.sum(np.real(np.reciprocal(z)))))(z)
     np.testing.assert_allclose(slope, np.conj(-1 / z**2))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("number", [1, -1.0, True, 0.0, -0.0])
+def test_arithmetic_with_real_numbers(number, dtype):
+    """A real number has an imaginary zero, which has a say in the sign of others: no operand is left out."""
+    z = grid(dtype)
+    z = z[(np.abs(z) < 10) | ~np.isfinite(z)]
+    for f in (np.multiply, np.divide, np.add, np.subtract):
+        with np.errstate(all="ignore"):
+            expected = f(z, number)
+        assert_same(wl.jit(lambda z, f=f: f(z, number))(z), expected, z, np.full(z.shape, True))
+
+
+def test_times_minus_one_is_on_the_right_side_of_the_cut():
+    z = np.array([4 + 0j])
+    assert wl.jit(lambda z: np.sqrt(z * -1))(z) == np.sqrt(z * -1) == [2j]

@@ -211,11 +211,16 @@ def _like(equation: Equation, name: str, inputs: tuple[Atom, ...], **params: Any
     return Equation(primitive, inputs, equation.outputs, params) if out == equation.outputs[0].type else None
 
 
+def _is_complex(equation: Equation) -> bool:
+    """Is it complex arithmetic, which has no units? The imaginary zero of a real number counts: (4+0j) * -1 is -4+0j."""
+    return equation.outputs[0].type.dtype.kind == "c"
+
+
 def _unit(number: float, sides: tuple[int, ...]) -> Rule:
     """Operand `number` on one of the sides leaves the other as it is."""
 
     def rule(equation: Equation, made: Definitions) -> Atom | None:
-        for side in sides:
+        for side in () if _is_complex(equation) else sides:
             if _is(equation.inputs[side], number):
                 return equation.inputs[1 - side]
         return None
@@ -233,7 +238,7 @@ def _double_negation(equation: Equation, made: Definitions) -> Atom | None:
 
 
 def _minus_one(equation: Equation, made: Definitions) -> Equation | None:
-    for i in (0, 1):
+    for i in () if _is_complex(equation) else (0, 1):
         if _is(equation.inputs[i], -1.0) and equation.outputs[0].type.dtype.kind != "u":  # NumPy refuses those
             return _like(equation, "neg", (equation.inputs[1 - i],))
     return None

@@ -169,13 +169,15 @@ def truncated_normal(
     lower, upper = array(lower, np.float64), array(upper, np.float64)
     if not any(isinstance(bound, Tracer) for bound in (lower, upper)) and np.any(lower > upper):
         raise ValueError("truncated_normal: lower is above upper")
-    # In the lower tail probabilities are small and their logarithms exact: what is more on the right is mirrored.
+    # In the lower tail probabilities are small and their logarithms exact: what is more on the right is mirrored, with
+    # 1 - u (exact) for u, so that samples don't jump where the bounds become symmetric.
     mirrored = lower > -upper
     low, high = np.where(mirrored, -upper, lower), np.where(mirrored, -lower, upper)
     u = word_bits(key, shape=shape, width=52).astype(np.float64) * 2.0**-52 + 2.0**-53  # in (0, 1)
+    u = np.where(mirrored, 1.0 - u, u)
     log_p = np.logaddexp(log_ndtr(low) + np.log1p(-u), log_ndtr(high) + np.log(u))
     z = np.minimum(np.maximum(ndtri_exp(log_p), low), high)
-    return np.where(mirrored, -z, z).astype(out_dtype)
+    return (z * np.where(mirrored, -1.0, 1.0)).astype(out_dtype)
 
 
 @sampler
