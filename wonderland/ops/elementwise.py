@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.core.level import freeze
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Tape, Var
 from wonderland.core.types import (
@@ -381,7 +382,8 @@ masked_mul: Primitive = elementwise(
 
 
 def _product(t: Any, d: Any) -> Any:
-    return np.broadcast_to(np.zeros((), promote(type_of(t), type_of(d))[0]), broadcast_shapes(shape_of(t), shape_of(d)))
+    zero = freeze(np.zeros((), promote(type_of(t), type_of(d))[0]))
+    return np.broadcast_to(zero, broadcast_shapes(shape_of(t), shape_of(d)))
 
 
 def _masked_tangent(primals: tuple, tangents: tuple) -> Any:

@@ -25,8 +25,8 @@ def zeros_like_type(type: ArrayType, real: bool = False) -> Any:
     """
     if real and type.shape and not any(level.once for level in running()):
         return np.zeros(type.shape, type.dtype)
-    zero = np.zeros((), type.dtype)
-    return np.broadcast_to(zero, type.shape) if type.shape else zero[()]
+    zero = np.zeros((), type.dtype)[()]
+    return _broadcast(zero, type.shape) if type.shape else zero
 
 
 def moved_pattern(primitive: Primitive) -> Any:
@@ -58,6 +58,8 @@ def _broadcast_batch(size: int, args: tuple, batched: tuple, shape: tuple) -> An
 
 
 def _broadcast(x: Any, shape: tuple) -> Any:
+    if not isinstance(x, np.ndarray):
+        x = np.asarray(x)[()]  # a NumPy number, which nobody can write to
     if isinstance(x, np.generic) or (type(x) is np.ndarray and x.flags.c_contiguous and x.size):
         strides = _repeating(x.shape, x.strides, shape)
         if strides is not None:

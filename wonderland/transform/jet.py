@@ -11,7 +11,7 @@ import numpy as np
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call, handles
-from wonderland.core.level import Traced
+from wonderland.core.level import Traced, freeze
 from wonderland.core.tracer import unwrap
 from wonderland.core.types import P, R, is_differentiable, type_of
 from wonderland.ops.elementwise import div, mul
@@ -73,7 +73,7 @@ def nth_derivative(f: Callable[P, R], n: int, argnum: int = 0) -> Callable[P, R]
         call = Call(f, args, kwargs, [number])
         rows: list = []
         for kind, chosen in zip(call.types, selected(call, [number]), strict=True):
-            one = np.broadcast_to(np.ones((), kind.dtype), kind.shape)[()]  # one number, seen many times
+            one = np.broadcast_to(freeze(np.ones((), kind.dtype)), kind.shape)[()]  # one number, seen many times
             rows.append(([matched(one, kind, "") if chosen else None] + [None] * n)[:n])
         results = _expand(call, rows, int(n))
         return call.result([dense(_scaled(mul, row[-1], factor), row[0]) if n else row[0] for row in results])
