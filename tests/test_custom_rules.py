@@ -455,3 +455,41 @@ def test_rules_return_what_the_function_returns():
     square.defvjp(lambda x: ((x * x, x), x), lambda x, ct: (2 * x * ct,))
     with pytest.raises(wl.ArgumentError, match=r"the forward rule of <lambda> .* has structure \(array, array\)"):
         wl.vmap(wl.grad(wl.jit(square)))(np.ones(3))
+
+
+def test_what_the_forward_rule_keeps_is_arrays():
+    f = wl.custom_vjp(lambda x: x * x)
+    f.defvjp(lambda x: (x * x, (x, "name")), lambda kept, ct: (2 * kept[0] * ct,))
+    with pytest.raises(wl.ArgumentError, match=r"residual that the forward rule of <lambda> keeps: .* got str"):
+        wl.grad(f)(3.0)
+
+
+def test_both_rules_and_a_linear_function():
+    f = wl.custom_vjp(lambda x: x * x)
+    f.defvjp(lambda x: (x * x, x), lambda x, ct: (20.0 * x * ct,))
+    f.defjvp(lambda primals, tangents: (f(*primals), 2.0 * primals[0] * tangents[0]))
+    assert wl.grad(f)(3.0) == 60.0 and wl.jvp(f, (3.0,), (1.0,))[1] == 6.0
+    with pytest.raises(TypeError, match=r"comes from its custom vjp.* wl\.jvp uses"):
+        wl.jacfwd(f)(3.0)
+
+
+def test_methods():
+    @wl.register_mutable
+    class Scale:
+        def __init__(self):
+            self.k = np.array([3.0])
+
+        @wl.custom_jvp
+        def times(self, x):
+            return np.sum(self.k * x)
+
+        @times.defjvp
+        def rule(primals, tangents):
+            (self, x), (moved, dx) = primals, tangents
+            return self.times(x), np.sum(moved.k * x) + np.sum(10.0 * self.k * dx)
+
+    scale = Scale()
+    assert scale.times(2.0) == 6.0
+    for derivative in (wl.grad(scale.times), wl.jit(wl.grad(scale.times)), wl.grad(wl.jit(scale.times))):
+        assert derivative(2.0) == 30.0
+    assert wl.grad(lambda s: s.times(2.0))(scale).k == 2.0

@@ -291,7 +291,17 @@ def test_sparse_detection_runs_no_effects(capsys):
 
 
 @EAGER_AND_JIT
+def test_a_message_that_does_not_fit_hides_no_failure(compiled):
+    with pytest.raises(wl.CheckError, match=r"\{:d\} items 1\.5$"):
+        compiled(lambda x: wl.check(x < 0, "{:d} items", x))(1.5)
+    with pytest.raises(wl.CheckError, match=r"in \{0, 1\}$"):
+        compiled(lambda x: wl.check(x < 0, "in {{0, 1}}"))(1.5)
+
+
+@EAGER_AND_JIT
 def test_host_call(compiled):
+    with pytest.raises(wl.ArgumentError, match=r"result_types has a leaf <class 'numpy.float64'>"):
+        compiled(lambda x: wl.host_call(np.sum, np.float64, x))(X)
     sort = lambda x: wl.host_call(np.sort, x, x)
     np.testing.assert_array_equal(compiled(sort)(X), np.sort(X))
     rows = np.stack([X, -X])

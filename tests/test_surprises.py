@@ -279,6 +279,10 @@ class TestLostDerivatives:
 
             return wl.while_loop(lambda c: c[0] < 1.0, step, (0.0, 1.0, 0.1))[1]
 
+        def two_steps(a):  # where the loop works with -a, too
+            step = lambda c: (c[0] + np.where(c[1] > a, 0.1, 0.2), c[1] * (1.0 - 0.1 * -a))
+            return wl.while_loop(lambda c: c[0] < 1.0, step, (0.0, 1.0))[1]
+
         def secant(a):
             def step(c):
                 x, y = c
@@ -288,7 +292,7 @@ class TestLostDerivatives:
 
         for f, args in (
             (heron, (2.0,)), (halvings, (100.0, 1.0)), (line_search, (3.0, -8.0)), (accepting_line_search, (3.0, -8.0)),
-            (threshold, (1.0, 2.0)), (adaptive, (0.5,)), (secant, (2.0,)),
+            (threshold, (1.0, 2.0)), (adaptive, (0.5,)), (two_steps, (2.0,)), (secant, (2.0,)),
         ):  # fmt: skip
             which = tuple(range(len(args)))
             wl.grad(f, which)(*args), wl.jit(wl.grad(f, which))(*args), wl.jvp(f, args, (1.0,) * len(args))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -246,6 +247,11 @@ custom_p: Primitive = Primitive(
 
 
 def _only_reverse(*args: Any, call: CustomCall, **params: Any) -> Any:
+    if call.jvp is not None:
+        raise TypeError(
+            f"the linear part of {call.name} (linearize, jacfwd) comes from its custom vjp: it can be transposed "
+            "(reverse mode) but not evaluated. Its jvp rule is what wl.jvp uses."
+        )
     raise TypeError(
         f"{call.name} has a custom vjp only, so its linear part can be transposed (reverse mode) but not evaluated "
         "(forward mode). Give a jvp rule with .defjvp."
@@ -316,6 +322,9 @@ class _Custom(ByName):
         check_function(rule, f"{self.__name__}.defjvp")
         self.jvp_rule = rule
         return rule
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)  # in a class, a method
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs:
@@ -405,6 +414,12 @@ class _FlatRules:
             )
         outs = self._like_function(result[0], "forward rule")
         residuals, self.residual_structure = tree.flatten(result[1])
+        for r in residuals:
+            try:
+                type_of(unwrap(r))
+            except TypeError as error:
+                what = f"a residual that the forward rule of {self.custom.__name__} keeps"
+                raise ArgumentError(f"{what}: {error}") from None
         self.in_types = [type_of(v) for v in values]
         return outs, [unwrap(r) for r in residuals]
 

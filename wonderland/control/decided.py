@@ -20,7 +20,10 @@ UNBATCHED = "unbatched loop"
 
 
 def warn_if_decided_by_comparisons(consts: Sequence[Any], carry: Sequence[Any], params: dict[Any, Any]) -> None:
-    """Warn if one of the values with tangents decides where a while loop goes, and does no more than that."""
+    """Warn if values with tangents decide where a while loop goes, and do no more than that.
+
+    All of them: `a` and `0.1 * a` are two, of which one may decide where the loop goes and the other what it computes.
+    """
     body, condition = params["body"].cache.get(UNBATCHED, (params["body"], params["condition"]))
     n = len(consts)
     kept = [out is v for out, v in zip(_origins(body), body.inputs[n:], strict=False)]
@@ -31,16 +34,17 @@ def warn_if_decided_by_comparisons(consts: Sequence[Any], carry: Sequence[Any], 
         j for j in range(len(body.inputs) - n) if is_differentiable(body.inputs[n + j].type.dtype)
         and _reached(condition, {condition.inputs[n + j]}, smooth=False) & {*condition.outputs}
     }  # fmt: skip
-    for i, flag in enumerate(flags):
-        if flag and not _carries(body, i, n, smooth=True) and exits & _carries(body, i, n, smooth=False):
-            surprise(
-                LostDerivativeWarning,
-                "a while_loop is differentiated with respect to a value that only decides, by comparisons, where the "
-                "loop goes, as in a bisection: its derivative through the iterations is zero. If the result solves an "
-                "equation f(x, a) = 0, its derivative is that of the implicit function theorem, "
-                "dx = -(df/da) / (df/dx) da: give it with wl.custom_jvp (docs/control-flow.md has the example).",
-            )
-            return
+    moved = [i for i, flag in enumerate(flags) if flag]
+    if any(_carries(body, i, n, smooth=True) for i in moved):
+        return
+    if any(exits & _carries(body, i, n, smooth=False) for i in moved):
+        surprise(
+            LostDerivativeWarning,
+            "a while_loop is differentiated with respect to a value that only decides, by comparisons, where the "
+            "loop goes, as in a bisection: its derivative through the iterations is zero. If the result solves an "
+            "equation f(x, a) = 0, its derivative is that of the implicit function theorem, "
+            "dx = -(df/da) / (df/dx) da: give it with wl.custom_jvp (docs/control-flow.md has the example).",
+        )
 
 
 def _origins(program: Program) -> list:

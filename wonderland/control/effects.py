@@ -129,8 +129,8 @@ def _typed(given: Any) -> Any:
         children, static = kind.flatten(given)
         return kind.unflatten(static, [_typed(child) for child in children])
     shape, dtype = getattr(given, "shape", None), getattr(given, "dtype", None)
-    if shape is not None and dtype is not None:
-        return ArrayType(tuple(shape), np.dtype(dtype))
+    if isinstance(shape, tuple) and dtype is not None:
+        return ArrayType(shape, np.dtype(dtype))
     if is_python_scalar(given):
         return ArrayType((), type_of(given).dtype)
     return given
@@ -234,7 +234,11 @@ def _check(fine: Any, condition: Any, *values: Any, message: str, depth: int) ->
 def _failure(condition: Any, values: Sequence[Any], message: str, depth: int) -> CheckError:
     """The error for the first element that fails; `depth` axes of all operands are those of batches."""
     first = tuple(int(i) for i in np.argwhere(np.logical_not(condition))[0])
-    text = message.format(*(v[first[:depth]] if depth else v for v in values)) if values else message
+    shown = [v[first[:depth]] if depth else v for v in values]
+    try:
+        text = message.format(*shown)
+    except (TypeError, ValueError):  # a format that such values don't have: what failed matters more
+        text = " ".join([message, *map(str, shown)])
     batch, index = first[:depth], first[depth:]
     if index:
         text += f" (at index {index[0] if len(index) == 1 else index})"
