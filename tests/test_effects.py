@@ -9,7 +9,7 @@ import pytest
 import wonderland as wl
 import wonderland.sparse
 from wonderland.compile.graph import lower
-from wonderland.compile.nodes import Leaf, Number, Opaque, Region, node_can_fail
+from wonderland.compile.nodes import Leaf, Number, Opaque, Region, can_fail
 from wonderland.control.bodies import may_raise
 from wonderland.core.types import ArrayType
 from wonderland.testing import op_table
@@ -430,7 +430,7 @@ def _native_failures(region):
             for part in inner:
                 if part is not None:
                     yield from _native_failures(part)
-        elif node_can_fail(node):
+        elif can_fail(node):
             yield node
 
 
