@@ -104,9 +104,12 @@ def test_complex_numbers_have_the_real_inner_product():
     np.testing.assert_allclose(wl.linear_transpose(lambda z: m @ z, z)(w)[0], m.conj().T @ w, rtol=1e-12)
 
 
-def test_what_it_captures_has_the_value_of_that_time():
+@pytest.mark.parametrize("writeable", [True, False])
+def test_what_it_captures_has_the_value_of_that_time(writeable):
     matrix = A.copy()
-    backward = wl.linear_transpose(lambda x: matrix @ x, np.zeros(4))
+    view = matrix[:]
+    view.flags.writeable = writeable
+    backward = wl.linear_transpose(lambda x: view @ x, np.zeros(4))
     matrix *= 10.0
     np.testing.assert_allclose(backward(np.ones(3))[0], A.T @ np.ones(3))
 

@@ -1,5 +1,6 @@
 """Warnings where silence would surprise: they fire, at the user's line, and ordinary code doesn't fire them."""
 
+import functools
 import random as python_random
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import wonderland as wl
 
@@ -302,3 +304,18 @@ class TestLostDerivatives:
     def test_a_loop_that_isnt_differentiated(self):
         assert bisection(2.0) == pytest.approx(1.0) and wl.jit(bisection)(2.0) == pytest.approx(1.0)
         assert wl.grad(lambda x: x * wl.stop_gradient(bisection(wl.stop_gradient(x))))(2.0) == pytest.approx(1.0)
+
+
+def test_other_warnings_name_the_users_line_too():
+    often = wl.jit(lambda x: x + 1)
+    unrolled = wl.jit(lambda x: [x := np.sin(x) for _ in range(5_100)][-1])
+    wrong = wl.sparse.jacobian(lambda x: x * np.sum(x), pattern=scipy.sparse.eye(3, format="csc"))
+    calls = {
+        "compiled for the 6th time": lambda: [often.inspect(np.ones(n)) for n in range(9)],
+        "has 5101 equations": lambda: wl.trace(unrolled)(1.0),
+        "pattern given to wl.sparse.jacobian doesn't hold": lambda: functools.partial(wrong, X)(),
+    }
+    for message, call in calls.items():
+        with pytest.warns(UserWarning, match=message) as seen:
+            call()
+        assert [warning.filename for warning in seen] == [__file__]

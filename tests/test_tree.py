@@ -354,6 +354,14 @@ def test_what_is_written_to_an_unraveled_leaf_stays_there():
     assert x[0] == 1
 
 
+@pytest.mark.parametrize(("before", "after"), [(1, True), (1, 1.0), (0.0, -0.0), ((1, 2), (1, 2.0))])
+def test_an_attribute_that_becomes_an_equal_one_of_another_type_is_named(before, after):
+    counter = Counter(3.0)
+    counter.mode = before
+    with pytest.raises(wl.MutationError, match=r"Counter\.mode changed inside a transformed function"):
+        wl.grad(lambda c: (setattr(c, "mode", after), c.count)[1])(counter)
+
+
 def test_objects_in_the_closures_of_transformed_functions_are_found():
     """Transformed functions are nested functions; what they close over still must not be written while recorded."""
     counter = Counter(3.0)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from wonderland.compile import captured
-from wonderland.transform.surprises import RandomConstantWarning, surprise
+from wonderland.core.tracebacks import warn_user
+from wonderland.transform.surprises import RandomConstantWarning
 
 _SEEDED = 623  # the place of NumPy's global generator from which nothing has been drawn since the import
 
@@ -38,11 +39,11 @@ class NothingDrawn:
         if "np.random" in after and "np.random" not in before and _is_used(after["np.random"]):  # imported by f
             moved.append("np.random")
         if moved:
-            surprise(
-                RandomConstantWarning,
+            warn_user(
                 f"{' and '.join(moved)} gave random numbers while {self.name} was recorded. They are constants of the "
                 "compiled code: every call gets the same ones. Pass a key, and draw with wl.random.normal(key, shape); "
                 "or draw before the call, and pass the numbers.",
+                RandomConstantWarning,
             )
 
 

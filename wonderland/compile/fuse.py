@@ -34,9 +34,10 @@ from wonderland.compile.nodes import (
     Shape,
     View,
     base_of,
+    can_fail,
     contiguous_strides,
+    has_effect,
     layout_of,
-    node_can_fail,
     regions_of,
 )
 
@@ -195,10 +196,8 @@ def live_nodes(region: Region) -> list[Node]:
     needed = {base_of(n) for n in region.outputs}
     live = []
     for node in reversed(region.nodes):
-        wanted = node in needed
-        if isinstance(node, Opaque):
-            wanted = wanted or node.effect or any(r in needed for r in node.results)
-        if wanted:
+        results = node.results if isinstance(node, Opaque) else (node,)
+        if any(r in needed for r in results) or has_effect(node):
             live.append(node)
             needed.update(map(base_of, operands_of(node)))
             needed.update(memory_of(node))
@@ -261,7 +260,7 @@ class Schedule:
             if base in self.unit:
                 self._order(self.unit[base], unit)
         self._after_effects(node, unit)
-        if isinstance(node, Opaque) and node.effect:
+        if has_effect(node):
             for earlier in self._failing:
                 if self.unit[earlier] is not unit:
                     self._order(self.unit[earlier], unit)
@@ -273,7 +272,7 @@ class Schedule:
 
     def _after_effects(self, node: Node, unit: Unit) -> None:
         """What can fail does so after the effects that come before it, and before those that come after it."""
-        if node_can_fail(node):
+        if can_fail(node):
             self._failing.append(node)
             if self._effect is not None:
                 self._order(self._effect, unit)
@@ -365,7 +364,7 @@ class Schedule:
             return False
         if not self._apart(node, cluster):
             return False
-        if self._effect is not None and node_can_fail(node) and self._depends(self._effect, cluster):
+        if self._effect is not None and can_fail(node) and self._depends(self._effect, cluster):
             return False
         level = 0
         for operand in operands_of(node):

@@ -8,7 +8,6 @@ batched and transposed forms are jits of the transformed Programs.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -32,7 +31,7 @@ from wonderland.core.functions import Call
 from wonderland.core.level import Traced, running
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program, hoist, run
-from wonderland.core.tracebacks import edge, fold
+from wonderland.core.tracebacks import edge, fold, warn_user
 from wonderland.core.tracer import Tracer
 from wonderland.core.transformed import ByName
 from wonderland.core.types import ArrayType, P, R
@@ -342,7 +341,7 @@ class Jitted(ByName, Generic[P, R]):
             spec = Specialization(call, self.__name__, donated)
             if spec.advice is not None and not self._advised:
                 self._advised = True
-                warnings.warn(spec.advice, stacklevel=4)
+                warn_user(spec.advice)
             if spec.closes_over_tracers:
                 return spec  # valid for this call only
             self._warn_if_often(key)
@@ -368,10 +367,9 @@ class Jitted(ByName, Generic[P, R]):
             return
         last = next(reversed(self._specializations))
         found, advice = changes(self.f, last[:2], key[:2])
-        warnings.warn(
+        warn_user(
             f"{self.__name__} is compiled for the {RECOMPILATIONS_BEFORE_WARNING + 1}th time: "
-            f"{'; '.join(found[:3])}. {advice}",
-            stacklevel=4,
+            f"{'; '.join(found[:3])}. {advice}"
         )
 
     def _remember(self, form: Any, spec: Specialization, call: Call, args: tuple, kwargs: dict) -> None:

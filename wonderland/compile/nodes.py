@@ -249,11 +249,6 @@ class Opaque(Node):
         super().__init__(ArrayType((), np.bool_))
         self.results: tuple[Result, ...] = ()
 
-    @property
-    def effect(self) -> bool:
-        """Does it do something besides computing its results?"""
-        return any(isinstance(n, Opaque) and n.effect for region in regions_of(self) for n in region.nodes)
-
 
 class Result(Node):
     """One result of an opaque step; memory that the step fills."""
@@ -269,22 +264,17 @@ class Result(Node):
 class Call(Opaque):
     """An equation that NumPy evaluates, or one with an effect that Python has."""
 
-    __slots__ = ("evaluate", "has_effect", "multiple", "name", "operands")
+    __slots__ = ("effect", "evaluate", "multiple", "name", "operands")
 
+    effect: bool
     evaluate: Callable[..., Any]
-    has_effect: bool
     multiple: bool
     name: str
 
     def __init__(self, name: str, evaluate: Callable, multiple: bool, operands: Sequence[Node], effect: bool = False):
         super().__init__()
-        self.name, self.evaluate, self.multiple, self.has_effect = name, evaluate, multiple, effect
+        self.name, self.evaluate, self.multiple, self.effect = name, evaluate, multiple, effect
         self.operands: tuple[Node, ...] = tuple(operands)
-
-    @property
-    def effect(self) -> bool:
-        """Does it do something besides computing its results?"""
-        return self.has_effect
 
 
 class Branch(Opaque):
@@ -362,7 +352,14 @@ def regions_of(node: Node) -> list[Region]:
     return []
 
 
-def node_can_fail(node: Node) -> bool:
+def has_effect(node: Node) -> bool:
+    """Does running this node do something besides computing its results?"""
+    if isinstance(node, Call):
+        return node.effect
+    return any(has_effect(n) for region in regions_of(node) for n in region.nodes)
+
+
+def can_fail(node: Node) -> bool:
     """Can running this node set the error word?"""
     if isinstance(node, Call):
         return True
@@ -374,4 +371,4 @@ def node_can_fail(node: Node) -> bool:
         return node.failure is not None
     if isinstance(node, Loop) and node.pace:
         return True
-    return any(node_can_fail(n) for region in regions_of(node) for n in region.nodes)
+    return any(can_fail(n) for region in regions_of(node) for n in region.nodes)

@@ -43,10 +43,10 @@ from wonderland.compile.nodes import (
     Scatter,
     Shape,
     base_of,
+    can_fail,
     contiguous_strides,
     is_whole,
     layout_of,
-    node_can_fail,
 )
 from wonderland.compile.procedures import chunks, procedure_kernel
 from wonderland.compile.products import ALIGNMENT, RunGemm, RunKernel, attach
@@ -378,9 +378,9 @@ class RegionPlan:
 
     def _can_fail(self, unit: Unit) -> bool:
         if isinstance(unit, Cluster):
-            return any(map(node_can_fail, unit.roles))
+            return any(map(can_fail, unit.roles))
         assert isinstance(unit, Step)
-        return node_can_fail(unit.node)
+        return can_fail(unit.node)
 
     def _dies(self, base: Node, position: int) -> bool:
         """Is `base` memory of our own that nobody reads after this unit?"""

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from wonderland.compile import captured
-from wonderland.transform.surprises import ReboundArrayWarning, surprise
+from wonderland.core.tracebacks import warn_user
+from wonderland.transform.surprises import ReboundArrayWarning
 
 _EACH, _THEN_EVERY = 16, 16  # calls that are looked at, and then one of so many: counting alone takes 0.04 us a call
 _NEVER = 1 << 62
@@ -69,10 +70,10 @@ class Places:
         return 1 if self.looks < _EACH else _THEN_EVERY
 
     def _warn(self, label: str) -> None:
-        surprise(
-            ReboundArrayWarning,
+        warn_user(
             f"{self.name} was compiled with the array that {label} was then. It is another one now, which the compiled "
             f"code doesn't see: write into the array, {label}[...] = new, or make it an argument of {self.name}.",
+            ReboundArrayWarning,
         )
 
 

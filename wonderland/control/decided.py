@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from wonderland.core.program import Program
+from wonderland.core.tracebacks import warn_user
 from wonderland.core.types import is_differentiable
-from wonderland.transform.surprises import LostDerivativeWarning, surprise
+from wonderland.transform.surprises import LostDerivativeWarning
 
 # In the cache of a batch's body, which holds still by `where` the entries that are done: the loop it is a batch of.
 UNBATCHED = "unbatched loop"
@@ -38,12 +39,12 @@ def warn_if_decided_by_comparisons(consts: Sequence[Any], carry: Sequence[Any], 
     if any(_carries(body, i, n, smooth=True) for i in moved):
         return
     if any(exits & _carries(body, i, n, smooth=False) for i in moved):
-        surprise(
-            LostDerivativeWarning,
+        warn_user(
             "a while_loop is differentiated with respect to a value that only decides, by comparisons, where the "
             "loop goes, as in a bisection: its derivative through the iterations is zero. If the result solves an "
             "equation f(x, a) = 0, its derivative is that of the implicit function theorem, "
             "dx = -(df/da) / (df/dx) da: give it with wl.custom_jvp (docs/control-flow.md has the example).",
+            LostDerivativeWarning,
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import handles
-from wonderland.core.level import Traced, constant_copy
+from wonderland.core.level import Traced
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Literal, Program
 from wonderland.core.tracer import Tracer, unwrap
@@ -23,6 +23,7 @@ from wonderland.ops.shape import zeros_like_type
 from wonderland.transform.closures import unwritten
 from wonderland.transform.derivatives import matched, named, quiet
 from wonderland.transform.programs import record
+from wonderland.transform.residuals import kept
 from wonderland.transform.transpose import transpose
 
 LINEAR, ZERO, UNKNOWN, OTHER = "linear", "zero", "unknown", "other"
@@ -159,7 +160,7 @@ def linear_transpose(f: Callable, *types: Any) -> Callable:
 
     with quiet(), unwritten(f, f"linear_transpose: {name}", "Pass the object to the function."):
         program = record(flat, kinds, f"linear_transpose({name})")
-    constants = [(v, constant_copy(value)) for v, value in program.constants]
+    constants = [(v, kept(value)) for v, value in program.constants]
     program = Program(program.inputs, program.equations, program.outputs, constants)
     which = "argument" if len(types) == 1 else "arguments"
     try:

@@ -216,11 +216,11 @@ def check_unchanged(before: tree.Structure, after: tree.Structure) -> None:
     if before == after:
         return
     for old, new in _mutable_nodes(before, after):
-        if old.static != new.static:
+        if tree.typed(old.static) != tree.typed(new.static):
             kind, names, static = old.static
             _, new_names, new_static = new.static
             was, now = dict(static), dict(new_static)
-            changed = [n for n in {**was, **now} if was.get(n) is not now.get(n) and was.get(n) != now.get(n)]
+            changed = [n for n in {**was, **now} if tree.typed(was.get(n)) != tree.typed(now.get(n))]
             changed += [n for n in {*names} ^ {*new_names} if n not in changed]
             what = ", ".join(f"{kind.__name__}.{n}" for n in changed) or kind.__name__
             raise MutationError(

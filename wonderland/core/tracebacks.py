@@ -1,4 +1,4 @@
-"""Where in the user's code an error comes from: notes that say which operation it was, and tracebacks that end there.
+"""Where in the user's code an error or a warning comes from: notes, tracebacks and warnings that end there.
 
 An error that leaves a public function has none of our frames in it.
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable
 from opcode import opmap
 from types import FrameType, FunctionType, TracebackType
@@ -93,20 +94,31 @@ def _is_library(name: str) -> bool:
 
 
 def user_frame() -> FrameType | None:
-    """The innermost frame of the stack that isn't wonderland's or NumPy's."""
-    frame = sys._getframe(1)
+    """The innermost frame of the stack that isn't wonderland's, NumPy's or of another library below it."""
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(PACKAGE) and not any(f"{os.sep}{part}{os.sep}" in name for part in ("numpy", "scipy")):
-            return frame
+        if not name.startswith(PACKAGE) and not _is_library(name):
+            break
         frame = frame.f_back
-    return None
+    return frame
 
 
 def user_line() -> str:
     """That frame's line, for messages: ` (file.py:12)`."""
     frame = user_frame()
     return "" if frame is None else f" ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})"
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's that we were called from; Python shows a warning once per line."""
+    frame = user_frame()
+    if frame is None:
+        warnings.warn(message, category, stacklevel=2)
+        return
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    module = frame.f_globals.get("__name__", "<unknown>")
+    warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, module, registry)
 
 
 def annotated(what: Any, f: Callable, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:

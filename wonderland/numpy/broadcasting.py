@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.tracebacks import PACKAGE, fold, user_line
+from wonderland.core.tracebacks import PACKAGE, fold, user_line, warn_user
 from wonderland.core.tracer import BINARY, FUNCTIONS, METHODS, UFUNCS, Tracer
 from wonderland.numpy.dispatch import namespace, set_operator
 
@@ -76,12 +75,11 @@ def _check(name: str, args: tuple) -> None:
         return
     result = np.broadcast_shapes(*shapes)
     shown = " and ".join(map(str, shapes))
-    warnings.warn(
+    warn_user(
         f"{name} of shapes {shown}{user_line()} makes an array of shape {result}: each is repeated along an axis of "
         "the other. If an elementwise operation was meant, give both the same shape (x[:, 0], or x.reshape(-1)); if "
         "the table of all pairs was, say so with x[:, None] and y[None, :].",
         BroadcastWarning,
-        stacklevel=_depth(),
     )
 
 
@@ -91,14 +89,6 @@ def _is_inside() -> bool:
     while frame is not None and frame.f_code.co_filename.startswith(_PROTOCOL):
         frame = frame.f_back  # type: ignore[assignment]
     return frame is not None and frame.f_code.co_filename.startswith(PACKAGE)
-
-
-def _depth() -> int:
-    """How many frames up the user's line is, for warnings to be counted once per line."""
-    frame, depth = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame, depth = frame.f_back, depth + 1
-    return depth
 
 
 def _watch() -> None:

@@ -19,7 +19,6 @@ all along them.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ import numpy as np
 from wonderland.core.level import Traced, evaluate
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Equation, Literal, Program
+from wonderland.core.tracebacks import warn_user
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.work import count
 
@@ -177,10 +177,9 @@ def _unknown(primitive: Primitive) -> Any:
     """The pattern of a primitive without a rule: everything, and a warning."""
     if primitive.name not in _warned:
         _warned.add(primitive.name)
-        warnings.warn(
+        warn_user(
             f"the primitive {primitive.name} has no pattern rule: each of its results is taken to depend on all of its "
-            "operands, so the detected pattern may be much denser than the derivative. Give it one (pattern=...).",
-            stacklevel=2,
+            "operands, so the detected pattern may be much denser than the derivative. Give it one (pattern=...)."
         )
 
     def pattern(types: tuple, params: dict) -> Any:

@@ -10,21 +10,20 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable
-from typing import Any, ParamSpec
+from typing import Any
 
 import numpy as np
 
 from wonderland.core.functions import handles
 from wonderland.core.level import Traced
 from wonderland.core.tracer import Tracer, unwrap
-from wonderland.core.types import shape_of, type_of
+from wonderland.core.types import P, shape_of, type_of
 from wonderland.numpy.construct import asarray
 from wonderland.random import keys
 
 Shape = int | tuple[int, ...]
 # The default of parameters that have none: they stand after the shape, which has.
 REQUIRED: Any = inspect.Parameter.empty
-P = ParamSpec("P")
 _SAMPLERS: dict[str, Callable] = {}
 
 

@@ -6,7 +6,6 @@ colour through the derivative and reads the entries off the products. Later call
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, NoValueError, TracingError, check_function
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
-from wonderland.core.tracebacks import edges
+from wonderland.core.tracebacks import edges, warn_user
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.transformed import ByName
 from wonderland.core.types import type_of
@@ -242,8 +241,7 @@ def _probe(plan: Plan, call: Call) -> None:
         what, advice = f"the pattern given to wl.sparse.{plan.name} doesn't hold", "Without one the pattern is found."
         if plan.options.given is None:
             what, advice = "the Jacobian isn't symmetric", 'Leave out partition="symmetric".'
-        warnings.warn(
+        warn_user(
             f"{what}: times a random vector, the sparse matrix gives {found[i]:.6g} in row {i}, the derivative "
-            f"{expected[i]:.6g} ({len(wrong)} of {len(found)} rows differ). {advice}",
-            stacklevel=6,
+            f"{expected[i]:.6g} ({len(wrong)} of {len(found)} rows differ). {advice}"
         )

@@ -215,8 +215,8 @@ class Plan:
         kind = sparse.get_index_dtype(maxval=max(pattern.nnz, *pattern.shape))
         places = pattern.indices.astype(kind), pattern.indptr.astype(kind)
         numbered: Any = sparse.csr_array((np.arange(pattern.nnz), *places), shape=pattern.shape)
-        self.template: Any | Any = numbered.asformat(format)
-        self.order: Any | Any | None = self.template.data if format == "csc" else None
+        self.template: Any = numbered.asformat(format)
+        self.order: Any = self.template.data if format == "csc" else None
         self.template.has_canonical_format = True
 
     def matrix(self, entries: np.ndarray) -> Any:

@@ -21,9 +21,14 @@ def keep(tape: Program) -> Program:
         if id(value) in copies:
             literal.value = copies[id(value)][1]
         elif can_change(value):
-            literal.value = freeze(value.copy())
+            literal.value = kept(value)
             copies[id(value)] = value, literal.value
     return tape
+
+
+def kept(value: Any) -> Any:
+    """A value as it is now: a copy, if somebody can write to it."""
+    return freeze(value.copy()) if can_change(value) else value
 
 
 def can_change(value: Any) -> bool:
