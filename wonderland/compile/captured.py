@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from wonderland.transform.closures import Place, parts
+from wonderland.transform.closures import Part, parts
 
 _DEPTH = 4  # of objects in objects: model.layers[0].w
 _MOST = 2000  # objects looked at
 _LIBRARIES = {"numpy", "scipy", "wonderland", "builtins", *sys.stdlib_module_names} - {"__main__"}
 
 
-def found(f: Any) -> Iterator[tuple[Place, Any]]:
-    """Places that `f` can get at, and the values there, nearest first."""
+def found(f: Any) -> Iterator[tuple[str, Part]]:
+    """What `f` can get at, how the user writes it, and where it is, nearest first."""
     queue: list[tuple[Any, str, int]] = [(f, "", 0)]
     seen: set[int] = set()
     for thing, name, depth in queue:
@@ -28,13 +28,23 @@ def found(f: Any) -> Iterator[tuple[Place, Any]]:
             continue
         seen.add(id(thing))
         below = depth + (_library(thing) != "wonderland")  # a transformed function is as near as the function itself
-        for place, value in (*parts(thing, name), *_globals(thing)):
-            yield place, value
-            if depth < _DEPTH and not isinstance(value, (np.ndarray, np.generic, str, int, float, bool, type(None))):
-                queue.append((value, place[2], below))
+        labelled = [(_label(thing, name, part[1]), part) for part in parts(thing)]
+        for label, part in (*labelled, *_globals(thing)):
+            yield label, part
+            plain = isinstance(part[2], (np.ndarray, np.generic, str, int, float, bool, type(None)))
+            if depth < _DEPTH and not plain:
+                queue.append((part[2], label, below))
 
 
-def _globals(f: Any) -> Iterator[tuple[Place, Any]]:
+def _label(thing: Any, name: str, key: Any) -> str:
+    if key is None:
+        return name
+    if isinstance(thing, (dict, list, tuple, set, frozenset)):
+        return f"{name}[{key!r}]"
+    return str(key) if isinstance(thing, (FunctionType, MethodType)) else f"{name}.{key}"
+
+
+def _globals(f: Any) -> Iterator[tuple[str, Part]]:
     """What a function of the user's names, also in its inner functions and in modules."""
     if not isinstance(f, FunctionType) or _library(f) in _LIBRARIES:
         return
@@ -43,11 +53,11 @@ def _globals(f: Any) -> Iterator[tuple[Place, Any]]:
         value = f.__globals__.get(name)
         if value is None:
             continue
-        yield (f.__globals__, name, name), value
+        yield name, (f.__globals__, name, value)
         if isinstance(value, ModuleType) and value.__name__.split(".")[0] not in _LIBRARIES:
             for attribute in names:
                 if attribute in vars(value):
-                    yield (vars(value), attribute, f"{name}.{attribute}"), vars(value)[attribute]
+                    yield f"{name}.{attribute}", (vars(value), attribute, vars(value)[attribute])
 
 
 def _library(thing: Any) -> str:

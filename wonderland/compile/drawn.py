@@ -57,7 +57,7 @@ def _states(f: Callable) -> dict[str, Any]:
         out["random"] = python.getstate()
     if legacy is not None:
         kinds = np.random.Generator, np.random.RandomState
-        for (_, _, name), value in captured.found(f):
+        for name, (_, _, value) in captured.found(f):
             if isinstance(value, kinds):
                 state = value.bit_generator.state if isinstance(value, kinds[0]) else value.get_state(legacy=False)
                 out[f"the generator {name}"] = state

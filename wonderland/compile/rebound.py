@@ -31,7 +31,7 @@ class Places:
         self.name, self.looks = name, 0
         self.watched: list[tuple[Callable[[Any], Any], Any, Any, str]] = []  # read(key) is the array; how it is written
         wanted = {id(a) for value in values for a in _with_bases(value)}
-        for (holder, key, label), value in captured.found(f) if wanted else ():
+        for label, (holder, key, value) in captured.found(f) if wanted else ():
             if id(value) in wanted and holder is not None:
                 wanted.discard(id(value))
                 if isinstance(holder, CellType):

@@ -17,7 +17,7 @@ from wonderland.core.functions import Call, handles
 from wonderland.core.level import Level, Traced
 from wonderland.core.program import Program, hoist, run
 from wonderland.core.tracer import Tracer, unwrap
-from wonderland.core.types import PYTHON_SCALARS, type_of
+from wonderland.core.types import type_of
 from wonderland.transform.derivatives import named
 from wonderland.transform.programs import record
 
@@ -52,11 +52,15 @@ def held_tracers(roots: Iterable[Any], seen: set[int] | None = None) -> list[Tra
 
 
 MOST_SEEN = 5_000  # objects that a search looks at: a list of a million objects isn't worth it
-_PLAIN = (np.ndarray, np.generic, str, bytes, type, types.ModuleType, types.BuiltinFunctionType, np.ufunc, np.dtype)
+_PLAIN = (
+    np.ndarray, int, float, complex, str, type(None), np.generic, bytes, type, types.ModuleType,
+    types.BuiltinFunctionType, np.ufunc, np.dtype,
+)  # fmt: skip
+_CONTAINERS = frozenset({dict, list, tuple})  # by far the most, beside plain values
 _OURS = (Program, Level, Traced, types.CodeType, types.FrameType)  # nothing of the user's is in them
 
 Holder = types.CellType | dict | list
-Place = tuple[Holder | None, Any, str]  # the holder of a value, if it can change, the key there, how the user writes it
+Part = tuple[Holder | None, Any, Any]  # the holder of a value, if it can change, the key there, the value
 
 
 def held(roots: Iterable[Any], seen: set[int] | None = None) -> Iterator[Any]:
@@ -66,48 +70,49 @@ def held(roots: Iterable[Any], seen: set[int] | None = None) -> Iterator[Any]:
     for thing in todo:  # which grows
         if len(seen) > MOST_SEEN:
             return
-        if type(thing) in PYTHON_SCALARS or thing is None or isinstance(thing, _PLAIN) or id(thing) in seen:
+        if (type(thing) not in _CONTAINERS and isinstance(thing, _PLAIN)) or id(thing) in seen:
             continue
         seen.add(id(thing))
         yield thing
-        todo += [value for _, value in parts(thing)]
+        todo += [value for _, _, value in parts(thing)]
         if isinstance(thing, types.FunctionType):
             names = (thing.__globals__.get(name) for name in thing.__code__.co_names)
             todo += [value for value in names if type(value) is Tracer]
 
 
-def parts(thing: Any, name: str = "") -> Iterator[tuple[Place, Any]]:
+def parts(thing: Any) -> Iterable[Part]:
     """What a function (without its globals) or an object holds, and where; the first of many."""
+    if isinstance(thing, dict):
+        return [(thing, key, value) for key, value in islice(list(thing.items()), MOST_SEEN)]
+    if isinstance(thing, list):
+        return [(thing, i, value) for i, value in enumerate(thing[:MOST_SEEN])]
+    if isinstance(thing, (tuple, set, frozenset)):
+        return [(None, i, value) for i, value in enumerate(islice(thing, MOST_SEEN))]
     if isinstance(thing, types.FunctionType):
-        for label, cell in zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=True):
-            try:
-                yield (cell, None, label), cell.cell_contents
-            except ValueError:  # not assigned yet
-                continue
-        for value in (*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()):
-            yield (None, None, thing.__name__), value
-    elif isinstance(thing, types.MethodType):
-        yield (None, None, name), thing.__func__
-        yield (None, None, "self"), thing.__self__
-    elif isinstance(thing, functools.partial):
-        for value in (thing.func, *thing.args, *thing.keywords.values()):
-            yield (None, None, name), value
-    elif isinstance(thing, dict):
-        for key, value in islice(list(thing.items()), MOST_SEEN):
-            yield (thing, key, f"{name}[{key!r}]"), value
-    elif isinstance(thing, (list, tuple, set, frozenset)):
-        for i, value in enumerate(islice(thing, MOST_SEEN)):
-            yield (thing if isinstance(thing, list) else None, i, f"{name}[{i}]"), value
-    elif type(thing).__module__.startswith("wonderland.compile"):  # a jitted function, whose caches hold no tracers
-        if hasattr(thing, "__wrapped__"):
-            yield (None, None, name), thing.__wrapped__
-    elif not isinstance(thing, (Tracer, *_PLAIN, *_OURS)):
-        attributes = getattr(thing, "__dict__", {})
-        for key, value in list(attributes.items()):
-            yield (attributes, key, f"{name}.{key}"), value
-        for slot in getattr(type(thing), "__slots__", ()):
-            if isinstance(slot, str):
-                yield (None, slot, f"{name}.{slot}"), getattr(thing, slot, None)
+        defaults = (*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values())
+        return [*_cells(thing), *((None, thing.__name__, value) for value in defaults)]
+    if isinstance(thing, types.MethodType):
+        return [(None, None, thing.__func__), (None, "self", thing.__self__)]
+    if isinstance(thing, functools.partial):
+        return [(None, None, value) for value in (thing.func, *thing.args, *thing.keywords.values())]
+    if type(thing).__module__.startswith("wonderland.compile"):  # a jitted function, whose caches hold no tracers
+        return [(None, None, thing.__wrapped__)] if hasattr(thing, "__wrapped__") else []
+    if isinstance(thing, (Tracer, *_PLAIN, *_OURS)):
+        return []
+    attributes = getattr(thing, "__dict__", {})
+    slots = [name for name in getattr(type(thing), "__slots__", ()) if isinstance(name, str)]
+    return [
+        *((attributes, name, value) for name, value in list(attributes.items())),
+        *((None, name, getattr(thing, name, None)) for name in slots),
+    ]
+
+
+def _cells(f: types.FunctionType) -> Iterator[Part]:
+    for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+        try:
+            yield cell, name, cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
 
 
 def closure_convert(f: Callable, *args: Any) -> tuple[Callable[..., Any], list[Any]]:
