@@ -212,7 +212,7 @@ def _like(equation: Equation, name: str, inputs: tuple[Atom, ...], **params: Any
 
 
 def _is_complex(equation: Equation) -> bool:
-    """Is it complex arithmetic, which has no units? The imaginary zero of a real number counts: (4+0j) * -1 is -4+0j."""
+    """Is it complex arithmetic, without units? The imaginary zero of a real number counts: (4+0j) * -1 is -4+0j."""
     return equation.outputs[0].type.dtype.kind == "c"
 
 
