@@ -242,7 +242,7 @@ def _flatten(tree: Any, leaves: list, parents: tuple) -> Structure:
 
 
 def orders(structure: Structure) -> tuple[Any, ...]:
-    """The keys of dicts and the attributes of objects, in order: equal structures may differ in it, and functions see it."""
+    """The orders of keys and attributes in it. Equal structures may differ in them, and functions see them."""
     kind = structure.kind
     own = (structure.static[1].order,) if kind is not None and (kind is _DICT or kind.mutable) else ()
     return (*own, *(order for child in structure.children if child.kind is not None for order in orders(child)))

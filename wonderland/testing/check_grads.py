@@ -169,7 +169,7 @@ class _Check:
         slopes = _Slopes(f, args, tangents)
         for i, (value, a) in enumerate(zip(tree.leaves(out), tree.leaves(pushed), strict=True)):
             if is_inexact(a) and np.size(a):
-                fault = self.differences_fault(f"output leaf {i}: jvp", np.asarray(a), np.max(np.abs(value)), slopes, i)
+                fault = self.differences_fault(f"output leaf {i}: jvp", np.asarray(a), _finite_max(value), slopes, i)
                 if fault:
                     return fault
         return None
@@ -186,11 +186,8 @@ class _Check:
         step, rtol = self.eps or step, rtol if self.rtol is None else self.rtol
         noise = lambda h: 16 * np.finfo(a.dtype).eps * size / h  # rounding of f itself is divided by the step
 
-        def finite_max(d: Any) -> float:
-            return np.max(np.abs(d), initial=0.0, where=np.isfinite(d))
-
         def allowed(h: float, b: Any) -> float:
-            return (noise(h) if self.atol is None else self.atol) + rtol * max(scale, finite_max(b))
+            return (noise(h) if self.atol is None else self.atol) + rtol * max(scale, _finite_max(b))
 
         first = b = np.asarray(slopes.central(step)[i])
         if a.shape != b.shape:
@@ -200,7 +197,7 @@ class _Check:
         if not np.any(apart):
             return None
         # Smaller steps, as long as rounding (of f, and of the step as it is added to an argument) doesn't blur them.
-        largest = max(scale, finite_max(a), finite_max(b))
+        largest = max(scale, _finite_max(a), _finite_max(b))
         most = max(noise(step), self.atol or 0.0, rtol * largest)
         lost = max(np.finfo(np.result_type(x)).eps * np.max(np.abs(x)) for x in args) * largest
         h = step
@@ -290,6 +287,10 @@ class _Check:
         how = " over ".join(reversed(path))
         verdict = "can't be checked" if fault.kink else "is wrong"
         raise AssertionError(f"{path[-1]} mode {verdict}, order {len(path)} ({how}), in {where}: {fault.text}")
+
+
+def _finite_max(values: Any) -> float:
+    return np.max(np.abs(values), initial=0.0, where=np.isfinite(values))
 
 
 def _at(index: tuple) -> str:
