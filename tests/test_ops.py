@@ -300,6 +300,21 @@ class TestCheckGrads:
     def test_a_domain_that_ends_nearby_does_no_harm(self):
         with np.errstate(invalid="ignore"):
             check_grads(np.sqrt, (np.array([1e-4, 2.0]),), order=1)
+            check_grads(np.sqrt, (np.array([1e-9]),))
+            for modes in (("forward",), ("reverse",)):
+                check_grads(np.log, (np.array([1e-8, 2.0]),), order=1, modes=modes)
+
+    @pytest.mark.parametrize("f, x", [(np.sqrt, 0.0), (np.arcsin, 1.0), (np.log, -1.0)])
+    def test_the_edge_of_a_domain_is_called_one(self, f, x):
+        message = r"mode can't be checked, order 1 .* the edge of the domain\? .* on either side are .* and "
+        with np.errstate(all="ignore"), pytest.raises(AssertionError, match=message):
+            check_grads(f, (np.array([0.5, x]),))
+
+    def test_a_wrong_gradient_near_the_edge_of_a_domain_is_blamed(self):
+        f = wl.custom_jvp(lambda x: np.log(x))
+        f.defjvp(lambda p, t: (f(*p), 1.01 * t[0] / p[0]))
+        with np.errstate(invalid="ignore"), pytest.raises(AssertionError, match=r"is wrong, order 1 .* differ by \d"):
+            check_grads(f, (np.array([1e-8]),))
 
     def test_refuses_what_it_cannot_check(self):
         with pytest.raises(TypeError, match="floating-point"):

@@ -101,6 +101,8 @@ class TestOrder:
     def test_subclasses_of_dict(self):
         out = wl.tree_map(lambda x: x + 1, collections.OrderedDict(b=1, a=2))
         assert out == {"a": 3, "b": 2} and type(out) is collections.OrderedDict
+        out = wl.tree_map(lambda x: x + 1, collections.Counter("aab"))
+        assert out == {"a": 3, "b": 2} and type(out) is collections.Counter
 
     def test_printing(self):
         structure = tree.flatten({"w": [1, (2,)], "p": Point(None, 3), "q": Pair(1, 2, "n")})[1]

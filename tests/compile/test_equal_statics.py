@@ -155,8 +155,11 @@ def test_keys_are_typed_and_may_be_equal_ones(slow_calls):
     assert slow_calls == [3]
     g = wl.jit(lambda t: t["first key"] - t[("second", "key")])
     one = {"first key": 3.0, ("second", "key"): 1.0}
-    assert g(one) == g(again(one)) == g(dict(reversed(again(one).items()))) == 2
+    assert g(one) == g(again(one)) == 2
     assert slow_calls == [4]
+    for _ in range(2):  # another order, which the function might see
+        assert g(dict(reversed(again(one).items()))) == g(one) == 2
+    assert slow_calls == [5]
 
 
 def test_keywords_and_static_arguments(slow_calls):

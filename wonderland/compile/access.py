@@ -15,8 +15,10 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from wonderland.compile.arguments import Static
 from wonderland.core import tree
@@ -43,6 +45,19 @@ def leaf_reader(
     namespace: dict[str, Any] = dict(writer.constants)
     exec("\n  ".join(lines), namespace)
     return namespace["make"]()
+
+
+def telling(read: Callable | None, arrays: Iterable[tuple[int, bool]]) -> Callable:
+    """A reader for calls alone in which these leaves are arrays (True), or are numbers (False)."""
+    arrays = tuple(arrays)
+
+    def checked(args: tuple[Any, ...], kwargs: dict[Any, Any]) -> tuple[Any, ...] | None:
+        leaves = args if read is None else read(args, kwargs)
+        if leaves is None or any(isinstance(leaves[i], np.ndarray) is not array for i, array in arrays):
+            return None
+        return leaves
+
+    return checked
 
 
 class _Writer:
@@ -73,12 +88,15 @@ class _Writer:
         if structure.kind.mutable:
             self._object(structure, here, sample)
         elif isinstance(sample, dict):
-            self.require(f"len({here}) == {len(sample)}")
+            self.require(f"[*{here}] == {self.constant([*sample])}")  # the order, too
             if any(type(key) is not str for key in sample):  # 1, 1.0 and True are one key, and three structures
                 known = self.constant({key: tree.typed(key) for key in sample})
                 self.require(f"all([{known}[key] == typed(key) for key in {here}])")
             if len(sample) > 1 and all(child.kind is None for child in structure.children):
-                self.leaves.append(f"*{self.constant(operator.itemgetter(*structure.static[1]))}({here})")
+                keys = structure.static[1]
+                sorted_already = type(sample) is dict and keys.order == tuple(keys)
+                get = self.constant(operator.itemgetter(*keys))
+                self.leaves.append(f"*{here}.values()" if sorted_already else f"*{get}({here})")
                 return
             for key, child in zip(structure.static[1], structure.children, strict=True):
                 self.visit(child, f"{here}[{self.constant(key)}]", sample[key])
@@ -103,7 +121,7 @@ class _Writer:
         _, names, static = structure.static
         attributes = f"{here}d"
         self.lines.append(f"{attributes} = {here}.__dict__")
-        self.require(f"len({attributes}) == {len(names) + len(static)}")
+        self.require(f"[*{attributes}] == {self.constant([*names.order])}")
         for name, value in static:
             self.require(self.same(value, f"{attributes}[{name!r}]"))
         for name, child in zip(names, structure.children, strict=True):

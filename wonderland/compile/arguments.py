@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter
 from typing import Any
 
+import numpy as np
+
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.types import ArrayType
@@ -124,7 +126,26 @@ def changes(f: Callable, old: tuple[tree.Structure, Types], new: tuple[tree.Stru
                 found.append(f"{name}{f' (leaf {i})' if len(first) > 1 else ''} was {one}, now {other}")
                 shapes = one.shape != other.shape
                 advice = "Pad arguments to a few fixed shapes." if shapes else "Convert arguments to one dtype."
+    if not found:
+        found.append("what differs is the order of the keys in a dict, or that arrays without axes were numbers")
     return found, advice
+
+
+def takes_any_keywords(f: Callable) -> bool:
+    """Does `f` have `**kwargs`, and so sees the order of keywords?"""
+    try:
+        return any(p.kind is Parameter.VAR_KEYWORD for p in inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        return True
+
+
+def without_axes(owners: Sequence[Any], types: Types) -> tuple[tuple[int, bool], ...]:
+    """The leaves of shape () that may be arrays or NumPy's numbers, and whether they are arrays.
+
+    Compiled code takes one for the other. Code that writes in place doesn't: `y = x; y += 1` changes an array x.
+    """
+    places = [i for i, type in enumerate(types) if not type.shape and not type.weak]
+    return tuple([(i, isinstance(owners[i], np.ndarray)) for i in places])
 
 
 def _short(value: Any) -> str:

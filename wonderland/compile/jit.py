@@ -17,8 +17,8 @@ import numpy as np
 
 from wonderland.compile import donate as donation
 from wonderland.compile import llvm
-from wonderland.compile.access import leaf_reader, result_builder
-from wonderland.compile.arguments import Static, changes, chosen, kept
+from wonderland.compile.access import leaf_reader, result_builder, telling
+from wonderland.compile.arguments import Static, changes, chosen, kept, takes_any_keywords, without_axes
 from wonderland.compile.drawn import NothingDrawn
 from wonderland.compile.entry import MISS
 from wonderland.compile.native import Compiled, compile_program
@@ -28,7 +28,7 @@ from wonderland.compile.unrolled import Watched
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call
-from wonderland.core.level import Traced, running
+from wonderland.core.level import Traced, _state, running
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Program, hoist, run
 from wonderland.core.tracebacks import edge, fold, warn_user
@@ -177,9 +177,11 @@ class Specialization:
 
     def __init__(self, call: Call, name: str, donated: Sequence[int] = ()):
         level = Watched(f"the jitted function {name}")
+        writes = _state.writes
         with level, NothingDrawn(call.f, name):
             inputs = [level.variable(t) for t in call.types]
             program = level.finish(inputs, call.run(inputs))
+        self.writes: bool = _state.writes != writes
         self.advice: str | None = level.advice(name, len(program.equations))
         self.closes_over_tracers: bool = any(isinstance(value, Traced) for _, value in program.constants)
         # Inside another transformation captured arrays are operands: it keeps what they were at the time of the call.
@@ -276,6 +278,7 @@ class Jitted(ByName, Generic[P, R]):
         if both:
             raise ArgumentError(f"arguments of {self.__name__} can't be both static and donated: {sorted(both)}")
         self._specializations: OrderedDict[Any, Specialization] = OrderedDict()
+        self._sees_keywords = takes_any_keywords(f)
         self._advised = False  # about a long Program
         # By count, keywords and static values. Each tuple is replaced as a whole: calls race.
         self._fast: dict[Any, tuple[FastPath, ...]] = {}
@@ -329,16 +332,19 @@ class Jitted(ByName, Generic[P, R]):
         except TypeError as error:
             error.add_note("what isn't an array can be a static argument: static_argnums, static_argnames of wl.jit")
             raise
-        key = call.structure, tuple(call.types), values
+        order = tuple(kwargs) if self._sees_keywords else ()
+        key = call.structure, tuple(call.types), values, order, tuple(map(tree.orders, call.parts()))
         if not self._donated_numbers and not self._donated_names:
             return call, key, []
         positions = [i % count for i in self._donated_numbers if -count <= i < count]
         return call, key, donation.donated_leaves(call.structure, positions, tuple(self._donated_names))
 
     def _specialization(self, call: Call, key: Any, donated: Sequence[int]) -> Specialization:
-        spec = self._specializations.get(key)
+        telling_key = *key, without_axes(call.owners, call.types)  # of code that writes in place
+        spec = self._specializations.get(key) or self._specializations.get(telling_key)
         if spec is None:
             spec = Specialization(call, self.__name__, donated)
+            key = telling_key if spec.writes else key
             if spec.advice is not None and not self._advised:
                 self._advised = True
                 warn_user(spec.advice)
@@ -350,7 +356,7 @@ class Jitted(ByName, Generic[P, R]):
                 self._forget_oldest()
         else:
             try:
-                self._specializations.move_to_end(key)
+                self._specializations.move_to_end(telling_key if spec.writes else key)
             except KeyError:  # another thread's new one took its place
                 pass
         return spec
@@ -381,6 +387,8 @@ class Jitted(ByName, Generic[P, R]):
             return  # it was there, but arguments had to be converted
         plain = not kwargs and all(child.kind is None for child in call.structure.children[0].children)
         read = None if plain else leaf_reader(call.structure, args, kwargs)
+        arrays = without_axes(call.owners, call.types) if spec.writes else ()
+        read = telling(read, arrays) if arrays else read
         self._fast[form] = ((fast_call, read, spec.fast_finish()), *others[: MOST_PATHS - 1])
 
     @edge

@@ -25,6 +25,7 @@ class _State(threading.local):
     def __init__(self) -> None:
         self.levels: list[Level] = []  # the transformations that are running, outermost first
         self.floor: Level | None = None  # the innermost that takes operations on values from outside as well
+        self.writes = 0  # in place, in this thread: what arrays without axes and numbers differ in
 
 
 _state = _State()

@@ -84,6 +84,7 @@ class Tracer:
                     "once, while the function is recorded, and not in every run. Make the array inside, or return the "
                     "new values (from a loop: carry them)."
                 )
+        _state.writes += 1
         box = [self._value]
         self._value = None
         try:
@@ -310,6 +311,7 @@ def _inplace(name: str) -> Callable:
                 f"{result.shape}"
             )
         if self._is_number():
+            _state.writes += 1
             return result  # a NumPy scalar is replaced, not written
         if not np.can_cast(result.dtype, self.dtype, "same_kind"):
             raise TypeError(f"cannot cast the result of {name}, {result.dtype}, into the array, {self.dtype}, in place")

@@ -51,12 +51,12 @@ def register_mutable(cls: type) -> type:
                 children.append(value)
             else:
                 static.append((name, value))
-        return children, (cls, tuple(names), tuple(static))
+        return children, (cls, _Keys.of(names, vars(node)), tuple(static))
 
     def unflatten(static: Any, children: Sequence) -> Any:
         node: Any = object.__new__(cls)
-        vars(node).update(static[2])
-        vars(node).update(zip(static[1], children, strict=True))
+        found = {**dict(static[2]), **dict(zip(static[1], children, strict=True))}
+        vars(node).update([(name, found[name]) for name in static[1].order])
         return node
 
     _kinds[cls] = NodeKind(cls.__name__, flatten, unflatten, mutable=True)
@@ -81,15 +81,23 @@ def _sorted_keys(node: dict) -> list:
 
 
 class _Keys(tuple):
-    """The keys of a dict, sorted: dicts with the same keys have the same structure, whatever their order."""
+    """The keys of a dict, sorted: dicts with the same keys have the same structure, whatever their order.
 
-    order: tuple  # in which the dict itself has them
+    Or the attributes of a mutable object that are data.
+    """
+
+    order: tuple  # of all keys or attributes, as the dict or the object has them
     factory: Any  # of a defaultdict
+
+    @classmethod
+    def of(cls, keys: Iterable, node: dict) -> _Keys:
+        found = cls(keys)
+        found.order, found.factory = tuple(node), getattr(node, "default_factory", None)
+        return found
 
 
 def _flatten_dict(node: dict) -> tuple[list, Any]:
-    keys = _Keys(_sorted_keys(node))
-    keys.order, keys.factory = tuple(node), getattr(node, "default_factory", None)
+    keys = _Keys.of(_sorted_keys(node), node)
     return [node[key] for key in keys], (type(node), keys)
 
 
@@ -97,7 +105,7 @@ def _unflatten_dict(static: Any, children: Iterable) -> Any:
     cls, keys = static
     found = dict(zip(keys, children, strict=True))
     items = [(key, found[key]) for key in keys.order]
-    return cls(keys.factory, items) if issubclass(cls, defaultdict) else cls(items)
+    return cls(keys.factory, items) if issubclass(cls, defaultdict) else cls(dict(items))  # a Counter would count items
 
 
 _TUPLE = NodeKind("tuple", lambda node: (node, None), lambda static, children: tuple(children))
@@ -180,6 +188,8 @@ def typed(value: Any) -> Any:
         return type(value), tuple(map(typed, value.items() if isinstance(value, dict) else value))
     if isinstance(value, (set, frozenset)):
         return type(value), frozenset(map(typed, value))
+    if isinstance(value, slice):
+        return slice, typed((value.start, value.stop, value.step))
     return type(value), repr(value) if isinstance(value, (float, complex, np.inexact)) else value
 
 
@@ -224,6 +234,13 @@ def _flatten(tree: Any, leaves: list, parents: tuple) -> Structure:
         leaves.extend(children)
         return _row(kind, len(children))
     return Structure(kind, static, tuple([_flatten(child, leaves, parents) for child in children]))
+
+
+def orders(structure: Structure) -> tuple[Any, ...]:
+    """The orders of keys and attributes in it. Equal structures may differ in them, and functions see them."""
+    kind = structure.kind
+    own = (structure.static[1].order,) if kind is not None and (kind is _DICT or kind.mutable) else ()
+    return (*own, *(order for child in structure.children if child.kind is not None for order in orders(child)))
 
 
 def hold(structure: Structure, leaves: Iterable[Any], is_array: Callable[[Any], bool]) -> tuple[Structure, list[Any]]:

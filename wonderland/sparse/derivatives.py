@@ -152,11 +152,11 @@ class SparseDerivative(ByName):
         """The plan for such arguments, and their leaves."""
         leaves, structure = tree.flatten_call(args, kwargs)
         try:
-            key = structure, tuple([type_of(unwrap(leaf)) for leaf in leaves])
+            key = structure, tuple([type_of(unwrap(leaf)) for leaf in leaves]), tree.orders(structure)
             call = None
         except TypeError:  # there is something that is no array, and belongs to the structure
             call = Call(self.f, args, kwargs, argument_numbers(self.argnums, len(args)))
-            key, leaves = (call.structure, tuple(call.types)), call.owners
+            key, leaves = (call.structure, tuple(call.types), tree.orders(call.structure)), call.owners
         plan = self._plans.get(key)
         if plan is None or not plan.holds():
             numbers = argument_numbers(self.argnums, len(args))

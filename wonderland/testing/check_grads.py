@@ -7,6 +7,7 @@ mode with forward mode (or, if asked for alone, with central differences), by th
 
 Where a step crosses a kink (of relu, abs, max, ...) differences are no derivative: steps become smaller until it is not
 crossed. Where the point itself is on a kink, the slopes on either side differ however small the step, and that is said.
+Nor are they one where a step leaves the domain (log near 0): steps become still smaller, until it doesn't.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ PRECISION = {
     "longdouble": (2.0**-10, 1e-6, 1e-10),
 }
 SHRINK, SHRINKS = 16, 4  # how much smaller the next step is, and how often one is tried
+OUTSIDE = 12  # how often at most, if steps lead out of the domain at first
 
 
 def is_inexact(leaf: Any) -> bool:
@@ -96,7 +98,8 @@ def check_grads(
 
     `atol` and `rtol` replace the tolerances, `eps` the step of the central differences, all of which otherwise follow
     from the precision of arguments and results. Where `f` has a kink (np.maximum(x, 0) at 0) there is no derivative to
-    compare with, and the AssertionError says so, with the slopes on either side; a kink nearby does no harm.
+    compare with, and the AssertionError says so, with the slopes on either side; a kink nearby does no harm. The same
+    holds for the edge of the domain (np.sqrt(x) at 0).
     """
     unknown = set(modes) - {"forward", "reverse"}
     if unknown:
@@ -166,7 +169,7 @@ class _Check:
         slopes = _Slopes(f, args, tangents)
         for i, (value, a) in enumerate(zip(tree.leaves(out), tree.leaves(pushed), strict=True)):
             if is_inexact(a) and np.size(a):
-                fault = self.differences_fault(f"output leaf {i}: jvp", np.asarray(a), np.max(np.abs(value)), slopes, i)
+                fault = self.differences_fault(f"output leaf {i}: jvp", np.asarray(a), _finite_max(value), slopes, i)
                 if fault:
                     return fault
         return None
@@ -184,7 +187,7 @@ class _Check:
         noise = lambda h: 16 * np.finfo(a.dtype).eps * size / h  # rounding of f itself is divided by the step
 
         def allowed(h: float, b: Any) -> float:
-            return (noise(h) if self.atol is None else self.atol) + rtol * max(scale, np.max(np.abs(b)))
+            return (noise(h) if self.atol is None else self.atol) + rtol * max(scale, _finite_max(b))
 
         first = b = np.asarray(slopes.central(step)[i])
         if a.shape != b.shape:
@@ -194,18 +197,20 @@ class _Check:
         if not np.any(apart):
             return None
         # Smaller steps, as long as rounding (of f, and of the step as it is added to an argument) doesn't blur them.
-        largest = max([scale, *(np.max(np.abs(d), initial=0.0, where=np.isfinite(d)) for d in (a, b))])
+        largest = max(scale, _finite_max(a), _finite_max(b))
         most = max(noise(step), self.atol or 0.0, rtol * largest)
         lost = max(np.finfo(np.result_type(x)).eps * np.max(np.abs(x)) for x in args) * largest
         h = step
-        for finer in (step / SHRINK**k for k in range(1, SHRINKS + 1)):
-            if max(noise(finer), lost / finer) > most:
+        tries = SHRINKS
+        for finer in (step / SHRINK**k for k in range(1, OUTSIDE + 1)):
+            if max(noise(finer), lost / finer) > most or not tries:
                 break
             h, b = finer, np.asarray(slopes.central(finer)[i])
             limit = allowed(h, b)
             apart &= ~(np.abs(a - b) <= limit)
             if not np.any(apart):
                 return None
+            tries = tries - 1 if np.all(np.isfinite(b[apart])) else SHRINKS
         # Of a smooth function the slopes on either side approach each other as steps shrink; those on a kink don't, and
         # those on a jump grow. Between the slopes of a kink every derivative is as good.
         left, right = (np.asarray(leaves[i]) for leaves in slopes.sides(h))
@@ -215,16 +220,18 @@ class _Check:
         blur = max(limit, noise(h))
         between = np.abs(a - left) + np.abs(a - right) <= gap + 2 * blur
         jump = (steep > blur) & (steep > 2 * less)
-        wrong = apart & ~jump & ~(between & (gap > blur) & (gap > wider / 2))
+        edge = ~np.isfinite(left + right + far_left + far_right)
+        wrong = apart & ~edge & ~jump & ~(between & (gap > blur) & (gap > wider / 2))
         if np.any(wrong):
+            first = np.where(np.isfinite(first), first, b)
             difference = np.where(wrong, np.abs(a - first), -1.0)
             worst = np.unravel_index(np.argmax(difference), a.shape)
             return _Fault(
                 f"{name}{_at(worst)} gives {a[worst]}, central differences {first[worst]}; they differ by "
                 f"{difference[worst]:.3g}, allowed is {tolerance:.3g}"
             )
-        worst = np.unravel_index(np.argmax(np.where(apart, steep, -1.0)), a.shape)
-        kind = "a jump" if jump[worst] else "a kink"
+        worst = np.unravel_index(np.argmax(np.where(apart, np.where(edge, np.inf, steep), -1.0)), a.shape)
+        kind = "the edge of the domain" if edge[worst] else "a jump" if jump[worst] else "a kink"
         return _Fault(
             f"{kind}? {name}{_at(worst)} gives {a[worst]}, and the slopes on either side are {left[worst]} and "
             f"{right[worst]} (steps of {h:.3g}). There is no derivative to compare with: check at another point",
@@ -280,6 +287,10 @@ class _Check:
         how = " over ".join(reversed(path))
         verdict = "can't be checked" if fault.kink else "is wrong"
         raise AssertionError(f"{path[-1]} mode {verdict}, order {len(path)} ({how}), in {where}: {fault.text}")
+
+
+def _finite_max(values: Any) -> float:
+    return np.max(np.abs(values), initial=0.0, where=np.isfinite(values))
 
 
 def _at(index: tuple) -> str:
