@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.control.captures import mapped, refuse_traced, run_inside, standing_for, unseen
+from wonderland.control.captures import mapped, run_inside, run_plain, standing_for, unseen
 from wonderland.control.linear import LINEAR, UNKNOWN, NotLinear, kind_of, program_kinds
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
@@ -339,9 +339,7 @@ class _Custom(ByName):
         rules = _FlatRules(self, structure)
         captured = [unwrap(handle) for handle in rules.handles]
         if not any(isinstance(v, Traced) for v in (*captured, *values)):
-            out = self.f(*args)
-            mapped([unwrap(leaf) for leaf in tree.leaves(out)], lambda o: refuse_traced(o, self.__name__))
-            return out
+            return run_plain(self.f, args, self.__name__)
         outs = custom_p(*captured, *values, call=rules.call())
         return rules.out.unflatten(handles(list(outs)))
 
