@@ -521,3 +521,14 @@ def test_python_in_custom_functions_of_constants(compiled):
     nested = wl.custom_jvp(lambda x: custom(2.0) * x)
     nested.defjvp(lambda primals, tangents: (nested(*primals), custom(2.0) * tangents[0]))
     assert compiled(nested)(3.0) == 12.0 and compiled(wl.grad(nested))(3.0) == 4.0
+
+
+@EAGER_AND_JIT
+def test_python_in_a_custom_function_of_values_from_outside_a_loop(compiled):
+    """It belongs to the loop's body, though its operands don't: each step calls it."""
+    python = Counter()
+    scaled = wl.custom_jvp(lambda x: wl.host_call(python, 1.0) * x)
+    scaled.defjvp(lambda primals, tangents: (scaled(*primals), 10.0 * tangents[0]))
+    f = lambda x: wl.scan(lambda c, _: (c + scaled(x), None), 0.0, length=2)[0]
+    assert compiled(wl.grad(f))(2.0) == 20.0 and python.count == 2
+    np.testing.assert_array_equal(compiled(wl.vmap(f))(np.array([2.0, 1.0])), [14.0, 7.0])

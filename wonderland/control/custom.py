@@ -8,6 +8,7 @@ and rules capture are the leading operands (`control.captures`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import MethodType
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 from wonderland.control.captures import mapped, run_inside, run_plain, standing_for, unseen
 from wonderland.control.linear import LINEAR, UNKNOWN, NotLinear, kind_of, program_kinds
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError, check_function
+from wonderland.core.errors import ArgumentError, NoValueError, check_function
 from wonderland.core.functions import handles
 from wonderland.core.level import Traced, running
 from wonderland.core.primitive import Linear, Primitive
@@ -340,8 +341,18 @@ class _Custom(ByName):
         captured = [unwrap(handle) for handle in rules.handles]
         if not any(isinstance(v, Traced) for v in (*captured, *values)):
             return run_plain(self.f, args, self.__name__)
-        outs = custom_p(*captured, *values, call=rules.call())
+        call = rules.call()
+        if _in_a_body((*captured, *values)):
+            with suppress(NoValueError):  # a decision of Python's: then it runs where its operands are
+                call.program([type_of(v) for v in (*captured, *values)])
+        outs = custom_p(*captured, *values, call=call)
         return rules.out.unflatten(handles(list(outs)))
+
+
+def _in_a_body(operands: Sequence[Any]) -> bool:
+    """Is something recorded further in than these live, to which effects of a function of them belong?"""
+    depth = max(v.level.depth for v in operands if isinstance(v, Traced))
+    return any(level.effects for level in running()[depth:])
 
 
 class _FlatRules:
