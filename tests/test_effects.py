@@ -458,3 +458,75 @@ def test_what_can_fail_says_so(name):
             assert not failing or may_raise(program), failing
             tried += 1
     assert tried
+
+
+class Counter:
+    """Python that returns something else each time."""
+
+    def __init__(self):
+        self.count = 0
+
+    def __call__(self):
+        self.count += 1
+        return np.float64(self.count)
+
+
+def product_of_two(x, draw):
+    """Both draws are factors of the result, and of its derivative."""
+    return wl.scan(lambda c, _: (np.sin(c) * draw(), None), x, length=2)[0]
+
+
+@EAGER_AND_JIT
+@pytest.mark.parametrize(
+    "f",
+    [
+        product_of_two,
+        wl.checkpoint(product_of_two),
+        lambda x, draw: wl.checkpoint(lambda x: np.sin(np.sin(x) * draw()) * draw())(x),
+        lambda x, draw: wl.scan(wl.checkpoint(lambda c, _: (np.sin(c) * draw(), None)), x, length=2)[0],
+        lambda x, draw: wl.scan(lambda c, _: (np.sin(c) * draw(), None), x, length=2, checkpoint=1)[0],
+        lambda x, draw: wl.scan(lambda c, _: (np.sin(c) * draw(), None), x, length=2, checkpoint="binomial")[0],
+        lambda x, draw: wl.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, np.sin(s[1]) * draw()), (0, x))[1],
+        lambda x, draw: wl.checkpoint(lambda x: wl.cond(x > 0, lambda: product_of_two(x, draw), lambda: x))(x),
+    ],
+)
+def test_derivatives_use_what_python_returned(compiled, f):
+    """In the forward pass, once: a derivative doesn't call it again."""
+    python, x = Counter(), 0.7
+    slope = compiled(wl.grad(lambda x: f(x, lambda: wl.host_call(python, 1.0))))(x)
+    assert python.count == 2
+    np.testing.assert_allclose(slope, 2.0 * np.cos(1.0 * np.sin(x)) * np.cos(x), rtol=1e-12)
+
+
+def test_a_derivative_that_would_call_python_again_raises():
+    python = Counter()
+    loop = lambda x: wl.while_loop(lambda s: s < 3.0, lambda s: s * (1.0 + wl.host_call(python, 1.0)), x)
+    assert wl.scan(lambda c, _: (loop(c), None), 1.0, length=1)[0] == 6.0
+    with pytest.raises(wl.LostDerivativeError, match="call Python again"):
+        wl.grad(lambda x: wl.scan(lambda c, _: (loop(c), None), x, length=1)[0])(1.0)
+
+
+@EAGER_AND_JIT
+def test_python_in_custom_functions_of_constants(compiled):
+    """Results of Python are traced values while a function is recorded, which a custom function may have."""
+    double = lambda v: wl.host_call(lambda a: np.float64(2.0 * a), 1.0, v)
+    custom = wl.custom_vjp(double)
+    custom.defvjp(lambda x: (double(x), double(0.5)), lambda one, ct: (2.0 * one * double(0.5) * ct,))
+    assert compiled(lambda x: x * custom(3.0))(2.0) == 12.0
+    assert compiled(lambda x: wl.cond(x > 0, lambda: x * custom(3.0), lambda: x))(2.0) == 12.0
+    for f in (wl.grad(custom), wl.grad(wl.jit(custom)), wl.grad(lambda x: custom(x) * custom(0.5))):
+        assert compiled(f)(3.0) == 2.0
+    nested = wl.custom_jvp(lambda x: custom(2.0) * x)
+    nested.defjvp(lambda primals, tangents: (nested(*primals), custom(2.0) * tangents[0]))
+    assert compiled(nested)(3.0) == 12.0 and compiled(wl.grad(nested))(3.0) == 4.0
+
+
+@EAGER_AND_JIT
+def test_python_in_a_custom_function_of_values_from_outside_a_loop(compiled):
+    """It belongs to the loop's body, though its operands don't: each step calls it."""
+    python = Counter()
+    scaled = wl.custom_jvp(lambda x: wl.host_call(python, 1.0) * x)
+    scaled.defjvp(lambda primals, tangents: (scaled(*primals), 10.0 * tangents[0]))
+    f = lambda x: wl.scan(lambda c, _: (c + scaled(x), None), 0.0, length=2)[0]
+    assert compiled(wl.grad(f))(2.0) == 20.0 and python.count == 2
+    np.testing.assert_array_equal(compiled(wl.vmap(f))(np.array([2.0, 1.0])), [14.0, 7.0])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError, check_function
+from wonderland.core.errors import ArgumentError, LostDerivativeError, check_function
 from wonderland.core.level import _state
 from wonderland.core.program import (
     Equation,
@@ -210,6 +210,13 @@ def linearize_body(
     kept = [r for r in residuals if None not in r.type.shape]
     names = {v: atom for atom, v in zip(residuals, own, strict=True) if None in atom.type.shape}
     again = silent(Program((), list(moved), [v for e in moved for v in e.outputs]))
+    if again.effects:
+        raise LostDerivativeError(
+            "a while_loop inside another loop or a branch uses what host_call returns, and it is differentiated: for "
+            "that it would run again and call Python again, which may return something else. Give it a number of steps "
+            "that is known beforehand (fori_loop or scan, with wl.cond where it is done), or give the function around "
+            "it a rule (wl.custom_jvp)."
+        )
     equations = [_renamed(e, stands_for) for e in again.equations] + [_renamed(e, names) for e in linear.equations]
     inputs = [*(stands_for[a] for a in (*kept, *extra)), *linear.inputs[count:]]
     used = [(v, constants[v]) for v in constants if any(v in e.inputs for e in moved)]

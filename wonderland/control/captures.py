@@ -20,10 +20,12 @@ from typing import Any
 import numpy as np
 
 from wonderland.control.linear import LINEAR, UNKNOWN, NotLinear, equation_kinds, kind_of
+from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, MutationError, TracingError, user_line
+from wonderland.core.functions import handles
 from wonderland.core.level import Level, Traced, bind
 from wonderland.core.primitive import Linear, Primitive
-from wonderland.core.tracer import Tracer
+from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.elementwise import stop_gradient
 from wonderland.ops.work import view
@@ -78,13 +80,14 @@ class Held(Traced):
 class Inside(Level):
     """A custom function or a rule of it, while it runs."""
 
-    __slots__ = ("of", "rule")
+    __slots__ = ("effects", "of", "rule")
     of: str
     rule: str
     name = "a custom function"
 
     def __init__(self, of: str, rule: str):
         self.of, self.rule = of, rule
+        self.effects: bool = True  # what comes of an effect is ours, and no traced value from elsewhere
 
     def hold(self, value: Any, captured: frozenset[int] = NOTHING, linear: bool = False) -> Any:
         """A value as one of ours; plain ones that depend on nothing stay as they are."""
@@ -103,12 +106,16 @@ class Inside(Level):
         raise unseen(value, self.of)
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
-        values, captured, linear = zip(*map(self.split, args), strict=True)
+        values, captured, linear = zip(*map(self.split, args), strict=True) if args else ((), (), ())
         read = captured
         if primitive.name == "custom":  # what a rule alone captures isn't in its function's value
             read = [c for i, c in enumerate(captured) if i not in params["call"].for_rules]
         depends = NOTHING if primitive is stop_gradient else NOTHING.union(*read)
-        out = bind(primitive, *values, **params)
+        self.effects = False  # an effect goes on to where it belongs
+        try:
+            out = bind(primitive, *values, **params)
+        finally:
+            self.effects = True
         outs = out if primitive.multiple else (out,)
         flags = self._linear(primitive, values, linear, params, len(outs)) if any(linear) else [False] * len(outs)
         held = [
@@ -154,10 +161,6 @@ def run_inside(
     `f` returns a list of results, or a tuple of lists of which the first has the results. Operands from number `linear`
     on are tangents, in which it must be linear.
     """
-    if not any(isinstance(v, Traced) for v in operands) and not any(moved):
-        out = f(*operands)
-        mapped(out, lambda o: refuse_traced(o, name))
-        return out
     with Inside(name, rule) as level:
         held = [
             level.hold(v, frozenset((i,)) if i < count else NOTHING, linear is not None and i >= linear)
@@ -177,11 +180,15 @@ def run_inside(
     return mapped(out, guarded)
 
 
-def refuse_traced(value: Any, name: str) -> Any:
-    """A result of a custom function whose operands are all plain: one that is traced came in by another way."""
-    if isinstance(value, Traced):
-        raise unseen(value, name)
-    return value
+def run_plain(f: Callable, args: Sequence[Any], name: str) -> Any:
+    """`f(*args)`, a custom function whose operands are all plain; its result has traced values only of effects."""
+    with Inside(name, "function") as level:
+        out = f(*args)
+        leaves, structure = tree.flatten(out)
+        if not any(isinstance(leaf, Tracer) for leaf in leaves):
+            return out
+        values = [level.split(unwrap(leaf))[0] for leaf in leaves]
+    return structure.unflatten(handles(values))
 
 
 def not_known(name: str) -> ArgumentError:

@@ -8,16 +8,17 @@ and rules capture are the leading operands (`control.captures`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import MethodType
 from typing import Any
 
 import numpy as np
 
-from wonderland.control.captures import mapped, refuse_traced, run_inside, standing_for, unseen
+from wonderland.control.captures import mapped, run_inside, run_plain, standing_for, unseen
 from wonderland.control.linear import LINEAR, UNKNOWN, NotLinear, kind_of, program_kinds
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError, check_function
+from wonderland.core.errors import ArgumentError, NoValueError, check_function
 from wonderland.core.functions import handles
 from wonderland.core.level import Traced, running
 from wonderland.core.primitive import Linear, Primitive
@@ -339,11 +340,19 @@ class _Custom(ByName):
         rules = _FlatRules(self, structure)
         captured = [unwrap(handle) for handle in rules.handles]
         if not any(isinstance(v, Traced) for v in (*captured, *values)):
-            out = self.f(*args)
-            mapped([unwrap(leaf) for leaf in tree.leaves(out)], lambda o: refuse_traced(o, self.__name__))
-            return out
-        outs = custom_p(*captured, *values, call=rules.call())
+            return run_plain(self.f, args, self.__name__)
+        call = rules.call()
+        if _in_a_body((*captured, *values)):
+            with suppress(NoValueError):  # a decision of Python's: then it runs where its operands are
+                call.program([type_of(v) for v in (*captured, *values)])
+        outs = custom_p(*captured, *values, call=call)
         return rules.out.unflatten(handles(list(outs)))
+
+
+def _in_a_body(operands: Sequence[Any]) -> bool:
+    """Is something recorded further in than these live, to which effects of a function of them belong?"""
+    depth = max(v.level.depth for v in operands if isinstance(v, Traced))
+    return any(level.effects for level in running()[depth:])
 
 
 class _FlatRules:

@@ -300,7 +300,7 @@ def _merge(first: list, second: list, flags: Sequence[bool]) -> list:
 def _invariant_outputs(program: Program, n_consts: int) -> list[bool]:
     known: set[Any] = {*program.inputs[:n_consts], *(v for v, _ in program.constants)}
     for equation in program.equations:
-        if all(isinstance(a, Literal) or a in known for a in equation.inputs):
+        if not equation.has_effects() and all(isinstance(a, Literal) or a in known for a in equation.inputs):
             known.update(equation.outputs)
     return [isinstance(a, Literal) or a in known for a in program.outputs]
 

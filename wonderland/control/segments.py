@@ -18,7 +18,7 @@ from wonderland.core.types import ArrayType, type_of
 from wonderland.numpy.join import concatenate
 from wonderland.ops.index import slice as slice_primitive
 from wonderland.ops.shape import reshape
-from wonderland.transform.checkpoint import POLICIES, checkpoint_p
+from wonderland.transform.checkpoint import POLICIES, checkpoint_p, silent
 from wonderland.transform.programs import record
 
 MOST_REPEATS = 3  # of a step, where the number of slots is ours to choose
@@ -52,6 +52,8 @@ def checkpointed(operands: Sequence[Any], params: dict[Any, Any], checkpoint: An
             slots += 1
         checkpoint = binomial(slots)
     if isinstance(checkpoint, binomial):
+        if silent(params["body"]).effects:  # steps that can't be run again, as they use what Python returned
+            return scan_p(*operands, **params)
         return scan_p(*operands, **params, slots=min(int(checkpoint.slots), max(length, 1)))
     if isinstance(checkpoint, str) and checkpoint == "sqrt":
         checkpoint = _near_root(length)

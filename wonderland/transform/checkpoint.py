@@ -157,7 +157,8 @@ def divided(
         wanted = [v for v in equation.outputs if v in needed]
         if not wanted:
             continue
-        if equation.primitive is not name_p and all(v in may for v in wanted):
+        keep = equation.primitive is not name_p and all(v in may for v in wanted)
+        if keep or _silent_equation(equation).has_effects():  # what Python returned is no matter of computing it again
             kept.update(dict.fromkeys(wanted))
         else:
             again.append(equation)
