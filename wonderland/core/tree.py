@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -195,7 +196,23 @@ def typed(value: Any) -> Any:
         return type(value), frozenset(map(typed, value))
     if isinstance(value, slice):
         return slice, typed((value.start, value.stop, value.step))
+    held = contents(value)
+    if held is not None:
+        return type(value), typed(held)
+    if isinstance(value, np.ndarray):  # held by something static: the same one is meant
+        return type(value), id(value)
     return type(value), repr(value) if isinstance(value, (float, complex, np.inexact)) else value
+
+
+def contents(value: Any) -> dict[str, Any] | None:
+    """What a record holds, by name, if that is how it compares: a dataclass or a SimpleNamespace. None for others."""
+    cls = type(value)
+    if cls is SimpleNamespace:
+        return vars(value)
+    fields = getattr(cls, "__dataclass_fields__", None)
+    if fields is None or cls is type or not cls.__dataclass_params__.eq:
+        return None
+    return {name: getattr(value, name) for name, field in fields.items() if field.compare and hasattr(value, name)}
 
 
 LEAF = Structure(None, None, ())
