@@ -199,9 +199,24 @@ def typed(value: Any) -> Any:
     held = contents(value)
     if held is not None:
         return type(value), typed(held)
-    if isinstance(value, np.ndarray):  # held by something static: the same one is meant
-        return type(value), id(value)
+    if isinstance(value, np.ndarray):
+        return type(value), _Same(value)
     return type(value), repr(value) if isinstance(value, (float, complex, np.inexact)) else value
+
+
+class _Same:
+    """An array that something static holds: it is equal to itself alone, and no static value by itself."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.array is other.array
+
+    def __hash__(self) -> int:
+        return hash(self.array)  # which raises
 
 
 def contents(value: Any) -> dict[str, Any] | None:
