@@ -5,11 +5,13 @@ orders, each time with empty caches, and are compared with NumPy. For the operat
 text that LLVM would get is compared instead.
 """
 
+import dataclasses
 import functools
 import importlib
 import inspect
 import pkgutil
 import re
+import types
 
 import numpy as np
 import pytest
@@ -147,19 +149,31 @@ ODD = [
 ]  # fmt: skip
 HOLDERS = {
     "plain": lambda v: v, "nested": lambda v: [(v, 2)], "frozenset": lambda v: frozenset([v]), "set": lambda v: {v},
-    "dict": lambda v: {"value": v}, "slice": lambda v: slice(v, 2),
+    "dict": lambda v: {"value": v}, "slice": lambda v: slice(v, 2), "record": lambda v: Record(v),
+    "frozen": lambda v: Frozen(v), "namespace": lambda v: types.SimpleNamespace(value=v),
 }  # fmt: skip
+
+
+@dataclasses.dataclass
+class Record:
+    value: object
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    value: object
 
 
 def told_apart(v, x):
     """Depends on the type of a number and on the signs of its parts."""
     while isinstance(v, (tuple, list, set, frozenset, dict, slice)):
         v = v.start if isinstance(v, slice) else next(iter(v.values() if isinstance(v, dict) else v))
+    v = getattr(v, "value", v)
     kind = [bool, int, float, complex].index(type(v)) if not isinstance(v, np.generic) else 4 + v.dtype.num
     return x * 0 + 100 * kind + 10 * np.copysign(1.0, np.real(v)) + np.copysign(1.0, np.imag(v))
 
 
-@pytest.mark.parametrize("holder", ["plain", "nested", "frozenset", "slice"])
+@pytest.mark.parametrize("holder", ["plain", "nested", "frozenset", "slice", "frozen"])
 def test_static_arguments(holder):
     calls = [(told_apart, (HOLDERS[holder](v), x64)) for v in ODD]
     in_both_orders(calls, lambda: wl.jit(told_apart, static_argnums=0))
@@ -174,9 +188,24 @@ class Model:
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_static_attributes_of_objects(holder):
     f = lambda model: told_apart(model.value, model.weight)
-    traced = () if holder in ("set", "frozenset", "slice") else (np.generic,)  # where they are leaves
+    traced = (np.generic,) if holder in ("plain", "nested", "dict") else ()  # where they are leaves
     models = [Model(HOLDERS[holder](v)) for v in ODD if not isinstance(v, traced)]
     in_both_orders([(f, (model,)) for model in models], lambda: wl.jit(f))
+
+
+@pytest.mark.parametrize("record", [Record, lambda value: types.SimpleNamespace(value=value)])
+def test_records_that_are_changed_in_place(record):
+    model, f = Model(record([1.0])), wl.jit(lambda model: model.weight * model.value.value[0])
+    for value in (1.0, 2.0, 2.0, 1.0):
+        model.value.value[0] = value
+        assert_same(f(model), x64 * value, "an item of the record")
+    for value in (3.0, 4.0, 4.0):
+        model.value.value = [value]
+        assert_same(f(model), x64 * value, "the record")
+    for array in (x64, 2 * x64):
+        model.value.value = [array]
+        for _ in range(2):
+            assert_same(f(model), x64 * array, "an array in the record")
 
 
 def test_keys_of_dicts():

@@ -161,6 +161,10 @@ def _fixed(value: Any) -> bool:
     """Is a static value the same as long as it is the same object? (Of other objects than containers it is assumed.)"""
     if isinstance(value, (tuple, frozenset)):
         return all(map(_fixed, value))
+    held = tree.contents(value)
+    if held is not None:
+        frozen = getattr(getattr(value, "__dataclass_params__", None), "frozen", False)
+        return frozen and all(map(_fixed, held.values()))
     return not isinstance(value, (list, dict, set))
 
 

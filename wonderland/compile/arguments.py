@@ -94,6 +94,12 @@ def snapshot(value: Any) -> Any:
         return copied
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(snapshot, value))
+    held = tree.contents(value)
+    if held is not None:
+        copied = copy.copy(value)
+        for name, item in held.items():
+            object.__setattr__(copied, name, snapshot(item))
+        return copied
     return tuple(map(snapshot, value)) if type(value) is tuple else value
 
 
