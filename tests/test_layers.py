@@ -126,7 +126,7 @@ def test_the_machine_fits_in_the_head():
         for path in FILES
         if layer_of(path) in ("core", "transform") and path.name not in COMPOSED
     }
-    assert sum(lines.values()) < 2800, lines
+    assert sum(lines.values()) < 2850, lines
 
 
 @pytest.mark.parametrize(
