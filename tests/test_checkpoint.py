@@ -497,7 +497,7 @@ def test_checkpoint_sequential_of_modules(rng):
 # -- a budget ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("share", [2.0, 0.8, 0.6, 0.45])
+@pytest.mark.parametrize("share", [2.0, 0.6, *(pytest.param(n, marks=pytest.mark.slow) for n in (0.8, 0.45))])
 def test_memory_budget_is_kept(share, rng):
     ws = [rng.normal(size=(30, 30)) / 6 for _ in range(10)]
     x = rng.normal(size=(3000, 30))

@@ -26,7 +26,7 @@ def colored(pattern, partition, decompression, generator, **options):
     return color(pattern, partition, decompression, **options)
 
 
-@pytest.mark.parametrize("chunk", range(12))
+@pytest.mark.parametrize("chunk", [*range(6), *(pytest.param(n, marks=pytest.mark.slow) for n in range(6, 12))])
 def test_random_patterns(chunk):
     """100 patterns each, every partition and decompression, with orders and post-processing in turn."""
     generator = np.random.default_rng(chunk)

@@ -114,7 +114,7 @@ def test_single_precision(seed):
     explained(check_single_precision, seed, ops=NARROW)
 
 
-@pytest.mark.parametrize("first", [*COMPILED[:8], *(pytest.param(n, marks=pytest.mark.slow) for n in COMPILED[8:])])
+@pytest.mark.parametrize("first", [*COMPILED[:5], *(pytest.param(n, marks=pytest.mark.slow) for n in COMPILED[5:])])
 def test_compiled(first):
     """Many programs in one module, each as it is and in one other form; a failure names and shows its program."""
     show(failures(range(first, first + TOGETHER)))

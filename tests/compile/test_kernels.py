@@ -257,7 +257,7 @@ def test_a_value_is_the_same_number_wherever_it_is_computed():
     np.testing.assert_array_equal(counts, np.ones(50))
 
 
-@pytest.mark.parametrize("block", range(7))
+@pytest.mark.parametrize("block", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 7))])
 def test_random_programs(block):
     for seed in range(block * 14, block * 14 + 14):
         compare(seed, 4 + seed % 23)
