@@ -197,7 +197,9 @@ def long_loop(checkpoint, steps=1000):
     return loss
 
 
-@pytest.mark.parametrize(("way", "most"), [pytest.param("sqrt", 80, marks=pytest.mark.slow), (wl.binomial(20), 30)], ids=str)
+@pytest.mark.parametrize(
+    ("way", "most"), [pytest.param("sqrt", 80, marks=pytest.mark.slow), (wl.binomial(20), 30)], ids=str
+)
 def test_a_thousand_steps_on_a_megabyte(way, most):
     """80 MB by the square root, 30 MB in 20 slots, eager and compiled; the plain loop takes 1,000."""
     h = np.linspace(0.0, 1.0, MEGABYTE // 8)
