@@ -9,7 +9,7 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, LostDerivativeError, check_function
-from wonderland.core.level import _state
+from wonderland.core.level import _state, floors
 from wonderland.core.program import (
     Equation,
     Program,
@@ -41,11 +41,13 @@ class Branch(Record):
     def __enter__(self) -> Any:
         super().__enter__()
         self.around, _state.floor = _state.floor, self
+        floors.append(None)
         self.outer_values: dict[Var, Any] = {}
         return self
 
     def __exit__(self, *exc: object) -> None:
         _state.floor = self.around
+        floors.pop()
         super().__exit__(*exc)
 
     def below(self, value: Any) -> Any:

@@ -29,6 +29,7 @@ class _State(threading.local):
 
 
 _state = _State()
+floors: list[None] = []  # one for each `floor` that is set in any thread: looking here costs less than asking the thread
 
 
 class Level:
@@ -150,8 +151,9 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> Any:
     if not primitive.pure and primitive.effects(params):
         level = _effect_level(level)
     if level is not None:
-        floor = _state.floor
-        return (level if floor is None or level.depth > floor.depth else floor).process(primitive, args, params)
+        if floors and (floor := _state.floor) is not None and level.depth <= floor.depth:
+            level = floor
+        return level.process(primitive, args, params)
     out = primitive.evaluate(*args, **params) if params else primitive.evaluate(*args)
     if type(out) is ndarray:
         if primitive.fresh or (args and out is not args[0] and out is not args[-1]):

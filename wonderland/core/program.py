@@ -233,16 +233,15 @@ class Tape(Record):
         super().__init__("a differentiated function", effects=False)
         self.arguments: set[int] = {id(a.base) for a in arguments if type(a) is np.ndarray}
 
-    def _can_change(self, array: np.ndarray) -> bool:
-        base = array.base
-        return array.flags.writeable or (
-            type(base) is np.ndarray and base.flags.writeable and id(base) not in self.arguments
-        )
-
     def atom(self, value: Any) -> Atom:
         if type(value) is Var and value.level is self:
             return value
-        if type(value) is not np.ndarray or not self._can_change(value):
+        if type(value) is not np.ndarray:
+            return Literal(value)
+        base = value.base
+        if not value.flags.writeable and (
+            type(base) is not np.ndarray or not base.flags.writeable or id(base) in self.arguments
+        ):
             return Literal(value)
         for level in reversed(running()[: self.depth - 1]):
             if isinstance(level, Record) and level.once:  # it keeps the array by reference: a jitted gradient

@@ -397,8 +397,8 @@ def key_of(shape: tuple[Any, ...], index: Any) -> Key:
     if type(index) is int:
         name: tuple = (shape, index)
     elif type(index) is Slice:
-        bounds = (index.start, index.stop, index.step)
-        name = (shape, *bounds, *map(type, bounds))  # 1.0 is refused, after 1 too
+        start, stop, step = index.start, index.stop, index.step
+        name = (shape, start, stop, step, type(start), type(stop), type(step))  # 1.0 is refused, after 1 too
     else:
         return Key(shape, index)
     try:
