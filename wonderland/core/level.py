@@ -29,7 +29,7 @@ class _State(threading.local):
 
 
 _state = _State()
-floors: list[None] = []  # one for each `floor` that is set in any thread: looking here costs less than asking the thread
+floors: list[None] = []  # one for each `floor` that is set in any thread: asking this is cheaper
 
 
 class Level:

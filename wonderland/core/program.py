@@ -236,12 +236,9 @@ class Tape(Record):
     def atom(self, value: Any) -> Atom:
         if type(value) is Var and value.level is self:
             return value
-        if type(value) is not np.ndarray:
-            return Literal(value)
-        base = value.base
-        if not value.flags.writeable and (
-            type(base) is not np.ndarray or not base.flags.writeable or id(base) in self.arguments
-        ):
+        base = value.base if type(value) is np.ndarray else None
+        kept = type(base) is not np.ndarray or not base.flags.writeable or id(base) in self.arguments
+        if type(value) is not np.ndarray or (kept and not value.flags.writeable):
             return Literal(value)
         for level in reversed(running()[: self.depth - 1]):
             if isinstance(level, Record) and level.once:  # it keeps the array by reference: a jitted gradient
