@@ -101,7 +101,7 @@ class TestBits:
         check_equal(lambda k: random.randint(k, (100_001,), -3, 1000), KEY)
 
     @pytest.mark.skipif(
-        platform.machine() == "x86_64" and llvm.vector_bytes() < 32, reason="SSE2 multiplies numbers of 64 bits one by one"
+        platform.machine() == "x86_64" and llvm.vector_bytes() < 32, reason="SSE2 has no such product"
     )
     def test_the_loops_are_vectors(self):
         for dtype in (np.uint32, np.uint64):
