@@ -1,0 +1,93 @@
+"""Modules of LLVM IR: functions and all they need come in, text for LLVM goes out, or the loaded code.
+
+What a module declares, imports and says about loops and the CPU is data here, and becomes text once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wonderland.compile import llvm
+from wonderland.compile.ir.function import AS_IT_IS, INTERLEAVED, Function, Hinted
+from wonderland.compile.ir.values import External, Global
+
+Item = Function | External | Global
+
+_METADATA = [
+    "!0 = !{}",
+    '!1 = !{!"llvm.loop.vectorize.enable", i1 false}',
+    '!2 = !{!"llvm.loop.unroll.disable"}',
+    '!3 = !{!"llvm.loop.interleave.count", i32 4}',
+]
+_HINTS = {AS_IT_IS: "!1, !2", INTERLEAVED: "!3"}
+
+
+def target_attributes() -> str:
+    """What all functions say about the CPU: vectors as wide as its registers (LLVM would take half of 64 bytes)."""
+    return '"prefer-vector-width"="512"' if llvm.vector_bytes() == 64 else ""
+
+
+class Module:
+    """What is compiled together: functions and all they need. `exports` are found by name in the loaded code."""
+
+    def __init__(self, as_written: bool = False):
+        self.as_written: bool = as_written  # its loops need no vectorising, unrolling or inlining
+        self.items: dict[str, Item] = {}
+        self._shared: dict[str, Function] = {}
+        self._included: list[str] = []
+
+    def add(self, item: Item) -> None:
+        """A function, and what it calls: now, so it has to be complete."""
+        if item.name in self.items:
+            known = self.items[item.name]
+            if known is not item and known != item:
+                raise RuntimeError(f"two different things of compiled code are called {item.name}")
+            return
+        self.items[item.name] = item
+        for needed in item.needs.values() if isinstance(item, Function) else ():
+            self.add(needed)
+
+    def share(self, function: Function, prefix: str) -> Function:
+        """A function without a name: the one there is, if its code is the same."""
+        function.name = ""
+        text = "\n".join(f"{line}{getattr(line, 'hint', '')}" for line in function.lines())
+        if text not in self._shared:
+            self._shared[text] = function
+            function.name = f"{prefix}{len(self._shared) - 1}"
+            self.add(function)
+        return self._shared[text]
+
+    def include(self, definitions: str) -> None:
+        """Functions written in LLVM's language; what they call is added like the rest."""
+        self._included.append(definitions)
+
+    @property
+    def exports(self) -> list[str]:
+        return [item.name for item in self.items.values() if isinstance(item, Function) and item.exported]
+
+    def imports(self) -> dict[str, int]:
+        """The addresses that the linker has to be told."""
+        external = [item for item in self.items.values() if isinstance(item, External)]
+        return {item.name: item.address() for item in external if item.address is not None}
+
+    def text(self) -> str:
+        target, metadata = target_attributes(), list(_METADATA)
+        lines = [llvm.AS_WRITTEN] if self.as_written else []
+        functions = [item for item in self.items.values() if isinstance(item, Function)]
+        lines += sorted(item.text() for item in self.items.values() if not isinstance(item, Function))
+        for function in functions:
+            define, *rest = function.lines()
+            lines += ["", define.removesuffix("{") + "#0 {" if target else define]
+            for line in rest:
+                if isinstance(line, Hinted):
+                    number = len(metadata)
+                    metadata.append(f"!{number} = distinct !{{!{number}, {_HINTS[line.hint]}}}")
+                    line = f"{line}, !llvm.loop !{number}"
+                lines.append(line)
+        lines += self._included
+        lines += ["", *([f"attributes #0 = {{ {target} }}"] if target else []), *metadata, ""]
+        return "\n".join(lines)
+
+    def load(self, exports: Sequence[str] = (), quick: bool = False) -> llvm.Library:
+        """Its machine code in this process."""
+        return llvm.compile_library(self.text(), [*self.exports, *exports], self.imports(), quick)
