@@ -105,7 +105,7 @@ def first_call(who: str, loop: str, count: int) -> float:
         compiled, given = jax.jit(partial(LOOPS[loop], count, xp=jnp)), jnp.asarray(x)
     else:
         import wonderland as wl
-        import wonderland.compile.native  # what the first call would import
+        import wonderland.compile.stages  # what the first call would import
 
         compiled, given = wl.jit(partial(LOOPS[loop], count, xp=np)), x
     start = time.perf_counter()

@@ -4,6 +4,7 @@ import atexit
 import importlib.util
 import os
 import shutil
+import sys
 import tempfile
 
 # Read by the libraries when they are first imported, which is after this. Several test processes share the
@@ -35,8 +36,28 @@ hypothesis.settings.register_profile("wonderland", deadline=None, derandomize=Tr
 hypothesis.settings.load_profile("wonderland")
 
 
+class Pipeline:
+    """Chooses the pipeline of LLVM for each test, before its fixtures compile anything.
+
+    Most tests ask what compiled code means, and get it soon; those marked `optimised`, and all of the slow run, get
+    what users get: kernels, vector code, rounding to the bit. WONDERLAND_CHEAP=0 is that for all of them, 1 for none.
+    """
+
+    given = os.environ.get("WONDERLAND_CHEAP")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        optimised = any(item.get_closest_marker(name) for name in ("optimised", "slow"))
+        cheap = ("0" if optimised else "1") if self.given is None else self.given
+        if os.environ.get("WONDERLAND_CHEAP") != cheap:
+            os.environ["WONDERLAND_CHEAP"] = cheap
+            if build := sys.modules.get("wonderland.compile.build"):
+                build._libraries.clear()  # they are found by their text, which is the same in both
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse `-m peers` without the peers: skipping all of those tests would look like a pass."""
+    config.pluginmanager.register(Pipeline())  # not as hooks of this file, which the tests of bench/ wouldn't see
     if config.option.markexpr != "peers":
         return
     missing = [name for name in ("torch", "jax") if importlib.util.find_spec(name) is None]

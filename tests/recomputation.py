@@ -42,17 +42,21 @@ def counted(f, *args):
     return out, counts["tick"]
 
 
-def peak_of(f, *args):
-    """The most memory that Python saw in use during a call, beside what was there before."""
-    f(*args)  # what is made once is there
+def with_peak(f, *args):
+    """The result, and the most memory that Python saw in use during the call, beside what was there before."""
     gc.collect()
     tracemalloc.start()
     try:
-        before = tracemalloc.get_traced_memory()[0]
-        f(*args)
-        return tracemalloc.get_traced_memory()[1] - before
+        out = f(*args)
+        return out, tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def peak_of(f, *args):
+    """The most memory of a call that isn't the first: what is made once is there."""
+    f(*args)
+    return with_peak(f, *args)[1]
 
 
 def same(a, b, rtol=1e-12, atol=1e-13):

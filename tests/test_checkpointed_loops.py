@@ -1,12 +1,10 @@
 """Loops that keep some states and compute the rest again: by segments, and by Revolve's schedule."""
 
-import gc
-import tracemalloc
 from math import comb
 
 import numpy as np
 import pytest
-from recomputation import MEGABYTE, counted, same, tick
+from recomputation import MEGABYTE, counted, same, tick, with_peak
 
 import wonderland as wl
 from wonderland.control.revolve import forward_steps, schedule
@@ -205,11 +203,7 @@ def test_a_thousand_steps_on_a_megabyte(way, most):
     h = np.linspace(0.0, 1.0, MEGABYTE // 8)
     few = h[:: h.size // 4]
     expected = wl.grad(long_loop(None))(few)
-    gc.collect()
-    tracemalloc.start()
-    found, ticks = counted(wl.grad(long_loop(way)), h)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    (found, ticks), peak = with_peak(counted, wl.grad(long_loop(way)), h)
     assert peak < most * MEGABYTE
     assert ticks == (2000 if way == "sqrt" else 2747 + 1 + 1000)
     np.testing.assert_array_equal(found[:: h.size // 4], expected)  # the same operations, to the last bit

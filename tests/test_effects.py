@@ -8,8 +8,8 @@ import pytest
 
 import wonderland as wl
 import wonderland.sparse
-from wonderland.compile.graph import lower
-from wonderland.compile.nodes import Leaf, Number, Opaque, Region, can_fail, regions_of
+from wonderland.compile.lower import lower
+from wonderland.compile.nodes import Leaf, Number, Region, Several
 from wonderland.control.bodies import may_raise
 from wonderland.core.types import ArrayType
 from wonderland.testing import op_table
@@ -438,10 +438,10 @@ def test_programs_with_effects_print_and_verify():
 
 def _native_failures(region):
     for node in region.nodes:
-        if isinstance(node, Opaque):  # calls of NumPy, which may all fail, aside
-            for part in regions_of(node):
+        if isinstance(node, Several):  # calls of NumPy, which may all fail, aside
+            for part in node.regions:
                 yield from _native_failures(part)
-        elif can_fail(node):
+        elif node.can_fail:
             yield node
 
 
@@ -453,7 +453,7 @@ def test_what_can_fail_says_so(name):
         for sample in samples(row, row.dtype_names()[-1:], ("contiguous",)):
             program = wl.trace(sample.function)(*sample.args())
             types = [ArrayType(t.shape, t.dtype) for t in program.input_types]
-            nodes = [Number(t, 0) if 0 in t.shape else Leaf(t, "input") for t in types]
+            nodes = [Number(t, 0) if 0 in t.shape else Leaf(t) for t in types]
             failing = [*_native_failures(lower(program, nodes, Region()))]
             assert not failing or may_raise(program), failing
             tried += 1

@@ -13,7 +13,16 @@ from wonderland.testing.problems import PROBLEMS
 from wonderland.testing.random_programs import random_program
 from wonderland.transform import elimination, elimination_order
 from wonderland.transform.elimination import count_multiplications, equation_graph
-from wonderland.transform.elimination_order import ORDERS, Graph, anneal, find_order, markowitz, optimum, parts, search
+from wonderland.transform.elimination_order import (
+    ORDERS,
+    EliminationGraph,
+    anneal,
+    find_order,
+    markowitz,
+    optimum,
+    parts,
+    search,
+)
 
 FOUR = ["roe_flux", "robot_arm", "propane_combustion", "heart_dipole"]
 RNG = np.random.default_rng(5)
@@ -208,7 +217,7 @@ def random_graph(seed, sources=3, inner=6, sinks=2):
         below = range(min(b, sources + inner))
         for a in rng.sample(below, rng.randint(1, min(3, len(below)))):
             edges.append((a, b, rng.random() < 0.34))
-    return Graph(count, edges, range(sources, sources + inner))
+    return EliminationGraph(count, edges, range(sources, sources + inner))
 
 
 def slow_cost(graph, order):
@@ -251,7 +260,7 @@ def test_parts_of_a_graph_are_ordered_each_for_itself():
     first, second = random_graph(1), random_graph(2)
     count = len(first.successors)
     edges = [*first.edges, *((a + count, b + count, plain) for a, b, plain in second.edges)]
-    both = Graph(count + len(second.successors), edges, [*first.inner, *(v + count for v in second.inner)])
+    both = EliminationGraph(count + len(second.successors), edges, [*first.inner, *(v + count for v in second.inner)])
     assert sum(map(len, parts(both))) == len(both.inner)
     assert len(parts(both)) == len(parts(first)) + len(parts(second))
     cost = lambda graph: graph.cost(search(graph, 60))

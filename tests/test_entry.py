@@ -98,14 +98,12 @@ define i64 @twice(ptr %slots, ptr %arena, ptr %table) {{
   ret i64 %code
 }}
 
-; the constant's first word plus the table's second, and the arena's address modulo 64
+; the table's second word, and the arena's address modulo 64
 define i64 @context(ptr %slots, ptr %arena, ptr %table) {{
-  {slot("o", 0)} {slot("p", 1)} {slot("c", 2)}
-  %k = load i64, ptr %c
+  {slot("o", 0)} {slot("p", 1)}
   %t.at = getelementptr i64, ptr %table, i64 1
   %t = load i64, ptr %t.at
-  %sum = add i64 %k, %t
-  store i64 %sum, ptr %o
+  store i64 %t, ptr %o
   %address = ptrtoint ptr %arena to i64
   %rest = and i64 %address, 63
   store i64 %rest, ptr %p
@@ -183,9 +181,9 @@ def weak(kind):
     return Input(0, 0, (), weak=kind)
 
 
-def entry(run, inputs, outputs=(), constants=(), arena=0, table=TABLE, error=on_error, gil=False, captured=()):
+def entry(run, inputs, outputs=(), arena=0, table=TABLE, error=on_error, gil=False, captured=()):
     address = LIBRARY.address(run)
-    return Entry(address, inputs, outputs, list(constants), arena, table, error, gil, LIBRARY, captured)
+    return Entry(address, inputs, outputs, arena, table, error, gil, LIBRARY, captured)
 
 
 def adder():
@@ -194,7 +192,7 @@ def adder():
 
 def updater(**rest):
     inputs = [array_of(F64, 6, written=True), array_of(F64, 6)]
-    return entry("update", inputs, [Output(F64, (), scalar=True)], **rest)
+    return entry("update", inputs, [Output(F64, ())], **rest)
 
 
 def six(start=0.0):
@@ -224,20 +222,20 @@ def test_adds():
 def test_layout():
     inputs = [array_of(F64, 3), array_of(F64, None, 2), weak(float)]
     outputs = [Output(F64, (None,)), Output(F64, ())]
-    assert layout(inputs, outputs, 2) == ([0, 1, 3], [4, 6], [7, 8])
-    one = entry("nothing", inputs, outputs, [six(), six()])
-    assert one.slot_count == 9
-    assert (one.input_slots, one.output_slots, one.constant_slots) == layout(inputs, outputs, 2)
+    assert layout(inputs, outputs) == ([0, 1, 3], [4, 6])
+    one = entry("nothing", inputs, outputs)
+    assert one.slot_count == 7
+    assert (one.input_slots, one.output_slots) == layout(inputs, outputs)
 
 
 def test_memory_that_a_run_has_to_write_holds_nan():
     """So that an element which compiled code leaves out shows, in this and in every other test."""
-    outputs = [Output(F64, (3, 2)), Output(F64, (), scalar=True), Output(np.dtype(np.complex64), (2,))]
+    outputs = [Output(F64, (3, 2)), Output(F64, ()), Output(np.dtype(np.complex64), (2,))]
     one = entry("nothing", [], outputs)
     for _ in range(2):
         result = one.call()
         assert all(np.all(np.isnan(r)) for r in result)
-    assert entry("arena", [], [Output(np.dtype(np.int64), (), scalar=True)], arena=4096).call() == -1
+    assert entry("arena", [], [Output(np.dtype(np.int64), ())], arena=4096).call() == -1
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
@@ -255,16 +253,14 @@ def test_zero_dimensions_and_zero_size():
     call = entry("nothing", [array_of(F64, *shape, written=True)] * 2, [Output(F64, shape)]).call
     same = np.zeros(shape)
     assert call(same, same).shape == shape  # nothing is shared where there is nothing
-    kept, scalar = entry("nothing", [], [Output(F64, ()), Output(F64, (), scalar=True)]).call()
-    assert type(kept) is np.ndarray and kept.shape == ()
-    assert type(scalar) is np.float64
+    assert type(entry("nothing", [], [Output(F64, ())]).call()) is np.float64
 
 
-def test_constants_table_and_arena():
-    table = np.array([0, 30, 0, 0])
-    outputs = [Output(np.dtype(np.int64), (), scalar=True)] * 2
+def test_table_and_arena():
+    table = np.array([0, 42, 0, 0])
+    outputs = [Output(np.dtype(np.int64), ())] * 2
     for arena in (0, 1, 64, 1000):
-        one = entry("context", [], outputs, [np.array([12]), six()], arena, table)
+        one = entry("context", [], outputs, arena, table)
         assert one.call() == (42, 0) == one.call()
 
 
@@ -273,7 +269,7 @@ DTYPES = [np.dtype(c) for c in "?bBhHiIlLqQefdFD"]
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.char)
 def test_every_dtype_as_array_and_scalar(dtype):
-    one = entry("copy16", [array_of(dtype)], [Output(dtype, (), scalar=True)])
+    one = entry("copy16", [array_of(dtype)], [Output(dtype, ())])
     # An array of 16 bytes behind the 0-d view: the run copies 16 bytes.
     backing = np.ones(16 // dtype.itemsize, dtype)
     for argument in (backing[:1].reshape(()), dtype.type(1)):
@@ -289,7 +285,7 @@ def test_every_dtype_as_array_and_scalar(dtype):
 def test_python_scalars(value):
     kind = type(value)
     dtype = np.dtype({float: "d", int: "q", bool: "?", complex: "D"}[kind])
-    one = entry("copy16", [weak(kind)], [Output(dtype, (), scalar=True)])
+    one = entry("copy16", [weak(kind)], [Output(dtype, ())])
     assert one.call(value) == value == one.convert([value])
     for wrong in (1.5, 1, True, 1j, np.float64(1), np.True_, six(), None):
         if type(wrong) is not kind:
@@ -299,7 +295,7 @@ def test_python_scalars(value):
 
 
 def test_python_int_of_more_than_64_bits():
-    one = entry("copy16", [weak(int)], [Output(np.dtype(np.int64), (), scalar=True)])
+    one = entry("copy16", [weak(int)], [Output(np.dtype(np.int64), ())])
     for value in (2**63, -(2**63) - 1, 10**40):
         assert one.call(value) is MISS
         with pytest.raises(OverflowError, match=str(value)):
@@ -310,7 +306,7 @@ def test_subclasses_of_python_scalars():
     class Colour(IntEnum):
         RED = 3
 
-    one = entry("copy16", [weak(int)], [Output(np.dtype(np.int64), (), scalar=True)])
+    one = entry("copy16", [weak(int)], [Output(np.dtype(np.int64), ())])
     assert one.call(Colour.RED) is MISS
     assert one.convert([Colour.RED]) == 3
 
@@ -351,7 +347,7 @@ def test_converted_argument(make):
 @pytest.mark.parametrize("make", CONVERTIBLE.values(), ids=CONVERTIBLE.keys())
 def test_converted_written_argument(make):
     inputs = [array_of(F64, 2, 3, written=True), array_of(F64, 2, 3)]
-    one = entry("update", inputs, [Output(F64, (), scalar=True)])
+    one = entry("update", inputs, [Output(F64, ())])
     w, x = make(six(1).reshape(2, 3)), six(10).reshape(2, 3)
     before = np.array(w)
     assert one.call(w, x) is MISS
@@ -416,12 +412,12 @@ def test_messages():
 
 
 def test_python_scalar_into_typed_input():
-    one = entry("copy16", [array_of(np.float32)], [Output(np.dtype(np.float32), (), scalar=True)])
+    one = entry("copy16", [array_of(np.float32)], [Output(np.dtype(np.float32), ())])
     assert one.call(2.5) is MISS
     assert one.convert([2.5]) == 2.5 and one.convert([3]) == 3
     with pytest.raises(TypeError, match="got complex"):
         one.convert([1j])
-    small = entry("copy16", [array_of(np.int8)], [Output(np.dtype(np.int8), (), scalar=True)])
+    small = entry("copy16", [array_of(np.int8)], [Output(np.dtype(np.int8), ())])
     assert small.convert([-7]) == -7
     with pytest.raises(OverflowError):
         small.convert([300])
@@ -512,8 +508,8 @@ def test_many_written_arguments():
 
 def test_results_that_are_arguments():
     inputs = [array_of(F64, 6, written=True), array_of(F64, 6)]
-    outputs = [Output(F64, (6,), taken=0), Output(F64, (), scalar=True)]
-    assert layout(inputs, outputs, 1) == ([0, 1], [2, 2], [3])
+    outputs = [Output(F64, (6,), taken=0), Output(F64, ())]
+    assert layout(inputs, outputs) == ([0, 1], [2, 2])
     one = entry("update", inputs, outputs)
     a, b = six(), six(10)
     references, before = sys.getrefcount(a), a.copy()
@@ -612,20 +608,19 @@ def test_out_of_memory():
 
 
 def test_rejected_specifications():
-    strided = np.zeros((4, 4))[:, 1]
-    for inputs, outputs, constants in [
-        ([array_of(F64, 3, None)], [], []),
-        ([], [Output(F64, (3, None))], []),
-        ([Input(0, 0, (3,), weak=float)], [], []),
-        ([Input(0, 0, (), weak=str)], [], []),
-        ([array_of("datetime64[s]", 3)], [], []),
-        ([Input(F64.num, 4, (3,))], [], []),
-        ([], [Output(np.dtype(">f8"), (3,))], []),
-        ([], [Output(np.dtype(object), (3,))], []),
-        ([], [], [strided]),
+    for inputs, outputs, table in [
+        ([array_of(F64, 3, None)], [], TABLE),
+        ([], [Output(F64, (3, None))], TABLE),
+        ([Input(0, 0, (3,), weak=float)], [], TABLE),
+        ([Input(0, 0, (), weak=str)], [], TABLE),
+        ([array_of("datetime64[s]", 3)], [], TABLE),
+        ([Input(F64.num, 4, (3,))], [], TABLE),
+        ([], [Output(np.dtype(">f8"), (3,))], TABLE),
+        ([], [Output(np.dtype(object), (3,))], TABLE),
+        ([], [], np.zeros((4, 4), np.int64)[:, 1]),
     ]:
         with pytest.raises(ValueError):
-            entry("nothing", inputs, outputs, constants)
+            entry("nothing", inputs, outputs, table=table)
 
 
 # References and memory
@@ -656,7 +651,7 @@ def test_references():
 @reads_memory
 def test_memory_stays_flat():
     table = np.array([0, 0, 0, 0])
-    outputs = [Output(F64, (None,)), Output(F64, (64,)), Output(F64, (), scalar=True)]
+    outputs = [Output(F64, (None,)), Output(F64, (64,)), Output(F64, ())]
     one = entry("twice", [array_of(F64, None)], outputs, arena=4096, table=table)
     good, bad = np.zeros(64), np.zeros((8, 8))
     shared = updater(arena=512)
@@ -695,7 +690,7 @@ def test_entries_give_their_memory_back():
 
 
 def test_function_outlives_entry():
-    call = updater(constants=[six()]).call
+    call = updater(table=np.zeros(4, np.int64)).call
     gc.collect()
     w = six(2)
     assert call(w, six()) == 2
@@ -722,7 +717,7 @@ def test_cycle_through_error_handler_is_collected():
 @pytest.mark.parametrize("gil", [False, True])
 def test_eight_threads(gil):
     call = entry(
-        "exclusive", [array_of(np.uint8)], [Output(np.dtype("q"), (), scalar=True)], arena=4096, gil=gil
+        "exclusive", [array_of(np.uint8)], [Output(np.dtype("q"), ())], arena=4096, gil=gil
     ).call
     wrong = []
 

@@ -10,6 +10,8 @@ import pytest
 
 import wonderland as wl
 
+pytestmark = pytest.mark.optimised
+
 rng = np.random.default_rng(3)
 
 

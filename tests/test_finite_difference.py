@@ -288,6 +288,8 @@ def test_grad_of_a_function_with_decisions():
         lambda x: (x * np.conj(x)) ** 2,
         lambda x: np.real(x) ** 2 + x,
         lambda x: np.sqrt(np.abs(x)) + 1e6,
+        lambda x: np.linalg.cholesky(np.eye(2) * x[..., None, None])[..., 0, 0],
+        lambda x: np.linalg.qr(np.eye(2) * x[..., None, None])[1][..., 0, 0],
     ],
 )
 @pytest.mark.parametrize("wrap", [lambda f: f, wl.jit, wl.vmap], ids=["eager", "jit", "vmap"])

@@ -114,12 +114,20 @@ def test_single_precision(seed):
     explained(check_single_precision, seed, ops=NARROW)
 
 
-@pytest.mark.parametrize("first", [*COMPILED[:5], *(pytest.param(n, marks=pytest.mark.slow) for n in COMPILED[5:])])
+@pytest.mark.parametrize(
+    "first",
+    [
+        *(pytest.param(n, marks=pytest.mark.optimised) for n in COMPILED[:2]),
+        *COMPILED[2:5],
+        *(pytest.param(n, marks=pytest.mark.slow) for n in COMPILED[5:]),
+    ],
+)
 def test_compiled(first):
     """Many programs in one module, each as it is and in one other form; a failure names and shows its program."""
     show(failures(range(first, first + TOGETHER)))
 
 
+@pytest.mark.optimised
 def test_compiled_programs_that_once_failed():
     show(failures(KEPT))
 

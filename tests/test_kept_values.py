@@ -164,3 +164,15 @@ def test_a_read_only_view_of_an_array_that_changes(view):
         return np.sum(a * w)
 
     np.testing.assert_array_equal(wl.grad(f)(np.ones((2, 3))), np.full((2, 3), 5.0))
+
+
+def test_what_can_change(tmp_path):
+    """One rule says what a tape copies and what `vjp` does: memory that is read-only all the way down is kept."""
+    from wonderland.transform.residuals import can_change
+
+    np.save(tmp_path / "a.npy", W())
+    mapped, buffer = (lambda mode: np.load(tmp_path / "a.npy", mmap_mode=mode)), np.frombuffer(bytearray(16))
+    assert not any(map(can_change, (np.frombuffer(bytes(16)), mapped("r"), np.asarray(mapped("r"))[1:], 2.0, None)))
+    w = W()
+    assert all(map(can_change, (w, read_only_view(w), buffer, read_only_view(buffer), read_only_view(mapped("r+")))))
+    assert not can_change(read_only_view(w), {id(w)})

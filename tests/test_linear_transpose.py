@@ -47,6 +47,9 @@ LINEAR = {
     "scan": lambda x: wl.scan(lambda c, m: (c * m, np.sum(c)), x, np.arange(1.0, 4.0))[1],
     "fori_loop": lambda x: wl.fori_loop(0, 3, lambda i, c: S @ c * i + c, x),
     "while_loop": powers,
+    "functions of zeros": lambda x: wl.fori_loop(
+        0, 3, lambda i, c: (c[0] + x + np.hypot(np.tanh(c[1]), c[1]), c[1]), (np.zeros(4), np.zeros(4))
+    )[0],
     "from zero": lambda x: wl.fori_loop(0, 3, lambda i, c: c + x * i, np.zeros(4)),
     "a tangent's": lambda t: wl.jvp(np.tanh, (np.arange(4.0),), (t,))[1],
     "a cotangent's": lambda ct: wl.vjp(lambda x: np.tanh(x), np.arange(4.0))[1](ct)[0],
@@ -125,6 +128,9 @@ NOT_LINEAR = {
     r"it adds or joins a value that isn't zero \(cond\)": lambda x: wl.cond(
         A[0, 0] > 0, lambda x: x, lambda x: np.ones(4), x
     ),
+    "it adds or joins a value that isn't zero .add.": lambda x: wl.fori_loop(
+        0, 3, lambda i, c: (c[0] + np.maximum(c[1], 1.0), c[1]), (x, np.zeros(4))
+    )[0],
     r"it multiplies two values that depend on the input \(mul\)": lambda x: x * x,
     r"it multiplies two values that depend on the input \(dot\)": lambda x: x @ x,
     r"it makes integers \(convert\)": lambda x: x.astype(int),

@@ -28,7 +28,7 @@ def chain(length):
 
 
 def test_each_operation_of_a_long_chain_takes_a_few_hundred_bytes(traced):
-    length = 30_000
+    length = 10_000
     gradient = wl.grad(chain(length))(1.0)
     peak = tracemalloc.get_traced_memory()[1]
     assert 0.0 < gradient < 1.0
@@ -37,7 +37,7 @@ def test_each_operation_of_a_long_chain_takes_a_few_hundred_bytes(traced):
 
 def test_memory_is_linear_in_the_length(traced):
     per_operation = []
-    for length in (2_000, 4_000, 8_000, 16_000):
+    for length in (1_000, 2_000, 4_000, 8_000):
         tracemalloc.reset_peak()
         before = tracemalloc.get_traced_memory()[0]
         wl.grad(chain(length))(1.0)

@@ -86,3 +86,19 @@ def test_a_missing_function_says_so_when_it_is_called():
         whole.no_such(1.0)
     with pytest.raises(AttributeError, match=r"the installed numpy\.linalg has no none"):
         whole.linalg.none(1.0)
+
+
+BLOCK = """
+from wonderland.ops.elementwise import elementwise, ufunc
+
+elementwise("a_new_one", np.sin, (lambda out, x: np.cos(x),), ufunc="np.no_such", also="scipy.special.no_such")
+assert not any(isinstance(key, Missing) for key in (*FUNCTIONS, *UFUNCS)) and "no_such" not in spaces["numpy"]
+dawsn = modules["scipy.special"].dawsn
+first = ufunc(dawsn, (lambda out, x: 1.0,))
+second = ufunc(dawsn, (lambda out, x: 2.0,))  # as in a notebook's cell that is run again
+print(wl.grad(dawsn)(1.0), wonderland.scipy.special.dawsn(0.0))
+"""
+
+
+def test_a_block_may_name_a_function_that_is_missing_and_one_made_later_is_registered():
+    assert run({"numpy": ["sort_complex"], "scipy.special": ["huber"]}, BLOCK).split() == ["2.0", "0.0"]

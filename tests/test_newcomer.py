@@ -16,11 +16,8 @@ from test_docs import blocks_of
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "add-an-operator.md"
 TABLE_TESTS = ("test_ops.py", "test_completeness.py", "test_facts.py")
-# What test_ops.py calls its checks: eager, forward, reverse, second order, batched, sparse, recorded, compiled.
-CHECKS = (
-    "test_value_and_type", "forward", "reverse", "second_order", "batch", "batched_gradient", "pattern", "programs",
-    "test_compiled",
-)  # fmt: skip
+# Of test_ops.py: `op_checks.CHECKS` (eager, forward, reverse, second order, batched, sparse, recorded); compiled.
+CHECKS = ("test_rules", "test_compiled")
 
 USE = """
 import numpy as np
@@ -72,7 +69,8 @@ def python(tmp_path_factory):
 
 def test_the_new_operator_passes_every_test_of_the_table(python):
     tests = [str(ROOT / "tests" / name) for name in TABLE_TESTS]
-    done = python("-m", "pytest", "-p", "newcomer", "-p", "no:cacheprovider", "-rA", "-k", "dawsn", *tests)
+    ours = "dawsn and not test_all_cases_are_native"  # the page's operator has no code of its own
+    done = python("-m", "pytest", "-p", "newcomer", "-p", "no:cacheprovider", "-rA", "-k", ours, *tests)
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.findall(r"^PASSED (\S+)", done.stdout, re.MULTILINE)
     for check in CHECKS:

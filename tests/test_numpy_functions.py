@@ -1,7 +1,9 @@
-"""NumPy's functions on traced arrays mean what they mean on arrays: values, shapes, dtypes; and errors that help.
+"""NumPy's functions on traced arrays, beyond their rows of the op table: other ways to call them mean what they mean on
+arrays; and errors that help.
 
-`CALLS` has, for every name of `wonderland.numpy`, calls that are made four times: on plain arrays by NumPy (the
-oracle), on dual numbers and in a recorded Program through NumPy's own function, and through the namespace of ours.
+`CALLS` has methods, Python numbers as operands, lists of arrays, constructors, and dtypes that NumPy refuses. Each is
+made on plain arrays by NumPy (the oracle), on dual numbers, in a recorded Program, in a batch and compiled through
+NumPy's own function, and through the namespace of ours.
 """
 
 import functools
@@ -15,72 +17,49 @@ import wonderland.numpy as wnp
 from wonderland.core import tree
 from wonderland.core.program import run
 
-UNARY = """absolute abs conj conjugate cos exp fabs invert isfinite isnan log logical_not negative positive
-    reciprocal sign sin sqrt square tanh""".split()
+REFUSING = "fabs invert negative positive reciprocal sign".split()  # some dtypes
 BINARY = """add bitwise_and bitwise_or bitwise_xor divide equal float_power greater greater_equal less less_equal
     logical_and logical_or maximum minimum multiply not_equal power subtract true_divide""".split()
-REDUCTIONS = "all any amax amin max mean min std sum var".split()
+REDUCTIONS = "all any max mean min std sum var".split()
 CONSTRUCTORS = "array asanyarray asarray ascontiguousarray asfortranarray empty eye full identity ones zeros".split()
 
 # Expressions in a and b of shape (3, 4), c (4, 2), v (4,), s (); `f` is the function itself.
 CALLS = {
-    **{n: ["f(a), f(s)"] for n in UNARY},
-    **{n: ["f(a, b), f(a, v), f(s, a)", "f(a, 2), f(2, a), f(s, True)"] for n in BINARY},
-    **{
-        n: [
-            "f(a), f(s)",
-            "f(a, axis=0), f(a, 1), f(a, (0, 1)), f(a, axis=-1, keepdims=True), f(a, keepdims=True)",
-            f"a.{n[1:] if n in ('amax', 'amin') else n}(axis=0)",
-        ]
-        for n in REDUCTIONS
-    },
+    **{n: ["f(a), f(s)"] for n in REFUSING},
+    **{n: ["f(a, 2), f(2, a), f(s, True)"] for n in BINARY},
+    **{n: [f"a.{n}(), a.{n}(0), a.{n}(axis=(0, 1)), f(a, 1), s.{n}()"] for n in REDUCTIONS},
     "array": ["f([s, s * 2]), f([[s, 1.0], [2.0, s]]), f(a)"],
     "asanyarray": ["f(a)"],
     "asarray": ["f(a), f([v, v])"],
     "ascontiguousarray": ["f(a.T)"],
     "asfortranarray": ["f(a)"],
-    "atleast_1d": ["f(s), f(a)"],
-    "broadcast_to": ["f(v, (3, 4)), f(s, (2,))"],
-    "clip": ["f(a, 0, 2), f(a, None, 1), f(a, a_min=1, a_max=2)", "a.clip(0, 2)"],
-    "concatenate": ["f([a, b]), f((a, b), axis=1), f([v, v], -1)", "f([a, c], axis=None)", "f([v, [1.5, 2.5]])"],
-    "copy": ["f(a)", "a.copy()"],
-    "dot": ["f(a, c), f(a, v), f(v, v), f(s, a), f(v, c)", "a.dot(v)"],
+    "clip": ["f(a, 0, 2), a.clip(0, 2)"],
+    "concatenate": ["f([v, [1.5, 2.5]])", "f([a, c], axis=None)"],
+    "copy": ["a.copy()"],
+    "dot": ["f(s, a), f(v, c), a.dot(v)"],
     "empty": ["f((2, 3)).shape"],
-    "empty_like": ["f(a) * 0 + a, f(a, dtype='int32') * 0"],
-    "expand_dims": ["f(a, 0), f(a, -1), f(v, (0, 2))"],
+    "empty_like": ["f(a, dtype='int32') * 0"],
     "eye": ["f(3) @ a"],
     "full": ["f((2, 3), s), f(3, 2.5) + s"],
     "full_like": ["f(a, 3), f(a, s), f(a, 1, dtype='float64')"],
-    "hstack": ["f([a, b]), f([v, v])"],
     "identity": ["f(3) @ a"],
-    "imag": ["f(a), a.imag"],
-    "inner": ["f(v, v), f(a, b), f(s, a)"],
-    "matmul": [
-        "f(a, c), a @ v, v @ c, v @ v",
-        "np.stack([a, b]) @ c, np.stack([a, b]) @ np.stack([c, c]), v @ np.stack([c, c])",
-    ],
-    "moveaxis": ["f(a[None], 0, -1), f(a[None], [0, 1], [1, 0])"],
+    "imag": ["a.imag"],
+    "matmul": ["a @ v, v @ c, v @ np.stack([c, c]), np.stack([a, b]) @ c"],
     "ndim": ["f(a) * s"],
     "ones": ["f(3) * s"],
-    "ones_like": ["f(a), f(a, dtype=bool)"],
-    "outer": ["f(v, v), f(a, v)"],
-    "ravel": ["f(a), a.T.ravel(), s.ravel()", "a.flatten()"],
-    "real": ["f(a), a.real"],
-    "reshape": ["f(a, (2, 6)), f(a, -1), a.reshape(4, 3), a.reshape((6, -1)), f(s, (1, 1))"],
+    "ravel": ["a.T.ravel(), s.ravel(), a.flatten()"],
+    "real": ["a.real"],
+    "reshape": ["f(a, -1), a.reshape(4, 3), a.reshape((6, -1)), f(s, (1, 1))"],
     "shape": ["f(a)[0] * s"],
     "size": ["f(a) * s"],
-    "squeeze": ["f(a[None]), f(a[:, None], axis=1), a[None].squeeze(0)"],
-    "stack": ["f([a, b]), f([a, b], axis=1), f([v, v], -1), f([s, s])"],
-    "swapaxes": ["f(a, 0, 1), a.swapaxes(-1, 0)"],
-    "take": ["f(a, [0, 5, -1]), f(a, [[0, 1], [2, 0]], axis=0), f(a, 2, axis=1)", "v.take([3, 0])"],
-    "tensordot": [
-        "f(a, c, 1), f(a, b), f(a, b, axes=([0, 1], [0, 1])), f(a, b, axes=(0, 0)), f(a, b, axes=((1, 0), (-1, 0)))",
-    ],
-    "transpose": ["f(a), a.T, a.transpose(1, 0), a[None].transpose((2, 0, 1)), a[None].mT, f(a[None], (1, 2, 0))"],
-    "vstack": ["f([a, b]), f([v, v]), f([a, v])"],
-    "where": ["f(a > b, a, b), f(a > 1, a, 0), f(v, a, s), f(True, a, b)"],
+    "squeeze": ["a[None].squeeze(0)"],
+    "stack": ["f([s, s])"],
+    "swapaxes": ["a.swapaxes(-1, 0)"],
+    "take": ["f(a, [[0, 1], [2, 0]], axis=0), v.take([3, 0])"],
+    "transpose": ["a.T, a.transpose(1, 0), a[None].transpose((2, 0, 1)), a[None].mT"],
+    "vstack": ["f([a, v])"],
+    "where": ["f(a > 1, a, 0), f(v, a, s), f(True, a, b)"],
     "zeros": ["f(3) + s"],
-    "zeros_like": ["f(a), f(a, dtype=float)"],
 }
 
 # Beyond the functions: operators, methods and arguments of ufuncs.
@@ -174,16 +153,13 @@ class TestFunctions:
 
         self.check(name, call, batched)
 
-    def test_compiled(self, name, call):
-        self.check(name, call, lambda f, args: wl.jit(f)(*args), dtypes=("float32", "int64"))
-
     def test_our_namespace_on_arrays(self, name, call):
         self.check(name, call, lambda f, args: plain(f(*args)), ours=True)
 
-    def check(self, name, call, how, ours=False, dtypes=DTYPES):
+    def check(self, name, call, how, ours=False):
         namespace = wnp if ours or name in CONSTRUCTORS else np
         f = lambda *a: call(namespace, *a)
-        for dtype in dtypes:
+        for dtype in DTYPES:
             args = arguments(dtype)
             expected, refusal = oracle(call, args)
             with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -194,6 +170,18 @@ class TestFunctions:
                         pytest.fail(f"{dtype}: NumPy raises {refusal!r}")
                 else:
                     same(how(f, args), expected, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_compiled(dtype):
+    """All calls as one function: what NumPy refuses is refused before anything is compiled."""
+    args = arguments(dtype)
+    fitting = [(name, call) for name, call in ALL if oracle(call, args)[1] is None]
+    f = lambda *a: [call(wnp if name in CONSTRUCTORS else np, *a) for name, call in fitting]
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+        for (name, call), actual in zip(fitting, wl.jit(f)(*args), strict=True):
+            same(actual, oracle(call, args)[0], name)
 
 
 def plain(result):
@@ -300,9 +288,8 @@ class TestErrors:
             a += x
             return a
 
-        with pytest.raises(ValueError) as caught:  # NumPy raises its own, because of ours
+        with pytest.raises(wl.LostDerivativeError, match=r"wonderland.numpy .*wl.lift"):
             wl.jvp(f, (np.ones(3),), (np.ones(3),))
-        assert "wonderland.numpy" in str(caught.value.__cause__) and "wl.lift" in str(caught.value.__cause__)
         with pytest.raises(wl.LostDerivativeError, match=r"a = a \+ b.*wl.lift"):
             wl.jvp(g, (np.ones(3),), (np.ones(3),))
 

@@ -6,6 +6,7 @@ The functions are built of primitives, whose rules have their own, wider tests (
 import numpy as np
 import pytest
 
+import wonderland as wl
 from wonderland.core.tracer import FUNCTIONS, UFUNCS
 from wonderland.testing import op_table
 from wonderland.testing.op_checks import (
@@ -48,9 +49,16 @@ WITH_DERIVATIVE = [row for row in ROWS if "derivatives" not in row.excluded and 
 
 @pytest.mark.parametrize("row", WITH_DERIVATIVE, ids=str)
 def test_derivatives(row):
-    for sample in samples(row, ["float32", "float64", "complex64", "complex128"], ("contiguous",)):
+    """Single precision for one case: dtypes of tangents and cotangents. `test_everything` has it for all."""
+    if is_primitive(row):
+        return
+    for sample in samples(row, ["float64", "complex128"], ("contiguous",)):
         check_forward(sample)
         check_reverse(sample)
+    for sample in (largest(row, "float32"), largest(row, "complex64")):
+        if sample:
+            check_forward(sample)
+            check_reverse(sample)
     for sample in (largest(row, "float64"), largest(row, "complex128")):
         if sample:
             check_forward(sample)
@@ -60,15 +68,35 @@ def test_derivatives(row):
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_compiled(row):
-    """In double precision, the slow run has single: what they are made of, the primitives, is tested in both."""
+    """In double precision: what they are made of, the primitives, is tested in both."""
     names = row.dtype_names()
-    check_compiled(largest(row, "float64" if "float64" in names else names[0]))
+    if not is_primitive(row):
+        check_compiled(largest(row, "float64" if "float64" in names else names[0]))
+
+
+def is_primitive(row):
+    """Does the function come to one primitive? Its derivatives and code are those of its own row, in `test_ops.py`."""
+    if "recording" in row.excluded:
+        return False
+    with np.errstate(all="ignore"):
+        return all(len(wl.trace(s.function)(*s.args()).equations) <= 1 for s in samples(row, None, ("contiguous",)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", [row for row in ROWS if "float32" in row.dtype_names()], ids=str)
-def test_compiled_in_single_precision(row):
-    check_compiled(largest(row, "float32"))
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_everything(row):
+    """In every precision, compiled by all of LLVM's passes, and whether or not the function is one primitive."""
+    for sample in samples(row, None, ("contiguous",)):
+        if row in WITH_DERIVATIVE:
+            check_forward(sample)
+            check_reverse(sample)
+    for dtype in row.dtype_names():
+        sample = largest(row, dtype)
+        if row in WITH_DERIVATIVE:
+            check_forward(sample)
+            check_second_order(sample)
+            check_batched_gradient(sample)
+        check_compiled(sample)
 
 
 def test_every_function_has_a_row():

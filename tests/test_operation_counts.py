@@ -109,7 +109,7 @@ def test_a_gradient_costs_a_few_times_the_function(name):
 def test_elimination_costs_less_than_the_modes(name):
     f, args, _ = PROBLEMS[name]
     of = lambda **how: wl.cost(wl.jacobian(f, **how), *args).multiplications
-    searched = of(mode="elimination", search_seconds=1.0)
+    searched = of(mode="elimination", search_seconds=60.0)  # it ends long before
     assert searched < 0.75 * min(of(mode="forward"), of(mode="reverse"))
 
 

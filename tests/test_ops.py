@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import wonderland as wl
+from wonderland.compile.scalars import is_native
 from wonderland.core import tree
 from wonderland.core.primitive import registry
 from wonderland.ops.elementwise import elementwise, mul
@@ -13,9 +14,13 @@ from wonderland.testing.check_grads import is_inexact
 from wonderland.testing.op_checks import (
     CHECKS,
     WIDER,
+    assert_close,
+    check_batch,
     check_compiled,
     check_forward,
     check_mixed_dtypes,
+    check_programs,
+    check_reverse,
     check_special_values,
     check_value,
     compare_compiled,
@@ -28,8 +33,14 @@ from wonderland.testing.samples import LAYOUTS, case, reals
 op_table.load()
 
 ROWS = [(row, dtype) for row in TABLE for dtype in row.dtype_names()]
-DERIVATIVES = [(row, dtype) for row, dtype in ROWS if dtype[0] in "fc" and "derivatives" not in row.excluded]
 COMPILED = [(row, dtype) for row, dtype in ROWS if dtype in ("float32", "float64", "complex128", "int64", "bool")]
+NATIVE = [  # one dtype by all of LLVM's passes; the slow run has all by all
+    pytest.param(row, dtype, marks=getattr(pytest.mark, "optimised" if dtype == "float64" else "slow"))
+    if dtype in ("float32", "float64", "int32", "complex64")
+    else (row, dtype)
+    for row, dtype in ROWS
+    if "recording" not in row.excluded
+]
 
 
 def name(value):
@@ -37,25 +48,19 @@ def name(value):
 
 
 @pytest.mark.parametrize(("row", "dtype"), ROWS, ids=name)
-def test_value_and_type(row, dtype):
-    for sample in samples(row, [dtype]):
-        check_value(sample)
+def test_rules(row, dtype):
+    """Each failure names the check and the sample. `test_everything` has all checks in all layouts and precisions."""
+    for check in checks_of(row, dtype):
+        all_layouts = check is check_value or (check is check_forward and dtype == "float64")
+        for sample in samples(row, [dtype], LAYOUTS if all_layouts else LAYOUTS[:1]):
+            check(sample)
 
 
-@pytest.mark.parametrize(("row", "dtype"), DERIVATIVES, ids=name)
-@pytest.mark.parametrize("check", [c for c in CHECKS if c is not check_value], ids=name)
-def test_rule(check, row, dtype):
-    layouts = LAYOUTS if dtype == "float64" and check is check_forward else LAYOUTS[:1]
-    for sample in samples(row, [dtype], layouts):
-        check(sample)
-
-
-@pytest.mark.parametrize(("row", "dtype"), [r for r in ROWS if r not in DERIVATIVES], ids=name)
-def test_batch_without_derivatives(row, dtype):
-    for sample in samples(row, [dtype], LAYOUTS[:1]):
-        for check in CHECKS:
-            if check.__name__ in ("check_batch", "check_programs"):
-                check(sample)
+def checks_of(row, dtype):
+    """Single precision is another dtype of values, tangents and cotangents; all else is the same code as in double."""
+    if dtype[0] not in "fc" or "derivatives" in row.excluded:
+        return check_value, check_batch, check_programs
+    return (check_value, check_forward, check_reverse, check_batch) if dtype in ("float32", "complex64") else CHECKS
 
 
 @pytest.mark.parametrize(("row", "dtype"), COMPILED, ids=name)
@@ -64,6 +69,32 @@ def test_compiled(row, dtype):
     layout = {"float32": "strided", "float64": "transposed", "complex128": "reversed", "int64": "reversed"}.get(dtype)
     for sample in samples(row, [dtype], (layout,) if layout else LAYOUTS[:1]):
         check_compiled(sample)
+
+
+# What NumPy and SciPy evaluate between native code: decompositions and what is made of them, FFTs.
+EVALUATED = set(
+    "solve lstsq cholesky slogdet det adjugate adjugate_tangent expm expm_tangent eigh eig svd qr "
+    "fft rfft irfft".split()
+)
+EVALUATED_COMPLEX = EVALUATED | set(
+    "triangular_solve sparse_dot sort argsort argmax sinc prod cumprod cumsum recurrence erf erfc erfi "
+    "bessel_i bessel_ie bessel_j bessel_y bessel_k bessel_ke".split()
+)
+
+
+@pytest.mark.parametrize(("row", "dtype"), NATIVE, ids=name)
+def test_all_cases_are_native(row, dtype):
+    """The shapes and parameters of a row compiled as one function, which takes less time than one by one."""
+    cases = list(samples(row, [dtype], LAYOUTS[:1]))
+    args = [s.args() for s in cases]
+    f = lambda *every: [tree.leaves(s.function(*a)) for s, a in zip(cases, every, strict=True)]
+    jitted = wl.jit(f)
+    with np.errstate(all="ignore"):
+        expected, actual = f(*args), jitted(*args)
+        for s, a, e in zip(cases, actual, expected, strict=True):
+            assert_close(a, e, f"{s}: jit", s.tolerance)
+    if all(is_native(np.result_type(out)) for out in tree.leaves(expected)):
+        assert set(jitted.inspect(*args).fallbacks) <= (EVALUATED_COMPLEX if dtype[0] == "c" else EVALUATED)
 
 
 ELEMENTWISE = [row for row in TABLE if registry[row.name].elementwise]
@@ -75,6 +106,7 @@ def test_mixed_dtypes(row):
         check_mixed_dtypes(sample)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("row", [row for row in ELEMENTWISE if "f" in row.dtypes], ids=name)
 def test_special_values_compiled(row, dtype):

@@ -9,11 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
+import llvmlite.binding
 import numpy as np
 import pytest
 
 from wonderland.compile import llvm, pool
+from wonderland.compile.ir import LONG, POINTER, Function, Module
 
 # count(context, i): context[i] += 1.   nest(context, i): count over row i of a matrix, by the pool again.
 TASKS = """
@@ -308,3 +311,40 @@ def test_wrong_number_of_threads_is_reported(given, monkeypatch):
     monkeypatch.setattr(pool, "_size", None)
     with pytest.raises(ValueError, match="WONDERLAND_THREADS must be a positive number"):
         pool.size()
+
+
+def test_a_module_that_calls_the_pool_finds_it_by_itself():
+    task = Function("task", [("context", POINTER), ("chunk", LONG)])
+    place = task.element(LONG, *task.parameters)
+    task.store(task.load(LONG, place) + 1, place)
+    run = Function("run", [("counts", POINTER), ("chunks", LONG)], exported=True)
+    run.call(pool.PARALLEL, run.at(task), *run.parameters)
+    module = Module()
+    module.add(run)
+    library = module.load()
+    counts = np.zeros(1000, np.int64)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library.address("run"))(counts.ctypes.data, 1000)
+    assert (counts == 1).all()
+
+
+def test_without_pthreads_the_caller_runs_all_chunks(tasks, monkeypatch):
+    monkeypatch.setattr(pool, "_has_pthreads", lambda: False)
+    library = pool.module().load()
+    counts = np.zeros(7, np.int64)
+    SIGNATURE(library.address("wl_parallel"))(tasks.address("count"), counts.ctypes.data, 7)
+    for name in ("wl_pool_reset", "wl_pool_resize", "wl_pool_spin"):
+        ctypes.CFUNCTYPE(None, ctypes.c_int64)(library.address(name))(3)
+    assert (counts == 1).all()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the code with threads is that of pthreads")
+@pytest.mark.parametrize(
+    ("triple", "pause"),
+    [("x86_64-linux", "x86.sse2.pause"), ("arm64-apple", "aarch64.isb(i32 15)"), ("riscv64-linux", "fence acquire")],
+)
+def test_a_waiting_core_is_told_so(monkeypatch, triple, pause):
+    with monkeypatch.context() as patch:
+        patch.setattr(llvm, "target_machine", lambda: SimpleNamespace(triple=triple))
+        text = pool.module().text()
+    assert text.count(pause) >= 3
+    llvmlite.binding.parse_assembly(text).verify()

@@ -1,10 +1,9 @@
 """Programs: recording, capturing, printing, verifying, dropping what isn't used, and long ones."""
 
-import gc
-import tracemalloc
 
 import numpy as np
 import pytest
+from recomputation import peak_of
 
 import wonderland as wl
 from wonderland.core.program import (
@@ -109,12 +108,7 @@ class TestRecording:
 
         x = np.zeros(100_000)
         program = wl.trace(f)(x)
-        gc.collect()
-        tracemalloc.start()
-        run(program, (x,))
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < 4 * x.nbytes
+        assert peak_of(run, program, (x,)) < 4 * x.nbytes
 
 
 class TestCapture:

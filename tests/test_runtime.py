@@ -6,11 +6,14 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import wonderland as wl
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def resident_kilobytes():
@@ -156,6 +159,71 @@ def test_fork_while_another_thread_compiles():
         thread.join()
 
 
+LOADING = """
+import os, sys, threading, time
+import numpy as np, wonderland as wl
+
+class Slowly:  # a finder that finds nothing, but takes its time in the middle of the first import of a module
+    def find_spec(name, path, target=None):
+        if name == "{module}" and not inside.is_set():
+            inside.set()
+            time.sleep(0.5)
+
+inside = threading.Event()
+sys.meta_path.insert(0, Slowly)
+x = np.arange(3.0)
+thread = threading.Thread(target=lambda: {use})
+thread.start()
+assert inside.wait(60)
+child = os.fork()
+if not child:
+    os._exit(0 if np.all({use} == {expected}) else 1)
+thread.join()
+until = time.monotonic() + 60
+while time.monotonic() < until:
+    pid, status = os.waitpid(child, os.WNOHANG)
+    if pid:
+        sys.exit(status)
+    time.sleep(0.05)
+os.kill(child, 9)
+sys.exit("the forked child hangs")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(
+    ("module", "use", "expected"),
+    [
+        ("llvmlite.binding", "wl.jit(np.sum)(x)", "3"),  # a public name
+        ("wonderland.transform.budget", "wl.grad(np.sum, memory_budget=1e9)(x)", "1"),  # an import in a function
+        ("wonderland.numpy.fourier", "wl.jvp(np.fft.fft, (x,), (x,))[1]", "np.fft.fft(x)"),  # the tables of tracers
+        ("wonderland.studio.dot", "wl.trace(np.sin)(1.0).to_dot()[:7]", "'digraph'"),  # a slot
+    ],
+)
+def test_fork_while_another_thread_loads_a_part(module, use, expected):
+    """The child doesn't inherit the lock of a half-loaded module."""
+    code = LOADING.format(module=module, use=use, expected=expected)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_import_waits_for_what_a_fork_holds():
+    """A fork takes LLVM's lock and then waits for imports: with a module that compiles, both would wait."""
+    code = (
+        "import pkgutil, importlib, wonderland\n"
+        "from wonderland.compile import llvm\n"
+        "class Refusing:\n"
+        "    def __enter__(self): raise AssertionError('compiles while it is imported')\n"
+        "    acquire = __enter__\n"
+        "    def __exit__(self, *exc): pass\n"
+        "llvm.lock = Refusing()\n"
+        "for found in pkgutil.walk_packages(wonderland.__path__, 'wonderland.'):\n"
+        "    if not found.name.endswith('__main__'): importlib.import_module(found.name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 def test_exit_right_after_a_threaded_call():
     code = (
         "import numpy as np, wonderland as wl\n"
@@ -166,6 +234,7 @@ def test_exit_right_after_a_threaded_call():
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "360000.0", "")
 
 
+@pytest.mark.optimised
 def test_results_do_not_depend_on_the_number_of_threads():
     code = (
         "import numpy as np, wonderland as wl\n"

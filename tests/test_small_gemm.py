@@ -10,28 +10,32 @@ import numpy as np
 import pytest
 
 import wonderland as wl
-from wonderland.compile import gemm_emit, hints, llvm, small_gemm
+from wonderland.compile import gemm_tile, ir, small_gemm
+
+pytestmark = pytest.mark.optimised
 
 DTYPES = {"f32": np.float32, "f64": np.float64}
 SIGNATURE = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int64)
+PARAMETERS = [("x", ir.POINTER), ("y", ir.POINTER), ("out", ir.POINTER), ("m", ir.LONG), ("k", ir.LONG)]
 
 
 class Products:
     """Functions of many sizes in one library: compiling them one by one would take longer."""
 
     def __init__(self, dtype: str, keys: list[tuple]):
-        self.dtype = dtype
-        texts = {small_gemm.name(dtype, *key): small_gemm.definition(dtype, *key) for key in keys}
-        minimum = "declare i64 @llvm.smin.i64(i64, i64)"
-        parts = [minimum, *sorted(small_gemm.declarations(dtype)), *texts.values()]
-        text = hints.with_loop_hints("\n".join(parts).replace("define internal", "define"))
-        self.library = llvm.compile_library(text, list(texts), quick=True)
+        module = ir.Module()
+        self.names = {key: f"product{i}" for i, key in enumerate(keys)}
+        for key, name in self.names.items():
+            f = ir.Function(name, PARAMETERS, exported=True)
+            f.call(small_gemm.definition(dtype, *key), *f.parameters)
+            module.add(f)
+        self.library = module.load()
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """x @ y; what surrounds the result must stay as it is."""
         (m, k), n = x.shape, y.shape[1]
         space = np.full(m * n + 32, -77.0, x.dtype)
-        address = self.library.address(small_gemm.name(self.dtype, *key_of(x, y)))
+        address = self.library.address(self.names[key_of(x, y)])
         SIGNATURE(address)(x.ctypes.data, y.ctypes.data, space[16:].ctypes.data, m, k)
         assert (space[:16] == -77).all() and (space[-16:] == -77).all(), "wrote outside the result"
         return space[16:-16].reshape(m, n)
@@ -84,8 +88,7 @@ def test_sizes_and_layouts_are_exact(dtype, largest):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("width", "rows", "vectors"), [(16, 6, 2), (16, 8, 3), (64, 8, 3)])
 def test_tiles_of_other_machines(dtype, width, rows, vectors, monkeypatch):
-    scalar, size = ("float", 4) if dtype == "f32" else ("double", 8)
-    tile = gemm_emit.Tile(dtype, scalar, size, width // size, rows, vectors)
+    tile = gemm_tile.Tile(dtype, width // np.dtype(DTYPES[dtype]).itemsize, rows, vectors)
     monkeypatch.setattr(small_gemm, "tile", lambda dtype: tile)
     pairs = random_operands(np.random.default_rng(width + rows), dtype, 10, 40)
     multiply = Products(dtype, [key_of(x, y) for x, y in pairs])

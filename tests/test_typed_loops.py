@@ -357,6 +357,23 @@ def test_arrays_that_are_only_read_may_be_read_only():
     assert find(x, 3) == 3
 
 
+@typed
+def größe(größen, v1):
+    Σ = 0
+    for í in range(größe_bis(größen, v1)):
+        Σ += größen[í]
+    return Σ
+
+
+@typed
+def größe_bis(p0, s1):
+    return min(len(p0), s1)
+
+
+def test_names_may_have_any_letters_and_be_those_of_the_generated_code():
+    assert größe(np.arange(5), 4) == 6
+
+
 # Compilation
 
 

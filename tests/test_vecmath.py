@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 from scipy import special
 
-from wonderland.compile import llvm, vecmath
+from wonderland.compile import ir, llvm, vecmath
+from wonderland.compile.vecmath import functions as registered
 
-KIND = {"f32": "float", "f64": "double"}
+pytestmark = pytest.mark.optimised
 FLOAT = {"f32": np.float32, "f64": np.float64}
-PAIRS = [(name, dtype) for name in vecmath.FUNCTIONS for dtype in KIND]
-ONE_ARGUMENT = [name for name, count in vecmath.FUNCTIONS.items() if count == 1]
-TWO_ARGUMENTS = [name for name, count in vecmath.FUNCTIONS.items() if count == 2]
+PAIRS = [(name, dtype) for name in vecmath.VECTOR_FUNCTIONS for dtype in FLOAT]
+ONE_ARGUMENT = [name for name, count in vecmath.VECTOR_FUNCTIONS.items() if count == 1]
+TWO_ARGUMENTS = [name for name, count in vecmath.VECTOR_FUNCTIONS.items() if count == 2]
 BOUND = {"pow": 4.0, "erfc": 4.0, "erfcx": 4.0, "gammaln": 6.0, "digamma": 4.0, "erfcinv": 2.5}
 # Of these NumPy has none in long double.
 SPECIAL = {"erf", "erfc", "erfcx", "gammaln", "digamma", "erfcinv", "normal_quantile"}
@@ -73,43 +74,32 @@ EXACT: dict[str, Callable[..., mpmath.mpf]] = {
 }  # fmt: skip
 
 
-def loop(name: str, dtype: str) -> str:
-    kind, count = KIND[dtype], vecmath.FUNCTIONS[name]
-    parameters = ", ".join(f"ptr noalias %a{i}" for i in range(count))
-    loads = "\n".join(
-        f"  %p{i} = getelementptr {kind}, ptr %a{i}, i64 %i\n  %v{i} = load {kind}, ptr %p{i}" for i in range(count)
-    )
-    arguments = ", ".join(f"{kind} %v{i}" for i in range(count))
-    return f"""
-define void @loop_{name}_{dtype}({parameters}, ptr noalias %out, i64 %n) {{
-entry:
-  %some = icmp sgt i64 %n, 0
-  br i1 %some, label %body, label %end
-body:
-  %i = phi i64 [ 0, %entry ], [ %next, %body ]
-{loads}
-  %result = call {kind} @wl_{name}_{dtype}({arguments})
-  %place = getelementptr {kind}, ptr %out, i64 %i
-  store {kind} %result, ptr %place
-  %next = add nuw nsw i64 %i, 1
-  %more = icmp slt i64 %next, %n
-  br i1 %more, label %body, label %end
-end:
-  ret void
-}}
-"""
+def loop(name: str, dtype: str, positive: bool = False) -> ir.Function:
+    """The function on arrays; `positive`: of positive elements alone, by a branch."""
+    type, count = ir.FLOATS[dtype], vecmath.VECTOR_FUNCTIONS[name]
+    arrays = [(f"a{i}", "ptr noalias") for i in range(count)]
+    f = ir.Function(f"loop_{name}_{dtype}", [*arrays, ("out", "ptr noalias"), ("n", "i64")], exported=True)
+    *pointers, out, n = f.parameters
+    with f.loop(0, n) as i:
+        values = [f.load(type, f.element(type, pointer, i)) for pointer in pointers]
+        result = lambda: f.call(vecmath.function(name, dtype), *values)
+        chosen = f.choose(values[0] > 0.0, result, lambda: values[0]) if positive else result()
+        f.store(chosen, f.element(type, out, i))
+    return f
 
 
-def module(pairs: list[tuple[str, str]]) -> str:
-    loops = "".join(loop(name, dtype) for name, dtype in pairs)
-    return "\n".join([*sorted(vecmath.intrinsics(pairs)), vecmath.module_text(pairs), loops])
+def module(pairs: list[tuple[str, str]]) -> ir.Module:
+    made = ir.Module()
+    for name, dtype in pairs:
+        made.add(loop(name, dtype))
+    return made
 
 
 class Functions:
     """All functions on arrays, compiled."""
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
-        self.library = llvm.compile_library(module(pairs), [f"loop_{name}_{dtype}" for name, dtype in pairs])
+        self.library = module(pairs).load()
 
     def __call__(self, name: str, dtype: str, *arrays: np.ndarray) -> np.ndarray:
         arrays = tuple(np.ascontiguousarray(array, FLOAT[dtype]) for array in arrays)
@@ -251,7 +241,7 @@ def arguments_of(name: str, dtype: str, count: int) -> tuple[np.ndarray, ...]:
     return pairs_of_samples(dtype, count) if name in TWO_ARGUMENTS else (samples(dtype, count, 0),)
 
 
-@pytest.mark.parametrize("name", vecmath.FUNCTIONS)
+@pytest.mark.parametrize("name", vecmath.VECTOR_FUNCTIONS)
 def test_float32_within_ulps_of_float64(functions: Functions, name: str) -> None:
     arguments = arguments_of(name, "f32", 200_000)
     with np.errstate(all="ignore"):
@@ -260,7 +250,7 @@ def test_float32_within_ulps_of_float64(functions: Functions, name: str) -> None
 
 
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="long double is no wider than double here")
-@pytest.mark.parametrize("name", [name for name in vecmath.FUNCTIONS if name not in SPECIAL])
+@pytest.mark.parametrize("name", [name for name in vecmath.VECTOR_FUNCTIONS if name not in SPECIAL])
 def test_float64_within_ulps_of_long_double(functions: Functions, name: str) -> None:
     arguments = arguments_of(name, "f64", 60_000)
     with np.errstate(all="ignore"):
@@ -274,7 +264,7 @@ def exact(name: str, *arguments: np.ndarray) -> Iterator[mpmath.mpf]:
             yield EXACT[name](*[mpmath.mpf(float(number)) for number in numbers])
 
 
-@pytest.mark.parametrize("name", vecmath.FUNCTIONS)
+@pytest.mark.parametrize("name", vecmath.VECTOR_FUNCTIONS)
 def test_float64_within_ulps_of_mpmath(functions: Functions, name: str) -> None:
     """Fewer points, and an oracle that shares nothing with libm."""
     rng = np.random.default_rng(5)
@@ -303,14 +293,14 @@ def test_float64_within_ulps_of_mpmath(functions: Functions, name: str) -> None:
         x = np.concatenate(
             [x, [6381956970095103.0 * 2.0**797, 1e22, 2.0**40, 1.7e308], 10.0 ** rng.uniform(5, 308, 300)]
         )
-    arguments = (x, rng.uniform(-23, 23, x.size))[: vecmath.FUNCTIONS[name]]
+    arguments = (x, rng.uniform(-23, 23, x.size))[: vecmath.VECTOR_FUNCTIONS[name]]
     got = functions(name, "f64", *arguments)
     for i, want in enumerate(exact(name, *arguments)):
         error = abs(mpmath.mpf(float(got[i])) - want) / float(np.spacing(abs(float(want))))
         assert error <= BOUND.get(name, 2.0), f"{name}{[a[i] for a in arguments]}: {got[i]!r}, exactly {want}"
 
 
-@pytest.mark.parametrize("dtype", KIND)
+@pytest.mark.parametrize("dtype", FLOAT)
 def test_special_values_are_numpys(functions: Functions, dtype: str) -> None:
     inf, nan = np.inf, np.nan
     table = {
@@ -350,7 +340,7 @@ def test_special_values_are_numpys(functions: Functions, dtype: str) -> None:
         np.testing.assert_array_equal(np.signbit(got[:-1])[want[:-1] == 0], np.signbit(want[:-1])[want[:-1] == 0], name)
 
 
-@pytest.mark.parametrize("dtype", KIND)
+@pytest.mark.parametrize("dtype", FLOAT)
 def test_pow_special_values_are_cs(functions: Functions, dtype: str) -> None:
     values = [0, 0.5, 1, 1.5, 2, 3, 4, 5, 2.0**23 + 1, 2.0**24, 2.0**52 + 1, 2.0**53, 1e38, np.inf, np.nan]
     signed = np.array([*values, *[-value for value in values]], FLOAT[dtype])
@@ -389,11 +379,13 @@ def test_float32_tanh_at_its_worst(functions: Functions) -> None:
         np.testing.assert_array_equal(functions("tanh", "f32", -x), -got)
 
 
-def calls_of_optimised(ir: str, function: str) -> set[str]:
+def calls_of_optimised(function: ir.Function) -> set[str]:
     """What the optimised function calls."""
-    optimised = str(llvm.optimize(ir))
-    body = re.search(rf"define[^\n]*@{function}\(.*?^}}", optimised, re.DOTALL | re.MULTILINE)
-    assert body, f"{function} is gone"
+    module = ir.Module()
+    module.add(function)
+    optimised = str(llvm.optimize(module.text()))
+    body = re.search(rf"define[^\n]*@{function.name}\(.*?^}}", optimised, re.DOTALL | re.MULTILINE)
+    assert body, f"{function.name} is gone"
     return set(re.findall(r"call [^@\n]*@([\w.]+)\(", body[0]))
 
 
@@ -405,7 +397,7 @@ needs_fma = pytest.mark.skipif(
 @needs_fma
 @pytest.mark.parametrize(("name", "dtype"), PAIRS)
 def test_loop_is_vectorised(name: str, dtype: str) -> None:
-    calls = calls_of_optimised(module([(name, dtype)]), f"loop_{name}_{dtype}")
+    calls = calls_of_optimised(loop(name, dtype))
     foreign = {call for call in calls if not call.startswith(("llvm.", "wl_"))}
     assert not foreign, f"calls {foreign}"
     assert any(re.fullmatch(r"llvm\.fma\.v\d+f(32|64)", call) for call in calls)
@@ -414,31 +406,46 @@ def test_loop_is_vectorised(name: str, dtype: str) -> None:
 @needs_fma
 def test_loop_with_a_branch_is_vectorised() -> None:
     """Functions that call another one for large arguments too: it may run where the branch isn't taken."""
-    body = loop("sin", "f64").replace(
-        "  %result = call double @wl_sin_f64(double %v0)\n",
-        """\
-  %positive = fcmp ogt double %v0, 0.0
-  br i1 %positive, label %yes, label %join
-yes:
-  %sine = call double @wl_sin_f64(double %v0)
-  br label %join
-join:
-  %result = phi double [ %v0, %body ], [ %sine, %yes ]
-""",
-    )
-    body = body.replace("[ %next, %body ]", "[ %next, %join ]")
-    pairs = [("sin", "f64")]
-    ir = "\n".join([*sorted(vecmath.intrinsics(pairs)), vecmath.module_text(pairs), body])
-    assert any(call.startswith("llvm.fma.v") for call in calls_of_optimised(ir, "loop_sin_f64"))
+    calls = calls_of_optimised(loop("sin", "f64", positive=True))
+    assert any(call.startswith("llvm.fma.v") for call in calls)
 
 
-def test_module_text_has_each_definition_once() -> None:
-    text = vecmath.module_text([("sin", "f32"), ("cos", "f32"), ("sin", "f32"), ("exp", "f64")])
-    defined = re.findall(r"define .*?@(\w+)\(", text) + re.findall(r"^@(\w+) =", text, re.MULTILINE)
+def test_a_module_has_what_its_functions_need_once() -> None:
+    text = module([("sin", "f32"), ("cos", "f32"), ("sin", "f64"), ("exp", "f64")]).text()
+    defined = re.findall(r"(?:define|declare) .*?@([\w.]+)\(", text) + re.findall(r"^@(\w+) =", text, re.MULTILINE)
     assert len(defined) == len(set(defined))
-    assert {"wl_sin_f32", "wl_cos_f32", "wl_exp_f64"} <= set(defined)
-    assert vecmath.definition("exp", "f64") in text
-    assert "declare" not in text
+    assert {"wl_sin_f32", "wl_sin_large_f32_v8", "wl_cos_f32", "wl_exp_f64", "wl_two_over_pi"} <= set(defined)
+
+
+def test_a_function_registers_by_decorator(monkeypatch) -> None:
+    """It is written once for each type, inlined if it is straight, and knows what it needs and costs."""
+    monkeypatch.setattr(registered, "WRITERS", dict(registered.WRITERS))
+    monkeypatch.setattr(registered, "VECTOR_FUNCTIONS", dict(registered.VECTOR_FUNCTIONS))
+    monkeypatch.setattr(registered, "_written", {})
+
+    @registered.vector_function
+    def times_exp(x: ir.Value, y: ir.Value) -> ir.Value:
+        return x * registered.call("exp", y)
+
+    @registered.routine(cost=99)
+    def halved(most: float, x: ir.Value) -> ir.Value:
+        """Until it is small."""
+        return x.code.repeat([x], lambda x: ([x * 0.5], x * 0.5 > most))[0]
+
+    made = registered.function("times_exp", "f32")
+    assert made is registered.function("times_exp", "f32") is not registered.function("times_exp", "f64")
+    assert (made.name, made.returns, made.attributes, made.cost) == ("wl_times_exp_f32", "float", "alwaysinline", 12)
+    assert list(made.needs) == ["wl_exp_f32"]
+    assert registered.VECTOR_FUNCTIONS["times_exp"] == 2
+
+    made = registered.written("halved", ("double",), (3.0,))
+    assert (made.attributes, made.cost) == ("noinline", 99)
+    exported = ir.Function("halved", [("x", "double")], "double", exported=True)
+    exported.ret(exported.call(made, *exported.parameters))
+    together = ir.Module()
+    together.add(exported)
+    library = together.load()
+    assert ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(library.address("halved"))(20.0) == 2.5
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names an x86 CPU")

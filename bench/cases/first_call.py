@@ -19,7 +19,7 @@ from bench import registry
 benchmarks = registry.load()
 name, who = sys.argv[1:]
 if who == "wonderland":
-    import wonderland.compile.native  # what the first call would import
+    import wonderland.compile.stages  # what the first call would import
 benchmark = benchmarks[name]
 call = benchmark.contenders[who](*benchmark.inputs())
 start = time.perf_counter()

@@ -3,7 +3,7 @@
 import numpy as np
 
 import wonderland as wl
-from wonderland.compile.native import compile_program
+from wonderland.compile.stages import compile_program
 from wonderland.core import tree
 from wonderland.core.level import Traced
 from wonderland.core.program import Record, run, verify
@@ -155,7 +155,7 @@ class Generator:
         # Of integers: floats that are equal up to rounding would decide either way.
         x = self.pick("ib")
         y = None if x is None else self.partner(x, "ib")
-        return None if y is None else ew.comparisons[str(self.rng.choice(["eq", "lt", "ge", "ne"]))](x, y)
+        return None if y is None else getattr(ew, str(self.rng.choice(["eq", "lt", "ge", "ne"])))(x, y)
 
     def axes(self, rank):
         count = self.rng.integers(0, rank + 1)

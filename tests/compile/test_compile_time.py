@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import wonderland as wl
-from wonderland.compile import fuse
+from wonderland.compile import schedule
 from wonderland.compile.arena import Holes
 
 
@@ -63,22 +63,18 @@ def quiet():
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *map(gradient, KINDS)], ids=lambda k: k.__name__)
-def test_long_programs_are_right(kind):
-    f, args = kind(300)
-    np.testing.assert_allclose(wl.jit(f)(*args), f(*args), rtol=1e-11, atol=1e-13)
-
-
-@pytest.mark.parametrize("kind", [*KINDS, *map(gradient, KINDS)], ids=lambda k: k.__name__)
-def test_text_and_searches_grow_linearly(kind, monkeypatch):
+def test_long_programs_are_right_and_grow_linearly(kind, monkeypatch):
     visited = []
-    depends = fuse.Schedule._depends
+    depends = schedule.Schedule._depends
     counted = lambda self, unit, on: visited.append(1) or depends(self, unit, on)
-    monkeypatch.setattr(fuse.Schedule, "_depends", counted)
+    monkeypatch.setattr(schedule.Schedule, "_depends", counted)
     sizes = []
     for n in (100, 400):
         visited.clear()
         f, args = kind(n)
-        compiled = wl.jit(f).inspect(*args)
+        jitted = wl.jit(f)
+        np.testing.assert_allclose(jitted(*args), f(*args), rtol=1e-11, atol=1e-13)
+        compiled = jitted.inspect(*args)
         sizes.append((len(compiled.ir), len(compiled.plan.kernels), len(visited)))
     for small, large in zip(*sizes):
         assert large <= 4.5 * small + 20  # for four times the equations
@@ -97,7 +93,7 @@ def test_kernels_are_bounded():
     for kind in (recurrence, many_terms):
         f, args = kind(400)
         schedule_sizes = [int(word) for k in wl.jit(f).inspect(*args).kernels for word in k.split() if word.isdigit()]
-        assert max(schedule_sizes) <= fuse.MOST_MEMBERS
+        assert max(schedule_sizes) <= schedule.MOST_MEMBERS
 
 
 def test_a_long_chain_needs_no_deep_stack():

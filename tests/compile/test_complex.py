@@ -10,17 +10,9 @@ from wonderland.ops import elementwise as ew
 from wonderland.ops import reduce as reduce_ops
 from wonderland.ops import shape as shape_ops
 from wonderland.scipy.linalg import solve_triangular
-from wonderland.testing import op_table
-from wonderland.testing.op_checks import samples
 
-op_table.load()
 INF, NAN = np.inf, np.nan
 DTYPES = ["complex64", "complex128"]
-LIBRARY = set(  # what may be a call of NumPy or SciPy
-    "fft rfft irfft solve triangular_solve lstsq cholesky slogdet det adjugate adjugate_tangent expm expm_tangent eigh "
-    "eig svd qr sparse_dot sort argsort argmax sinc prod cumprod cumsum recurrence erf erfc erfi "
-    "bessel_i bessel_ie bessel_j bessel_y bessel_k bessel_ke".split()
-)
 
 
 def numbers(*shape, dtype="complex128", seed=0):
@@ -42,12 +34,6 @@ def check(f, *args, single=False):
 # Operations ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", [r for r in op_table.TABLE if "c" in r.dtypes], ids=str)
-def test_rows_of_the_op_table_are_native(row):
-    for sample in list(samples(row, ["complex128"], ("contiguous",)))[-1:]:
-        assert set(wl.jit(sample.function).inspect(*sample.args()).fallbacks) <= LIBRARY
-
-
 FUNCTIONS = (
     "exp log sqrt sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh expm1 log1p exp2 log2 log10 "
     "sign abs conjugate square reciprocal negative angle real imag rint isnan isfinite isinf"
@@ -62,6 +48,7 @@ def test_functions(name, dtype):
         check(lambda z: f(z), scale * numbers(101, dtype=dtype))
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "name",
@@ -99,6 +86,7 @@ def same_parts(got, want, signs):
         assert np.all((np.signbit(g) == np.signbit(w)) | np.isnan(g) | ~signs)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize(
     "name",
     "exp log sqrt sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh log2 log10 sign abs".split(),
@@ -114,6 +102,7 @@ def test_branch_cuts_infinities_and_zeros(name):
     same_parts(wl.jit(lambda z: f(z))(z), want, np.isfinite(z))
 
 
+@pytest.mark.optimised
 def test_log1p_of_small_numbers():
     z = 1e-5 * numbers(100)
     wide = z.astype(np.clongdouble)
@@ -122,6 +111,7 @@ def test_log1p_of_small_numbers():
     np.testing.assert_allclose(got.imag, exact.imag.astype(float), rtol=2e-15)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize(
     "f",
     [
@@ -264,6 +254,7 @@ def test_order_and_triangular_systems(dtype):
 PRODUCTS = [(2, 3, 4), (1, 300, 200), (200, 300, 1), (1, 5000, 1), (20, 1, 20), (40, 30, 50), (70, 200, 33)]
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sizes", PRODUCTS)
 def test_matrix_products(sizes, dtype):
@@ -437,6 +428,7 @@ class ComplexGenerator(Generator):
         return shape_ops.convert(x, dtype=to)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("seed", [*range(24), *(pytest.param(n, marks=pytest.mark.slow) for n in range(24, 40))])
 def test_random_programs(seed):
     program, arrays = ComplexGenerator(seed).program(25)

@@ -12,7 +12,7 @@ import pytest
 from differential import Generator
 
 import wonderland as wl
-from wonderland.compile import cache, llvm, native
+from wonderland.compile import build, cache, llvm, stages
 
 IR = "define i64 @answer() {{\n  ret i64 {}\n}}"
 USER = """
@@ -221,16 +221,36 @@ def test_a_program_has_one_text(seed, monkeypatch):
     """Whatever is in memory where: otherwise another process would not find it."""
     texts, clutter = set(), []
 
-    def keep(driver):
-        texts.add(driver.ir)
+    def keep(text, module):
+        texts.add(text)
         raise TextOnly
 
-    monkeypatch.setattr(native, "_library", keep)
+    monkeypatch.setattr(build, "_library", keep)
     program = Generator(seed).program(40)[0] if seed else wl.trace(products)(*3 * [np.ones((64, 64))])
     for turn in range(12):
         clutter.append([object() for _ in range(1000 * turn + 7)])
         with pytest.raises(TextOnly):
-            native.compile_program(program)
+            stages.compile_program(program)
         if turn % 2:
             del clutter[-1][::3]
     assert len(texts) == 1
+
+
+def test_cheap_code_is_another_entry(monkeypatch):
+    """`WONDERLAND_CHEAP`: the same text, without LLVM's vectors, means the same."""
+    x = np.linspace(0.0, 1.0, 1001)
+    ir = wl.jit(lambda x: np.sqrt(x) * 2.0 + 1.0).inspect(x).ir
+    found, vectors = {}, {}
+    for cheap in "01":
+        monkeypatch.setenv("WONDERLAND_CHEAP", cheap)
+        build._libraries.clear()
+        found[cheap] = llvm.compile_object(ir)
+        vectors[cheap] = "vector.body" in str(llvm.optimize(ir))
+        np.testing.assert_allclose(wl.jit(lambda x: np.sqrt(x) * 2.0 + 1.0)(x), np.sqrt(x) * 2 + 1, rtol=1e-15)
+    assert found["0"] != found["1"] and vectors == {"0": True, "1": False}
+
+
+@pytest.mark.parametrize("cheap", ["1", pytest.param("0", marks=pytest.mark.optimised)])
+def test_the_mark_chooses_the_pipeline(cheap, request):
+    given = next(p.given for p in request.config.pluginmanager.get_plugins() if type(p).__name__ == "Pipeline")
+    assert os.environ["WONDERLAND_CHEAP"] == (cheap if given is None else given)

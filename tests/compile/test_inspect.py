@@ -7,7 +7,7 @@ import pytest
 
 import wonderland as wl
 from wonderland.compile import insight
-from wonderland.compile.profile import duration, size
+from wonderland.compile.text import duration, size
 
 
 def loss(w, x):
@@ -27,7 +27,9 @@ def test_a_summary_names_everything(arguments):
     text = str(found)
     assert text.startswith("loss(f64[40,30], f64[50,40]) -> f64")
     assert "product 50x40 by 40x30, float64" in text and "loop of 5 turns" in text
-    assert found.fallbacks and f"by NumPy:  {', '.join(found.fallbacks)}" in text
+    assert found.fallbacks and {*found.fallbacks} == {*found.reasons}
+    for name, why in found.reasons.items():
+        assert why and f"{name} ({why})" in text
     assert all(len(line) < 140 for line in text.splitlines())
     assert repr(found).startswith("<compiled loss: ") and len(repr(found)) < 80
     assert found.peak_bytes == found.arena_bytes + found.result_bytes > 50 * 30 * 8

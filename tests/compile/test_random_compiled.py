@@ -10,13 +10,13 @@ from differential import record
 import wonderland as wl
 import wonderland.random as random
 from wonderland.compile import llvm, pool
-from wonderland.compile.native import compile_program
+from wonderland.compile.stages import compile_program
 from wonderland.core.functions import handles
 from wonderland.core.tracer import unwrap
 from wonderland.ops import elementwise as ew
-from wonderland.ops import large
 from wonderland.ops.random import FOLD, SPLIT, random_bits, random_fold
 from wonderland.ops.random_laws import random_sample
+from wonderland.random import large
 
 KEY = random.key(7)
 
@@ -100,13 +100,14 @@ class TestBits:
         check_equal(lambda k: draw_bits(k, (33,), 24), some_keys(9001))
         check_equal(lambda k: random.randint(k, (100_001,), -3, 1000), KEY)
 
+    @pytest.mark.optimised
     @pytest.mark.skipif(
         platform.machine() == "x86_64" and llvm.vector_bytes() < 32, reason="SSE2 has no such product"
     )
     def test_the_loops_are_vectors(self):
         for dtype in (np.uint32, np.uint64):
             ir = wl.jit(lambda k, dtype=dtype: random.bits(k, (1 << 16,), dtype=dtype)).inspect(KEY).ir
-            assert re.search(r"= mul [a-z ]*<\d+ x i64>", str(llvm.optimize(ir, quick=True)))
+            assert re.search(r"= mul [a-z ]*<\d+ x i64>", str(llvm.optimize(ir)))
 
 
 class TestFold:
@@ -156,6 +157,7 @@ SAMPLERS = {
 
 @pytest.mark.parametrize("f", SAMPLERS.values(), ids=[name.replace(" ", "_") for name in SAMPLERS])
 class TestExactSamplers:
+    @pytest.mark.optimised
     def test_equal_to_eager(self, f):
         check_equal(f, KEY)
 
@@ -195,6 +197,7 @@ def test_smooth_samplers(f):
         np.testing.assert_allclose(got, expected, rtol=100 * eps, atol=20 * eps)
 
 
+@pytest.mark.optimised
 def test_normals_in_units_of_the_last_place():
     for dtype in ("float32", "float64"):
         f = lambda k, dtype=dtype: random.normal(k, (500_000,), dtype=dtype)

@@ -8,7 +8,7 @@ import pytest
 
 import wonderland as wl
 import wonderland.random as random
-from wonderland.ops import large
+from wonderland.random import large
 
 KEY = random.key(7)
 SHAPE = (4, 8193)  # just above the limit, and odd in the last block

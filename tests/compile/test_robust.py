@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import wonderland as wl
+from wonderland.compile import build
 from wonderland.compile import jit as jit_module
-from wonderland.compile import native
 
 needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux's /proc")
 
@@ -37,13 +37,13 @@ def compile_another(number: int) -> None:
 @pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.slow)])
 def test_memory_stays_flat_over_many_compilations(count, monkeypatch):
     monkeypatch.setenv("WONDERLAND_CACHE", "off")
-    monkeypatch.setattr(native, "MOST_LIBRARIES", 20)
+    monkeypatch.setattr(build, "MOST_LIBRARIES", 20)
     for number in range(25):
         compile_another(number)
     before = resident_kilobytes()
     for number in range(25, 25 + count):
         compile_another(number)
-    assert len(native._libraries) <= 20
+    assert len(build._libraries) <= 20
     assert resident_kilobytes() - before < 2_000 + 5 * count  # LLVM keeps 2 KB of each
 
 
@@ -198,6 +198,7 @@ def runs_here(name: str) -> bool:
         return needed <= set(f.read().split())
 
 
+@pytest.mark.optimised
 @x86
 @pytest.mark.parametrize(
     ("name", "width"),
@@ -228,7 +229,7 @@ def test_assembly_for_another_cpu(name, width, register):
     done = run(
         """
         from wonderland.compile import gemm, llvm
-        code = llvm.assembly(gemm.definition("f64"), quick=True)
+        code = llvm.assembly(gemm.definition("f64").text())
         print(llvm.vector_bytes(), *(register for register in ("%xmm", "%ymm", "%zmm") if register in code))
         """,
         WONDERLAND_CPU=name,

@@ -1,5 +1,6 @@
 """Structured primitives in compiled code, with NumPy and SciPy as oracles: products, places of maxima, cumulative
-operations, sorting and searching, triangular systems, sparse products. None of them calls NumPy."""
+operations, sorting and searching, triangular systems, sparse products. None of them calls NumPy; `test_ops.py` asks
+that of all rows of the op table."""
 
 import numpy as np
 import pytest
@@ -8,16 +9,12 @@ import scipy.sparse
 from differential import Generator, assert_close, check, is_single, record
 
 import wonderland as wl
-from wonderland.compile.native import compile_program
-from wonderland.core.primitive import registry
+from wonderland.compile.stages import compile_program
 from wonderland.core.program import run
 from wonderland.ops import cumulative, index, linalg, reduce
 from wonderland.ops import elementwise as ew
 from wonderland.ops import sort as order
 from wonderland.scipy.linalg import solve_triangular
-from wonderland.testing import op_table
-from wonderland.testing.op_checks import samples
-from wonderland.testing.samples import LAYOUTS
 
 SHAPES = [(1,), (5,), (3, 0), (4, 1), (2, 3, 4), (7, 600), (600, 7)]
 DTYPES = ["?", "i4", "u8", "f4", "f8"]
@@ -52,27 +49,6 @@ def against_numpy(f, *args):
         several = isinstance(want, tuple)
         for g, w in zip(got if several else [got], want if several else [want], strict=True):
             assert_close(g, w)
-
-
-# The op table ---------------------------------------------------------------------------------------------------------
-
-# What NumPy and SciPy evaluate between native code: decompositions and what is made of them, FFTs, special functions.
-EVALUATED = set(
-    "solve lstsq cholesky slogdet det adjugate adjugate_tangent expm expm_tangent eigh eig svd qr fft rfft irfft "
-    "gamma_slope sinc".split()
-)
-
-
-@pytest.mark.parametrize("dtype", ["float64", "int64", "bool"])
-def test_structured_rows_of_the_op_table_are_native(dtype):
-    op_table.load()
-    for row in op_table.TABLE:
-        skipped = registry[row.name].elementwise or row.name in EVALUATED or row.name.startswith(("random_", "convert"))
-        if skipped or dtype not in row.dtype_names():
-            continue
-        for case in samples(row, [dtype], LAYOUTS[:1]):
-            found = set(wl.jit(case.function).inspect(*case.args()).fallbacks)
-            assert not found, f"{row} {dtype}: {found}"
 
 
 # Reductions -----------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def leaf_reader(
 ) -> Callable[[tuple[Any, ...], dict[Any, Any]], tuple[Any, ...] | None]:
     """A function from a call's arguments to the tuple of their leaves (None if a tree has changed its structure)."""
     positional, keywords = structure.children
-    writer = _Writer()
+    writer = _LeafReader()
     for i, child in enumerate(positional.children):
         writer.visit(child, f"args[{i}]", args[i])
     for name, child in zip(keywords.static[1], keywords.children, strict=True):
@@ -60,7 +60,7 @@ def telling(read: Callable | None, arrays: Iterable[tuple[int, bool]]) -> Callab
     return checked
 
 
-class _Writer:
+class _LeafReader:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.leaves: list[str] = []

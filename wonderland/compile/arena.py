@@ -8,6 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
+ALIGNMENT = 64
+
+
+def round_up(n: int, to: int) -> int:
+    """The next multiple of `to`."""
+    return -(-n // to) * to
+
 
 class Holes:
     """The free parts of memory from `top` on downwards; what doesn't fit into one of them raises `top`."""

@@ -8,7 +8,7 @@ pointer, makes the outputs, leases scratch memory, runs, and returns. When an ar
 
 The slots, in order: each input's data pointer (and its leading length, if dynamic); each output's data
 pointer (if dynamic: a malloc'ed pointer and the leading length, both stored by the run; none if the output is one of
-the arguments); the constants' data pointers. The run may store into the slots of dynamic outputs and into no others.
+the arguments). The run may store into the slots of dynamic outputs and into no others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -25,18 +24,25 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from wonderland.compile import llvm
-from wonderland.compile.entry_code import IR, expand
+from wonderland.compile import entry_code, llvm
+from wonderland.compile.arena import round_up
 from wonderland.compile.entry_layout import (
     ALIGNED,
     API,
+    ARRAY,
+    CACHE_LINE,
+    CELL,
     CONTIGUOUS,
+    DYNAMIC,
     FEW,
     INPUT_WORDS,
     KNOWN,
     OFFSETS,
     OUTPUT_WORDS,
+    SCALAR,
     SPEC_WORDS,
+    TAKEN,
+    WEAK_KINDS,
     WRITEABLE,
     address_of,
     api_table,
@@ -44,11 +50,7 @@ from wonderland.compile.entry_layout import (
 )  # fmt: skip
 
 METH_FASTCALL = 0x80
-CACHE_LINE = 64
-CELL = 32  # bytes for a scalar: a complex of two long doubles is the widest
-WEAK_KINDS: dict[type, int] = {float: 1, int: 2, bool: 3, complex: 4}
 KIND_ORDER = "bifc"  # a Python scalar fits into a typed 0-d input of its own kind or a later one
-ARRAY, SCALAR, DYNAMIC, TAKEN = 0, 1, 2, 3  # kinds of output
 
 
 class _Miss:
@@ -80,13 +82,12 @@ class Input:
 class Output:
     """One result.
 
-    `shape[0]` may be None: the run tells the length. `scalar`: NumPy scalar instead of 0-d. `taken`: the result is the
+    `shape[0]` may be None: the run tells the length. Without axes it is a NumPy scalar. `taken`: the result is the
     written argument at that position; it has no slot of its own.
     """
 
     dtype: np.dtype
     shape: tuple[int | None, ...]
-    scalar: bool = False
     taken: int | None = None
 
 
@@ -103,17 +104,15 @@ def _bytes(shape: tuple[int | None, ...], itemsize: int) -> int:
     return math.prod(n for n in shape if n is not None) * itemsize
 
 
-def layout(
-    inputs: Sequence[Input], outputs: Sequence[Output], n_constants: int
-) -> tuple[list[int], list[int], list[int]]:
-    """The slot of each input, output and constant; a dynamic one's leading length is in the slot after it."""
+def layout(inputs: Sequence[Input], outputs: Sequence[Output]) -> tuple[list[int], list[int]]:
+    """The slot of each input and output; a dynamic one's leading length is in the slot after it."""
     position = 0
-    slots: list[list[int]] = [[], []]
+    slots: tuple[list[int], list[int]] = [], []
     for found, values in zip(slots, (inputs, outputs), strict=True):
         for value in values:
             found.append(position)
             position += 0 if _is_taken(value) else 2 if _dynamic(value.shape) else 1
-    return slots[0], slots[1], list(range(position, position + n_constants))
+    return slots
 
 
 class Entry:
@@ -128,14 +127,12 @@ class Entry:
     outputs: tuple[Output, ...]
     input_slots: list[int]
     output_slots: list[int]
-    constant_slots: list[int]
 
     def __init__(
         self,
         run: int,
         inputs: Iterable[Input],
         outputs: Iterable[Output],
-        constants: list[np.ndarray],
         arena_bytes: int,
         table: np.ndarray,
         on_error: Callable[[int], NoReturn],
@@ -147,25 +144,29 @@ class Entry:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         native = _native()
         self._dtypes = [native.dtype(one.type_num) if one.weak is None else None for one in self.inputs]
-        self._check((*constants, table))
-        slots = layout(self.inputs, self.outputs, len(constants))
-        self.input_slots, self.output_slots, self.constant_slots = slots
+        self._check(table)
+        self.input_slots, self.output_slots = layout(self.inputs, self.outputs)
         values = [value for value in (*self.inputs, *self.outputs) if not _is_taken(value)]
-        self.slot_count: int = len(values) + sum(_dynamic(value.shape) for value in values) + len(constants)
+        self.slot_count: int = len(values) + sum(_dynamic(value.shape) for value in values)
         captured = [array for array in captured if array.size]
-        spec = self._spec(constants, captured, arena_bytes)
+
+        def fail(code: int) -> NoReturn:
+            on_error(code)
+            raise RuntimeError(f"compiled code failed with code {code} and nothing was raised")
+
+        spec = self._spec(captured, arena_bytes)
         _put(
-            spec, 0, "spec", run=run, table=address_of(table), on_error=id(on_error), miss=id(MISS),
+            spec, 0, "spec", run=run, table=address_of(table), on_error=id(fail), miss=id(MISS),
             release_gil=int(release_gil),
         )  # fmt: skip
         # The function owns, through its `self`, everything whose address is in the spec: it may outlive the
         # Entry. A tuple, so that the garbage collector sees a cycle through `on_error`.
-        objects = (self._dtypes, self.outputs, constants, captured, table, on_error, keep_alive)
+        objects = (self._dtypes, self.outputs, captured, table, fail, keep_alive)
         self.call: Callable[..., Any] = native.bind((spec, _Blocks(spec, native.release), *objects))
 
-    def _check(self, arrays: Iterable[np.ndarray]) -> None:
-        if not all(array.flags.c_contiguous and array.flags.aligned for array in arrays):
-            raise ValueError("constants and the table must be contiguous and aligned")
+    def _check(self, table: np.ndarray) -> None:
+        if not (table.flags.c_contiguous and table.flags.aligned):
+            raise ValueError("the table must be contiguous and aligned")
         for value in (*self.inputs, *self.outputs):
             if any(n is None for n in value.shape[1:]):
                 raise ValueError(f"only the first extent may be dynamic: {value}")
@@ -182,16 +183,14 @@ class Entry:
             if dtype and (dtype.kind not in "biufc" or dtype.itemsize > CELL or not dtype.isnative):
                 raise ValueError(f"compiled code has no dtype {dtype!r}")
 
-    def _spec(self, constants: list[np.ndarray], captured: list[np.ndarray], arena_bytes: int) -> np.ndarray:
-        """The words that the native function reads: a header, records, addresses of constants, ranges, extents."""
+    def _spec(self, captured: list[np.ndarray], arena_bytes: int) -> np.ndarray:
+        """The words that the native function reads: a header, records, ranges, extents."""
         n_in, n_out = len(self.inputs), len(self.outputs)
         extents = [n for value in (*self.inputs, *self.outputs) for n in value.shape]
         at_outputs = SPEC_WORDS + n_in * INPUT_WORDS
-        at_constants = at_outputs + n_out * OUTPUT_WORDS
-        at_captured = at_constants + len(constants)
+        at_captured = at_outputs + n_out * OUTPUT_WORDS
         at_extents = at_captured + 2 * len(captured)
         spec = np.zeros(at_extents + len(extents), np.int64)
-        spec[at_constants:at_captured] = [address_of(array) for array in constants]
         bounds = [byte_bounds(array) for array in captured]
         spec[at_captured:at_extents] = [word for start, end in bounds for word in (start, 2 * end)]
         spec[at_extents:] = [-1 if n is None else n for n in extents]
@@ -212,9 +211,7 @@ class Entry:
         _put(
             spec, 0, "spec", inputs=base + 8 * SPEC_WORDS, input_count=n_in,
             written_count=writers, captured=base + 8 * at_captured, range_count=n_ranges,
-            outputs=base + 8 * at_outputs, output_count=n_out,
-            constants=base + 8 * at_constants, constant_count=len(constants),
-            constant_slots=slots + 8 * (self.slot_count - len(constants)), slot_bytes=slot_bytes, objects=objects,
+            outputs=base + 8 * at_outputs, output_count=n_out, slot_bytes=slot_bytes, objects=objects,
             changed=changed, known=known, ranges=ranges, arena=arena, block_bytes=arena + arena_bytes,
         )  # fmt: skip
         dims = base + 8 * at_extents
@@ -234,9 +231,8 @@ class Entry:
                 )  # fmt: skip
             dims += 8 * len(one.shape)
         for i, (one, slot) in enumerate(zip(self.outputs, self.output_slots, strict=True)):
-            kind = DYNAMIC if _dynamic(one.shape) else SCALAR if one.scalar and not one.shape else ARRAY
-            if one.taken is not None:
-                kind = TAKEN
+            kind = DYNAMIC if _dynamic(one.shape) else ARRAY if one.shape else SCALAR
+            kind = kind if one.taken is None else TAKEN
             _put(
                 spec, at_outputs + i * OUTPUT_WORDS, "output", kind=kind, descr=id(one.dtype), dims=dims,
                 nd=len(one.shape), slot=slots + 8 * slot, cell=cells + CELL * (n_in + i),
@@ -325,11 +321,6 @@ def _put(spec: np.ndarray, position: int, record: str, **fields: int) -> None:
         spec[position + OFFSETS[f"{record}.{field}"] // 8] = value
 
 
-def round_up(n: int, to: int) -> int:
-    """The next multiple of `to`."""
-    return -(-n // to) * to
-
-
 class _Method(ctypes.Structure):
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -339,40 +330,32 @@ class _Method(ctypes.Structure):
     )
 
 
-class _Native:
+class _EntryCode:
     """The loaded code, and what Python needs of it.
 
     It is never unloaded: functions made from it may be called until the interpreter is gone.
     """
 
     def __init__(self) -> None:
-        api, pythonapi = api_table(), ctypes.pythonapi
-        names = re.findall(r"(?m)^declare \S+ @(Py\w+)\(", IR)
-        imports = {name: api[API[name]] for name in names if name in API}
-        imports |= {name: function_address(getattr(pythonapi, name)) for name in names if name not in API}
-        imports |= {"PyArray_Type": id(np.ndarray), "PyFloat_Type": id(float), "PyLong_Type": id(int)}
-        imports |= {"PyBool_Type": id(bool), "PyComplex_Type": id(complex), "Py_True": id(True)}
-        imports |= {"RuntimeError_Type": id(RuntimeError)}
-        call, release = "wonderland_entry_call", "wonderland_entry_release"
-        text = expand(IR, poison=os.environ.get("WONDERLAND_POISON", "0") not in ("", "0"))
-        self.library = llvm.compile_library(llvm.AS_WRITTEN + text, [call, release], imports)
-        self.method = _Method(b"call", self.library.address(call), METH_FASTCALL, None)
-        self.release = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(self.library.address(release))
-        self.dtype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_int)(api[API["PyArray_DescrFromType"]])
+        self.library = entry_code.module(os.environ.get("WONDERLAND_POISON", "0") not in ("", "0")).load()
+        call, release = self.library.address(entry_code.CALL), self.library.address(entry_code.RELEASE)
+        self.method = _Method(b"call", call, METH_FASTCALL, None)
+        self.release = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(release)
+        self.dtype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_int)(api_table()[API["PyArray_DescrFromType"]])
         self._new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
-            function_address(pythonapi.PyCFunction_NewEx)
+            function_address(ctypes.pythonapi.PyCFunction_NewEx)
         )
-        pythonapi.Py_IncRef(ctypes.py_object(self))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
     def bind(self, owned: tuple[Any, ...]) -> Callable[..., Any]:
         return self._new(ctypes.addressof(self.method), owned, None)
 
 
 @cache
-def _compiled() -> _Native:
-    return _Native()
+def _compiled() -> _EntryCode:
+    return _EntryCode()
 
 
-def _native() -> _Native:
+def _native() -> _EntryCode:
     with llvm.lock:  # `cache` alone would let two threads compile
         return _compiled()

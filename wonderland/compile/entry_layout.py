@@ -14,6 +14,10 @@ import numpy as np
 
 CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # NumPy's array flags
 RAISED = 2  # what a run returns when an exception is set already
+CACHE_LINE = 64
+CELL = 32  # bytes for a scalar: a complex of two long doubles is the widest
+WEAK_KINDS: dict[type, int] = {float: 1, int: 2, bool: 3, complex: 4}
+ARRAY, SCALAR, DYNAMIC, TAKEN = 0, 1, 2, 3  # kinds of output
 
 
 def address_of(array: np.ndarray) -> int:
@@ -51,20 +55,28 @@ OFFSETS = {
 }
 
 
+# LLVM's types of those fields that aren't words of 64 bits.
+TYPES = {"array.nd": "i32", "array.flags": "i32", "descr.order": "i8", "descr.num": "i32"}
+TYPES |= dict.fromkeys(("object.type", "array.data", "array.dims", "array.descr"), "ptr")
+
+
 def _words(record: str, names: str) -> int:
-    """Register the fields of a record of 64-bit words; returns its size in words."""
-    OFFSETS.update((f"{record}.{name}", 8 * i) for i, name in enumerate(names.split()))
+    """Register the fields of a record of 64-bit words, `*` after a pointer's; returns its size in words."""
+    for i, name in enumerate(names.split()):
+        OFFSETS[f"{record}.{name.rstrip('*')}"] = 8 * i
+        if name.endswith("*"):
+            TYPES[f"{record}.{name.rstrip('*')}"] = "ptr"
     return len(names.split())
 
 
 SPEC_WORDS = _words(
     "spec",
-    "run table on_error miss release_gil inputs input_count written_count outputs output_count captured range_count "
-    "constants constant_count constant_slots slot_bytes objects changed known ranges arena block_bytes cached",
+    "run* table* on_error* miss* release_gil inputs* input_count written_count outputs* output_count captured* "
+    "range_count slot_bytes objects changed known ranges arena block_bytes cached*",
 )
-INPUT_WORDS = _words("input", "weak descr num scalar flags nd dims slot cell bytes dynamic written")
-OUTPUT_WORDS = _words("output", "kind descr nd dims slot cell bytes taken")
-_words("block", "allocation calls")  # the header of a leased block; its slots start at CACHE_LINE
+INPUT_WORDS = _words("input", "weak descr* num scalar* flags nd dims* slot cell bytes dynamic written")
+OUTPUT_WORDS = _words("output", "kind descr* nd dims* slot cell bytes taken")
+_words("block", "allocation* calls")  # the header of a leased block; its slots start at CACHE_LINE
 KNOWN = 4  # calls whose arguments are known to be disjoint, per block
 FEW = 16  # arguments that moved since such a call and are compared with all others; if more did, all are sorted
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import re
-from functools import cache
+from functools import cache, partial
+
+from wonderland.compile.ir import INT, External
+from wonderland.core.forks import loading
 
 PREFIX = "wl_foreign_"
 
@@ -17,7 +20,8 @@ PREFIX = "wl_foreign_"
 @cache
 def address(name: str, kind: str, count: int) -> int:
     """The address of the function of `count` numbers of one kind; 0 if this SciPy has none of that signature."""
-    from scipy.special import cython_special
+    with loading():
+        from scipy.special import cython_special
 
     numbers = ", ".join([kind] * count)
     # A function for several types comes under a mangled name for each. The last argument is Cython's own.
@@ -29,20 +33,11 @@ def address(name: str, kind: str, count: int) -> int:
     return 0
 
 
-def symbol(name: str, kind: str) -> str:
-    """What the code calls it."""
-    return f"{PREFIX}{kind}_{name}"
-
-
-def declaration(name: str, kind: str, count: int) -> str:
-    """The line that makes the function known to a module."""
-    return f"declare {kind} @{symbol(name, kind)}({f'{kind}, ' * count}i32) nounwind willreturn memory(none)"
-
-
-def imports(ir: str) -> dict[str, int]:
-    """The addresses of all that the text of a module declares."""
-    found = re.findall(rf"^declare (\w+) @{PREFIX}\1_(\w+)\(((?:\1, )+)i32\)", ir, re.MULTILINE)
-    return {symbol(name, kind): address(name, kind, numbers.count(kind)) for kind, name, numbers in found}
+def function(name: str, kind: str, count: int) -> External:
+    """The function as code calls it; the last argument is Cython's own, a zero."""
+    signature = (*[kind] * count, INT)
+    attributes = "nounwind willreturn memory(none)"
+    return External(f"{PREFIX}{kind}_{name}", kind, signature, attributes, partial(address, name, kind, count))
 
 
 def _name_of(capsule: object) -> bytes:

@@ -7,7 +7,8 @@ the sizes alone.
 
 from __future__ import annotations
 
-from wonderland.compile.gemm_emit import Fields, Function, Tile, Value
+from wonderland.compile.gemm_tile import Elements, Fields, Tile, at_most, begin, ceil_div, fma, round_up, run, share
+from wonderland.compile.ir import Function, Value, constant
 
 PARALLEL_VECTOR_BYTES = 1 << 19  # of a matrix, from which its product with a vector is shared
 DOT_ROWS = 4  # rows of a matrix that share the loads of the vector
@@ -17,7 +18,7 @@ VECTOR_CHUNK = 1 << 15  # matrix elements that are worth a task
 VECTOR_CHUNKS = 16  # most cuts of matrix times vector along k
 
 # M x in chunks of height x depth; those of the same columns of M write the same vector of partial sums.
-VECTOR = ["m", "k", "ptr_matrix", "rs", "cs", "ptr_x", "incx", "ptr_partial", "height", "depth"]
+VECTOR = "m k matrix* rs cs x* incx partial* height depth"
 
 
 def scratch_elements(m: int, n: int, k: int) -> int:
@@ -25,52 +26,49 @@ def scratch_elements(m: int, n: int, k: int) -> int:
     return k + max(m, n) * max(1, min(VECTOR_CHUNKS, m * n * k // VECTOR_CHUNK))
 
 
-def _chunk(f: Function, fields: Fields) -> tuple[Value, Value, Value, Value, str]:
+def _chunk(f: Function, fields: Fields, chunk: Value) -> tuple[Value, Value, Value, Value, Elements]:
     """Rows top..bottom and columns start..stop of a chunk, and where its sums go."""
-    m, k, height, depth = (fields.get(name) for name in ("m", "k", "height", "depth"))
-    across = f.ceil_div(m, height)
-    part = f.div("%chunk", across)
-    top = f.mul(f.sub("%chunk", f.mul(part, across)), height)
-    start = f.mul(part, depth)
-    bottom, stop = f.min(m, f.add(top, height)), f.min(k, f.add(start, depth))
-    return top, bottom, start, stop, f.at(fields.get("ptr_partial"), f.mul(part, m))
+    m, k, height, depth, partial = fields.get("m k height depth partial")
+    across = ceil_div(m, height)
+    part = chunk // across
+    top, start = (chunk - part * across) * height, part * depth
+    return top, f.min(m, top + height), start, f.min(k, start + depth), partial.at(part * m)
 
 
-def dot_task(t: Tile) -> Function:
+def _dot_task(t: Tile) -> Function:
     """partial_i = sum_p M_ip x_p with M contiguous along p, as is x: four rows share the loads of x."""
-    f = Function(t, "dot_task", "pi", "context chunk")
-    fields = Fields(f, "%context", VECTOR)
-    top, bottom, start, stop, partial = _chunk(f, fields)
-    matrix, rs, x = (fields.get(name) for name in ("ptr_matrix", "rs", "ptr_x"))
+    f, (context, chunk) = begin(t, "dot_task", "context& chunk")
+    fields = Fields(f, t, VECTOR, context)
+    top, bottom, start, stop, partial = _chunk(f, fields, chunk)
+    matrix, rs, x = fields.get("matrix rs x")
 
     def dots(i: Value, count: int, parts: int) -> None:
         """Rows i, ..., i + count - 1, each summed in `parts` vectors."""
-        rows = [f.at(matrix, f.mul(f.add(i, r), rs)) for r in range(count)]
-        sums = [[f.variable(t.vector, "zeroinitializer", 64) for _ in range(parts)] for _ in rows]
-        size = f.sub(stop, start)
-        whole = f.add(start, f.sub(size, f.let(f"urem i64 {size}, {parts * t.lanes}")))
+        rows = [matrix.at((i + r) * rs) for r in range(count)]
+        sums = [[f.variable(0, t.vector) for _ in range(parts)] for _ in rows]
+        size = stop - start
+        whole = start + (size - size % (parts * t.lanes))
         with f.loop(start, whole, parts * t.lanes) as p:
             for part in range(parts):
-                factor = f.load(f.at(f.at(x, p), part * t.lanes), t.vector)
+                factor = x.at(p).vector(part * t.lanes)
                 for row, cells in zip(rows, sums, strict=True):
-                    value = f.load(f.at(f.at(row, p), part * t.lanes), t.vector)
-                    f.store(f.fma(value, factor, f.load(cells[part], t.vector, 64)), cells[part], t.vector, 64)
+                    cells[part].set(fma(row.at(p).vector(part * t.lanes), factor, cells[part].get()))
         totals = []
         for cells in sums:
-            values = [f.load(cell, t.vector, 64) for cell in cells]
+            values = [cell.get() for cell in cells]
             while len(values) > 1:
-                pairs = zip(values[::2], values[1::2], strict=True)
-                values = [f.let(f"fadd {t.vector} {left}, {right}") for left, right in pairs]
-            call = f"@llvm.vector.reduce.fadd.{t.suffix}({t.scalar} -0.0, {t.vector} {values[0]})"
-            totals.append(f.variable(t.scalar, f.let(f"call reassoc {t.scalar} {call}")))
+                values = [left + right for left, right in zip(values[::2], values[1::2], strict=True)]
+            zero = constant(-0.0, t.scalar)
+            total = f.intrinsic("vector.reduce.fadd", zero, *values, returns=t.scalar, over=[t.vector], flags="reassoc")
+            totals.append(f.variable(total))
         with f.loop(whole, stop) as p:
-            factor = f.load(f.at(x, p))
+            factor = x.load(p)
             for row, total in zip(rows, totals, strict=True):
-                f.store(f.fma_scalar(f.load(f.at(row, p)), factor, f.load(total, align=8)), total, align=8)
+                total.set(fma(row.load(p), factor, total.get()))
         for r, total in enumerate(totals):
-            f.store(f.load(total, align=8), f.at(partial, f.add(i, r)))
+            partial.store(total.get(), i + r)
 
-    fours = f.add(top, f.let(f"and i64 {f.sub(bottom, top)}, {-DOT_ROWS}"))
+    fours = top + ((bottom - top) & -DOT_ROWS)
     with f.loop(top, fours, DOT_ROWS) as i:
         dots(i, DOT_ROWS, 2)
     with f.loop(fours, bottom) as i:
@@ -78,32 +76,29 @@ def dot_task(t: Tile) -> Function:
     return f
 
 
-def axpy_task(t: Tile) -> Function:
+def _axpy_task(t: Tile) -> Function:
     """partial = sum_p M_:p x_p with M contiguous along its rows' index: the sums stay in L1."""
-    f = Function(t, "axpy_task", "pi", "context chunk")
-    fields = Fields(f, "%context", VECTOR)
-    top, bottom, start, stop, partial = _chunk(f, fields)
-    matrix, cs, x, incx = (fields.get(name) for name in ("ptr_matrix", "cs", "ptr_x", "incx"))
-    whole = f.add(top, f.let(f"and i64 {f.sub(bottom, top)}, {-t.lanes}"))
+    f, (context, chunk) = begin(t, "axpy_task", "context& chunk")
+    fields = Fields(f, t, VECTOR, context)
+    top, bottom, start, stop, partial = _chunk(f, fields, chunk)
+    matrix, cs, x, incx = fields.get("matrix cs x incx")
+    whole = top + ((bottom - top) & -t.lanes)
     with f.loop(top, bottom) as i:
-        f.store("0.0", f.at(partial, i))
+        partial.store(0.0, i)
 
     def columns(p: Value, count: int) -> None:
-        factors = [f.load(f.at(x, f.mul(f.add(p, q), incx))) for q in range(count)]
-        spread = [f.broadcast(factor) for factor in factors]
-        sources = [f.at(matrix, f.mul(f.add(p, q), cs)) for q in range(count)]
-        with f.loop(top, whole, t.lanes) as i:
-            total = f.load(f.at(partial, i), t.vector)
-            for source, factor in zip(sources, spread, strict=True):
-                total = f.fma(f.load(f.at(source, i), t.vector), factor, total)
-            f.store(total, f.at(partial, i), t.vector)
-        with f.loop(whole, bottom) as i:
-            total = f.load(f.at(partial, i))
-            for source, factor in zip(sources, factors, strict=True):
-                total = f.fma_scalar(f.load(f.at(source, i)), factor, total)
-            f.store(total, f.at(partial, i))
+        factors = [x.load((p + q) * incx) for q in range(count)]
+        spread = [f.splat(factor, t.lanes) for factor in factors]
+        sources = [matrix.at((p + q) * cs) for q in range(count)]
+        parts = ((top, whole, t.lanes, t.vector, spread), (whole, bottom, 1, t.scalar, factors))
+        for first, last, step, type, by in parts:
+            with f.loop(first, last, step) as i:
+                total = partial.load(i, type)
+                for source, factor in zip(sources, by, strict=True):
+                    total = fma(source.load(i, type), factor, total)
+                partial.store(total, i)
 
-    whole_steps = f.add(start, f.let(f"and i64 {f.sub(stop, start)}, {-AXPY_COLUMNS}"))
+    whole_steps = start + ((stop - start) & -AXPY_COLUMNS)
     with f.loop(start, whole_steps, AXPY_COLUMNS) as p:
         columns(p, AXPY_COLUMNS)
     with f.loop(whole_steps, stop) as p:
@@ -112,38 +107,32 @@ def axpy_task(t: Tile) -> Function:
 
 
 def matrix_vector(t: Tile) -> Function:
-    """y_i = (y_i) + sum_p M[i*rs + p*cs] x[p*incx] where rs or cs is 1."""
-    f = Function(t, "matrix_vector", "iipiipipiip", "m k matrix rs cs x incx y incy accumulate scratch")
-    context = f.space(f"[{len(VECTOR)} x i64]", 8)
-    fields = Fields(f, context, VECTOR)
-    partial = f.at("%scratch", "%k")
-    fields.put(m="%m", k="%k", ptr_matrix="%matrix", rs="%rs", cs="%cs", ptr_x="%x", incx="%incx")
-    fields.put(ptr_partial=partial)
-    by_rows = f.compare("eq", "%cs", 1)
-    with f.when(f.both(by_rows, f.compare("ne", "%incx", 1))):
-        with f.loop(0, "%k") as p:
-            f.store(f.load(f.at("%x", f.mul(p, "%incx"))), f.at("%scratch", p))
-        fields.put(ptr_x="%scratch")
+    """y_i = sum_p M[i*rs + p*cs] x[p*incx] where rs or cs is 1."""
+    f, parameters = begin(t, "matrix_vector", "m k matrix* rs cs x* incx y* incy scratch*")
+    m, k, matrix, rs, cs, x, incx, y, incy, scratch = parameters
+    partial = scratch.at(k)
+    fields = Fields(f, t, VECTOR)
+    fields.put(m=m, k=k, matrix=matrix, rs=rs, cs=cs, x=x, incx=incx, partial=partial)
+    by_rows = cs.equals(1)
+    with f.when(by_rows & incx.differs(1)):
+        with f.loop(0, k) as p:
+            scratch.store(x.load(p * incx), p)
+        fields.put(x=scratch)
 
     # Chunks of about equal work; along k only as far as the rows alone don't make enough of them.
-    work = f.mul("%m", "%k")
-    shared = f.compare("sge", work, PARALLEL_VECTOR_BYTES // t.bytes)
-    most_rows = f.choose(by_rows, f.round_up(f.add(f.div(VECTOR_CHUNK, "%k"), 1), DOT_ROWS), AXPY_BYTES // t.bytes)
-    height = f.round_up(f.ceil_div("%m", f.ceil_div("%m", most_rows)), DOT_ROWS)
-    down = f.ceil_div("%m", height)
-    chunks = f.min(VECTOR_CHUNKS, f.div(work, VECTOR_CHUNK))
-    depth = f.round_up(f.ceil_div("%k", f.max(1, f.div(chunks, down))), 64)
-    parts = f.ceil_div("%k", depth)
+    work = m * k
+    shared = work >= PARALLEL_VECTOR_BYTES // t.bytes
+    most_rows = f.select(by_rows, round_up(f.integer(VECTOR_CHUNK) // k + 1, DOT_ROWS), AXPY_BYTES // t.bytes)
+    height = at_most(m, most_rows, DOT_ROWS)
+    down = ceil_div(m, height)
+    chunks = f.min(work // VECTOR_CHUNK, VECTOR_CHUNKS)
+    depth = share(k, f.max(chunks // down, 1), 64)
+    parts = ceil_div(k, depth)
     fields.put(height=height, depth=depth)
-    task = f.choose(by_rows, "@dot_task", "@axpy_task", "ptr")
-    f.call("@run", "ppib", task, context, f.mul(down, parts), shared)
+    run(f, f.select(by_rows, f.at(_dot_task(t)), f.at(_axpy_task(t))), fields, down * parts, shared)
 
     with f.loop(1, parts) as part:
-        f.accumulate(partial, f.at(partial, f.mul(part, "%m")), "%m")
-    adding = f.compare("ne", "%accumulate", 0)
-    with f.loop(0, "%m") as i:
-        place, value = f.at("%y", f.mul(i, "%incy")), f.variable(t.scalar, f.load(f.at(partial, i)))
-        with f.when(adding):
-            f.store(f.let(f"fadd {t.scalar} {f.load(place)}, {f.load(value, align=8)}"), value, align=8)
-        f.store(f.load(value, align=8), place)
+        partial.accumulate(partial.at(part * m), m)
+    with f.loop(0, m) as i:
+        y.store(partial.load(i), i * incy)
     return f

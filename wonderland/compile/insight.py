@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import sys
 import threading
 import time
@@ -10,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from wonderland.compile.plan import RunBranch, RunLoop
-from wonderland.compile.profile import count_of, duration, size, step_text
+from wonderland.compile.text import count_of, duration, size
 from wonderland.core.program import Program, subprograms
 
 MOST_STEPS = 30  # that a summary lists
@@ -50,14 +50,16 @@ def _facts(compiled: Any) -> list[tuple[str, str]]:
     apart = sum(b.bytes for b in buffers)
     facts = [
         ("program", f"{count_of(before, 'equation')}, {after:,} after the passes"),
-        ("compiled", f"in {duration(compiled.compile_seconds)} ({stages}); machine code from {compiled.code_from}"),
+        ("compiled", f"in {duration(compiled.compile_seconds)}; machine code from {compiled.code_from}"),
+        ("stages", stages),
         ("memory", f"{size(compiled.peak_bytes)} per call: arena {size(compiled.arena_bytes)} for "
          f"{count_of(len(buffers), 'buffer')} of together {size(apart)}, results {size(compiled.result_bytes)}"
          + (", and what loops of unknown length keep" if compiled.plan.heaps else "")),
     ]  # fmt: skip
     if compiled.written:
         facts.append(("in place", f"{count_of(len(compiled.written), 'result')} written into arguments"))
-    facts.append(("by NumPy", ", ".join(compiled.fallbacks) or "nothing"))
+    reasons = [f"{name} ({why})" for name, why in compiled.reasons.items()]
+    facts.append(("by NumPy", ", ".join(reasons) or "nothing"))
     return facts
 
 
@@ -65,7 +67,7 @@ def _steps(compiled: Any) -> list[str]:
     steps = list(_nested(compiled.plan.steps, 0))
     lines = []
     for number, (depth, step) in enumerate(steps[:MOST_STEPS]):
-        first, *rest = step_text(step).splitlines()
+        first, *rest = str(step).splitlines()
         indent = "  " * depth
         lines += [f"{number:>3}  {indent}{first}", *(f"     {indent}{line}" for line in rest)]
     return [*lines, f"... and {len(steps) - MOST_STEPS} more"] if len(steps) > MOST_STEPS else lines
@@ -74,20 +76,8 @@ def _steps(compiled: Any) -> list[str]:
 def _nested(steps: list, depth: int) -> Iterator[tuple[int, Any]]:
     for step in steps:
         yield depth, step
-        if isinstance(step, RunLoop):
-            yield from _nested([*(step.condition or []), *step.body], depth + 1)
-        elif isinstance(step, RunBranch):
-            for body in step.bodies:
-                yield from _nested(body, depth + 1)
-
-
-def memory_plan(compiled: Any) -> str:
-    """The buffers of the arena: where they lie, and from which to which moment they are in use."""
-    rows = [f"{'offset':>12} {'bytes':>12}  in use"]
-    for buffer in sorted(compiled.plan.buffers, key=lambda b: (b.offset, b.first)):
-        if buffer.last >= 0:
-            rows.append(f"{buffer.offset:>12,} {buffer.bytes:>12,}  {buffer.first} to {buffer.last}")
-    return "\n".join(rows)
+        for body in step.bodies:
+            yield from _nested(body, depth + 1)
 
 
 def as_html(compiled: Any) -> str:
@@ -97,7 +87,8 @@ def as_html(compiled: Any) -> str:
         for name, text in _facts(compiled)
     )
     parts = [(f"Program, {name}", str(program)) for name, program in compiled.stages]
-    parts += [("steps", "\n".join(_steps(compiled))), ("memory plan", memory_plan(compiled)), ("LLVM IR", compiled.ir)]
+    parts += [("nodes", str(compiled.region)), ("schedule", str(compiled.region.schedule))]
+    parts += [("steps", "\n".join(_steps(compiled))), ("memory plan", compiled.memory_plan()), ("LLVM IR", compiled.ir)]
     folded = "".join(
         f"<details><summary>{html.escape(title)}</summary><pre>{html.escape(text)}</pre></details>"
         for title, text in parts
@@ -129,3 +120,32 @@ def progress(name: str, program: Program) -> Iterator[None]:
         timer.join()
         if said.is_set() and sys.stderr.isatty():
             print(duration(time.perf_counter() - start), file=sys.stderr, flush=True)
+
+
+def debug(compiled: Any) -> None:
+    """Print what `WONDERLAND_DEBUG` asks for.
+
+    1: signature and compile time, 2: Programs, 3: nodes, schedule, memory plan, 4: LLVM IR, 5: assembly.
+    """
+    given = os.environ.get("WONDERLAND_DEBUG") or "0"
+    if not given.isdecimal():
+        raise ValueError(f"WONDERLAND_DEBUG is a level from 0 to 5, not {given!r}")
+    level = int(given)
+    if level < 1:
+        return
+    types = ", ".join(map(str, compiled.source.input_types))
+    out = [f"wonderland: compiled {compiled.name}({types}) in {compiled.compile_seconds * 1e3:.1f} ms"]
+    if level >= 2:
+        out += [f"-- {name}\n{program}" for name, program in compiled.stages]
+    if level >= 3:
+        out += [f"-- nodes\n{compiled.region}", f"-- schedule\n{compiled.region.schedule}"]
+        out += [f"-- kernel {i}: {text}" for i, text in enumerate(compiled.kernels)]
+        out.append(f"-- arena: {compiled.arena_bytes} bytes for {len(compiled.plan.buffers)} buffers")
+        if compiled.fallbacks:
+            reasons = ", ".join(f"{name} ({why})" for name, why in compiled.reasons.items())
+            out.append(f"-- evaluated by NumPy: {reasons}")
+    if level >= 4:
+        out.append(compiled.ir)
+    if level >= 5:
+        out.append(compiled.assembly())
+    print("\n".join(out), file=sys.stderr)

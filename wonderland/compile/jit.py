@@ -19,35 +19,27 @@ from wonderland.compile import donate as donation
 from wonderland.compile import llvm
 from wonderland.compile.access import leaf_reader, result_builder, telling
 from wonderland.compile.arguments import Static, changes, chosen, kept, takes_any_keywords, without_axes
+from wonderland.compile.compiled import Compiled
 from wonderland.compile.drawn import NothingDrawn
 from wonderland.compile.entry import MISS
-from wonderland.compile.native import Compiled, compile_program
 from wonderland.compile.profile import Profile, count_of
 from wonderland.compile.rebound import Places
-from wonderland.compile.unrolled import Watched
+from wonderland.compile.stages import compile_program
+from wonderland.compile.unrolled import Lines
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced, _state, running
-from wonderland.core.primitive import Linear, Primitive
-from wonderland.core.program import Program, hoist, run
+from wonderland.core.primitive import Primitive
+from wonderland.core.program import Program, Record, hoist, run
 from wonderland.core.tracebacks import edge, fold, warn_user
 from wonderland.core.tracer import Tracer
 from wonderland.core.transformed import ByName
 from wonderland.core.types import ArrayType, P, R
-from wonderland.ops.pattern import inside
 from wonderland.ops.shape import inverse_permutation, transpose
-from wonderland.transform.programs import (
-    batch_program,
-    cached,
-    jvp_program,
-    linearize_program,
-    pick,
-    record,
-    scatter_flags,
-    transpose_program,
-)
-from wonderland.transform.taylor import program_rule
+from wonderland.random.large import compiler
+from wonderland.transform.holding import Holding
+from wonderland.transform.programs import cached, record
 
 RECOMPILATIONS_BEFORE_WARNING = 5
 MOST_SPECIALIZATIONS = 256  # of one function; the one that was looked up longest ago goes (native calls look up none)
@@ -65,41 +57,6 @@ def native(program: Program, name: str = "") -> Compiled:
             if compiled is None:
                 compiled = program.cache["native"] = compile_program(program, name=name)
     return compiled
-
-
-def _jvp(primals: tuple, tangents: tuple, program: Program, name: str) -> tuple[Sequence, list]:
-    nonzero = tuple(t is not None for t in tangents)
-    count = len(program.outputs)
-    form, flags = jvp_program(program, nonzero, (False,) * count)
-    outs = jit_p(*primals, *pick(tangents, nonzero), program=form, name=name)
-    return outs[:count], scatter_flags(outs[count:], flags)
-
-
-def _linearize(primals: tuple, tangents: tuple, program: Program, name: str) -> tuple[Sequence, list]:
-    nonzero = tuple(t is not None for t in tangents)
-    count = len(program.outputs)
-    forward, linear, flags, _ = linearize_program(program, nonzero, (False,) * count)
-    outs = jit_p(*primals, program=forward, name=name)
-    tangents_out = jit_p(*outs[count:], *pick(tangents, nonzero), program=linear, name=f"{name} (linear)")
-    return outs[:count], scatter_flags(tangents_out, flags)
-
-
-def _transpose(cts: Sequence[Any], *operands: Any, program: Program, name: str) -> list:
-    linear = tuple(isinstance(o, Linear) for o in operands)
-    nonzero = tuple(ct is not None for ct in cts)
-    form, flags = transpose_program(program, linear, nonzero, False)
-    known = [o for o in operands if not isinstance(o, Linear)]
-    outs = jit_p(*known, *pick(cts, nonzero), program=form, name=f"{name} (transposed)")
-    return scatter_flags(scatter_flags(outs, flags), linear)
-
-
-def _batch(size: int, args: tuple, batched: tuple, program: Program, name: str) -> tuple[Sequence, Sequence]:
-    form, flags = batch_program(program, size, tuple(batched), (False,) * len(program.outputs))
-    return jit_p(*args, program=form, name=name), flags
-
-
-def _pattern(types: tuple[ArrayType, ...], params: dict) -> Callable:
-    return inside(params["program"], types)
 
 
 def _evaluate(*args: Any, program: Program, name: str) -> tuple:
@@ -153,18 +110,11 @@ def _transposed(value: Any, order: tuple[int, ...] | None) -> Any:
     return value if order is None else transpose(value, permutation=order)
 
 
-jit_p: Primitive = Primitive(
+jit_p: Primitive = Holding("program").primitive(
     "jit",
     _evaluate,
-    lambda *types, program, name: program.output_types,
-    jvp=_jvp,
-    taylor=program_rule(lambda *args, **params: jit_p(*args, **params)),
-    linearize=_linearize,
-    transpose=_transpose,
-    batch=_batch,
-    pattern=_pattern,
     inline=lambda params: params["program"],
-    multiple=True,
+    transparent=True,
     impossible={"lower": "compiled code contains its Program"},
 )
 
@@ -176,13 +126,14 @@ class Specialization:
     captured: list[Any]
 
     def __init__(self, call: Call, name: str, donated: Sequence[int] = ()):
-        level = Watched(f"the jitted function {name}")
+        lines = Lines()
+        level = Record(f"the jitted function {name}", first=lines.look)
         writes = _state.writes
         with level, NothingDrawn(call.f, name):
             inputs = [level.variable(t) for t in call.types]
             program = level.finish(inputs, call.run(inputs))
         self.writes: bool = _state.writes != writes
-        self.advice: str | None = level.advice(name, len(program.equations))
+        self.advice: str | None = lines.advice(name, len(program.equations))
         self.closes_over_tracers: bool = any(isinstance(value, Traced) for _, value in program.constants)
         # Inside another transformation captured arrays are operands: it keeps what they were at the time of the call.
         self.open_program, self.captured = hoist(program)
@@ -254,6 +205,8 @@ class Jitted(ByName, Generic[P, R]):
     `inspect` shows what it was compiled to, `profile` where the time of a call goes. The compiled forms for the last
     256 signatures are kept.
     """
+
+    only_wraps = True
 
     def __init__(
         self,
@@ -473,3 +426,6 @@ def jit(
 
 def _several(given: Any) -> tuple:
     return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+
+
+compiler.fill(jit)

@@ -23,24 +23,15 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from wonderland.compile import cache as disk
+from wonderland.core import forks
+from wonderland.core.forks import loading
 
 lock: Any = threading.RLock()
 ALL_HAVE = ("64bit", "cmov", "cx8", "sse2")  # every x86-64; without cx8 LLVM calls functions for atomic operations
 AS_WRITTEN = "; as written\n"  # at the head of a text whose loops need no vectorising, unrolling or inlining
 
-
-def _before_fork() -> None:
-    # Objects of llvmlite die under its own lock alone, whenever Python collects them: the child needs that one too.
-    lock.acquire()
-    llvm.ffi.lib._lock._lock.acquire()
-
-
-def _after_fork() -> None:
-    llvm.ffi.lib._lock._lock.release()
-    lock.release()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+# Objects of llvmlite die under its own lock alone, whenever Python collects them: the child needs that one too.
+forks.LOCKS.extend((lock, llvm.ffi.lib._lock._lock))
 _names = itertools.count()
 
 
@@ -109,9 +100,14 @@ def vector_bytes() -> int:
     if not _asked_cpu():
         return _host_vector_bytes()
     # What a name stands for is LLVM's knowledge: see which registers it takes for a wide addition.
-    text = "define <16 x i32> @f(<16 x i32> %x, <16 x i32> %y) {\n  %z = add <16 x i32> %x, %y\n  ret <16 x i32> %z\n}"
+    with loading():
+        from wonderland.compile.ir.function import Function
+        from wonderland.compile.ir.values import INT, vector
+    f = Function("f", [("x", vector(INT, 16)), ("y", vector(INT, 16))], vector(INT, 16), exported=True)
+    x, y = f.parameters
+    f.ret(x + y)
     with lock:
-        code = _shared_machine().emit_assembly(llvm.parse_assembly(text))
+        code = _shared_machine().emit_assembly(llvm.parse_assembly("\n".join(f.lines())))
     return 64 if "%zmm" in code else 32 if "%ymm" in code else 16
 
 
@@ -138,11 +134,25 @@ def _shared_machine() -> Any:
     return target_machine()
 
 
-def optimize(ir: str, quick: bool = False) -> Any:
+@cache
+def _cheap_machine() -> Any:
+    return target_machine(0)
+
+
+def _machine_for(ir: str) -> Any:
+    return _cheap_machine() if _is_cheap(ir) else _shared_machine()
+
+
+def _is_cheap(ir: str) -> bool:
+    """Is code wanted soon rather than fast, as in tests of what it means? A sixth of the time, or less."""
+    return not ir.startswith(AS_WRITTEN) and os.environ.get("WONDERLAND_CHEAP", "0") not in ("", "0")
+
+
+def optimize(ir: str) -> Any:
     """Parse, verify and optimise textual IR; returns the llvmlite module.
 
-    `quick` leaves out what takes long and gains little on loop nests: vectorisation of straight-line code, and the
-    heaviest unrolling. It takes a third of the time.
+    Without what takes long and gains little on loop nests: vectorisation of straight-line code, and the heaviest
+    unrolling. That is a third of the time. `WONDERLAND_CHEAP=1` leaves out nearly all of what is left.
     """
     with lock:
         machine = _shared_machine()
@@ -150,11 +160,11 @@ def optimize(ir: str, quick: bool = False) -> Any:
         module.verify()
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
-        if ir.startswith(AS_WRITTEN):
+        if ir.startswith(AS_WRITTEN) or _is_cheap(ir):
             return _tidy(module, machine)
-        tuning = llvm.create_pipeline_tuning_options(speed_level=2 if quick else 3)
+        tuning = llvm.create_pipeline_tuning_options(speed_level=2)
         tuning.loop_vectorization = True
-        tuning.slp_vectorization = not quick
+        tuning.slp_vectorization = False
         tuning.loop_interleaving = True
         tuning.loop_unrolling = True
         builder = llvm.create_pass_builder(machine, tuning)
@@ -182,13 +192,13 @@ def _tidy(module: Any, machine: Any) -> Any:
     return _run(passes, module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2)))
 
 
-def compile_object(ir: str, quick: bool = False) -> bytes:
+def compile_object(ir: str) -> bytes:
     """Object code of textual IR: from the disk, or made and put there."""
     with lock:
-        key = disk.key_of(*_surroundings(), "quick" if quick else "full", ir)
+        key = disk.key_of(*_surroundings(), "cheap" if _is_cheap(ir) else "", ir)
         code = disk.load(key)
         if code is None:
-            code = _shared_machine().emit_object(optimize(ir, quick))
+            code = _machine_for(ir).emit_object(optimize(ir))
             disk.store(key, code)
         return code
 
@@ -201,10 +211,10 @@ def _surroundings() -> tuple[str | bytes, ...]:
     return versions, llvm.get_default_triple(), *cpu(), source
 
 
-def assembly(ir: str, quick: bool = False) -> str:
+def assembly(ir: str) -> str:
     """What `compile_object` would emit, for a person to read."""
     with lock:
-        return _shared_machine().emit_assembly(optimize(ir, quick))
+        return _machine_for(ir).emit_assembly(optimize(ir))
 
 
 def load_object(code: bytes, exports: list[str], imports: dict[str, int]) -> Library:
@@ -225,6 +235,6 @@ def load_object(code: bytes, exports: list[str], imports: dict[str, int]) -> Lib
         return Library(jit, tracker)
 
 
-def compile_library(ir: str, exports: list[str], imports: dict[str, int] | None = None, quick: bool = False) -> Library:
+def compile_library(ir: str, exports: list[str], imports: dict[str, int] | None = None) -> Library:
     """Textual IR to loaded machine code."""
-    return load_object(compile_object(ir, quick), exports, imports or {})
+    return load_object(compile_object(ir), exports, imports or {})

@@ -1,4 +1,8 @@
-"""The nodes of the loop-level graph: values with a type, and the steps and layouts that make them.
+"""Nodes: the values of a Program, as lowering finds them, each with what it knows of itself.
+
+A node says what it reads, whether it can fail, what it costs, and how it is scheduled. Those of this file are memory
+that is there, and numbers; `members` has the kinds that are fused into loop nests; `products`, `procedures`, `calls`
+and `control` have kinds that run as a whole, each with its memory and its code.
 
 Views (broadcast, transpose, slice, most reshapes) are strided layouts on another node, as in NumPy, and cost nothing. A
 `Region` is a list of nodes in order: the Program itself, and each body of a loop or branch.
@@ -7,15 +11,16 @@ Views (broadcast, transpose, slice, most reshapes) are strided layouts on anothe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from wonderland.compile.scalars import real_dtype
 from wonderland.core.types import ArrayType
 
 Shape = tuple[int, ...]
+STEP, ELEMENT, OPERATION = 2.0, 0.2, 0.05  # nanoseconds
+COSTLY = 12  # operations of a function that is worth being vectorised
 
 
 def contiguous_strides(shape: Shape) -> tuple[int, ...]:
@@ -27,10 +32,25 @@ def contiguous_strides(shape: Shape) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def normal(shape: Shape, strides: Shape) -> Shape:
+    """Strides with 0 along axes of extent 1, where they don't matter."""
+    return tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
+
+
+def squeezed(shape: Shape) -> Shape:
+    """A shape without its axes of extent 1."""
+    return tuple(n for n in shape if n != 1)
+
+
 class Node:
     """A value. `type` is its shape and dtype."""
 
-    __slots__ = ("region", "type")
+    operands: tuple[Node, ...] = ()  # what a kernel reads of it element by element
+    source: Node | None = None  # what it reads at computed places
+    in_memory = True
+    can_fail = False  # can running it set the error word?
+    has_effect = False  # does running it do something besides computing its results?
+    cost = 2  # operations for an element
 
     def __init__(self, type: ArrayType):
         self.type: ArrayType = type
@@ -48,22 +68,79 @@ class Node:
     def bytes(self) -> int:
         return math.prod(self.type.shape) * self.type.dtype.itemsize
 
+    @property
+    def base(self) -> Node:
+        """The node whose memory it reads."""
+        return self
+
+    @property
+    def layout(self) -> tuple[int, Shape]:
+        """Offset and strides in the memory of its base."""
+        return 0, normal(self.shape, contiguous_strides(self.shape))
+
+    @property
+    def is_whole(self) -> bool:
+        """Does it show all of its base's memory in order?"""
+        return self.base is self
+
+    @property
+    def space(self) -> Shape:
+        """Over what it is computed."""
+        return self.shape
+
+    @property
+    def memory(self) -> tuple[Node, ...]:
+        """The nodes whose memory it needs."""
+        return ()
+
+    @property
+    def reads(self) -> tuple[Node, ...]:
+        """All nodes that it reads, by their bases."""
+        return (*(o.base for o in self.operands), *self.memory)
+
+    @property
+    def results(self) -> Sequence[Node]:
+        return (self,)
+
+    @property
+    def regions(self) -> Sequence[Region]:
+        """Those that it runs."""
+        return ()
+
+    @property
+    def starts_from(self) -> Node | None:
+        """The node whose memory it may take over and change."""
+        return None
+
+    @property
+    def is_costly(self) -> bool:
+        return self.cost >= COSTLY
+
+    @property
+    def nanoseconds(self) -> float:
+        """A guess of how long it takes."""
+        return STEP + (ELEMENT + OPERATION * self.cost) * math.prod(n for n in self.space if n is not None)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__.lower()} {self.type}"
+
 
 class Leaf(Node):
-    """Memory that is there before the region runs: an argument, a constant, a carried value, a slice of xs."""
+    """Memory that is there before the region runs: an argument, a carried value, a slice of xs."""
 
-    __slots__ = ("name", "source")
 
-    def __init__(self, type: ArrayType, name: str, source: Any = None):
-        super().__init__(type)
-        self.name: str = name
-        self.source: Any = source  # a constant's array, or what a slice is taken from
+class Constant(Leaf):
+    """An array whose address is known."""
+
+    def __init__(self, array: np.ndarray):
+        super().__init__(ArrayType(array.shape, array.dtype))
+        self.array: np.ndarray = array
 
 
 class Number(Node):
     """One number, seen in any shape."""
 
-    __slots__ = ("value",)
+    in_memory = False
 
     def __init__(self, type: ArrayType, value: Any):
         super().__init__(type)
@@ -78,297 +155,125 @@ def is_big(value: Any) -> bool:
 class Index(Number):
     """No memory either: the element at a place of the loops is the sum of indices times `strides`, an int64."""
 
-    __slots__ = ("strides",)
-
     def __init__(self, shape: Shape, strides: Shape):
         super().__init__(ArrayType(shape, np.int64), 0)
-        self.strides: Shape = normal(shape, strides)
+        self._strides: Shape = normal(shape, strides)
+
+    @property
+    def layout(self) -> tuple[int, Shape]:
+        return 0, self._strides
 
 
 class View(Node):
     """A strided layout on the memory of `base`, which is neither a view nor a number. Strides count elements."""
 
-    __slots__ = ("base", "offset", "strides")
-
     def __init__(self, type: ArrayType, base: Node, offset: int, strides: Shape):
         super().__init__(type)
-        self.base: Node = base
-        self.offset: int = offset
-        self.strides: Shape = strides
-
-
-class Map(Node):
-    """An elementwise function; every operand has the shape of the result (views broadcast)."""
-
-    __slots__ = ("checks", "cost", "emit", "operands")
-
-    def __init__(self, type: ArrayType, emit: Callable, operands: Sequence[Node], cost: int, checks: bool = False):
-        super().__init__(type)
-        self.emit: Callable[..., Any] = emit
-        self.operands: tuple[Node, ...] = tuple(operands)
-        self.cost: int = cost
-        self.checks: bool = checks  # its code may call `require`, and so fail
-
-
-class Reduce(Node):
-    """A sum ("add"), product ("mul") or maximum ("max") over axes of the operand."""
-
-    __slots__ = ("axes", "op", "operand")
-
-    def __init__(self, type: ArrayType, operand: Node, axes: Shape, op: str):
-        super().__init__(type)
-        self.operand: Node = operand
-        self.axes: Shape = axes
-        self.op: str = op
-
-
-class Cumulative(Node):
-    """A value that runs along an axis: `emit(element before, *operands at this place)`, from `start` before the first.
-
-    `reverse`: from the last element to the first. Every operand has the shape of the result.
-    """
-
-    __slots__ = ("axes", "emit", "operands", "reverse", "start")
-
-    def __init__(self, type: ArrayType, emit: Callable, operands: Sequence[Node], start: Any, axis: int, reverse: bool):
-        super().__init__(type)
-        self.emit: Callable[..., Any] = emit
-        self.operands: tuple[Node, ...] = tuple(operands)
-        self.start: Any = start
-        self.axes: tuple[int] = (axis,)
-        self.reverse: bool = reverse
-
-
-class Gather(Node):
-    """Reads `source` at computed places: an elementwise node over its shape, with one more, indexed, operand.
-
-    `layout` is the offset and strides of the result's own dimensions in the source; each of `indices`, broadcast to
-    the result's shape, moves along one axis of the source: `places` has its (stride, extent, axis).
-    """
-
-    __slots__ = ("indices", "layout", "places", "source")
-
-    def __init__(
-        self, type: ArrayType, source: Node, layout: tuple[Any, ...], indices: Sequence[Node], places: list[Any]
-    ):
-        super().__init__(type)
-        self.source: Node = source
-        self.layout: tuple[Any, ...] = layout
-        self.indices: tuple[Node, ...] = tuple(indices)
-        self.places: list[Any] = places
-
-
-class Scatter(Node):
-    """`target` with `update` at places given like a `Gather`'s, over the shape of the update.
-
-    `mode`: it is set there, added, or taken where it is larger ("set", "add", "max").
-    """
-
-    __slots__ = ("indices", "layout", "mode", "places", "target", "update")
-
-    def __init__(
-        self, target: Node, update: Node, layout: tuple[Any, ...], indices: Sequence[Node], places: list[Any], mode: str
-    ):
-        super().__init__(ArrayType(target.shape, target.dtype))
-        self.target: Node = target
-        self.update: Node = update
-        self.layout: tuple[Any, ...] = layout
-        self.indices: tuple[Node, ...] = tuple(indices)
-        self.places: list[Any] = places
-        self.mode: str = mode
-
-
-class Contract(Node):
-    """A matrix product by GEMM for each batch entry: extents (batch..., m, n, k), strides of x and y along them.
-
-    If its dtype is complex, extents and strides count the real numbers of which x, y and the result consist.
-    """
-
-    __slots__ = ("batch", "k", "m", "n", "x", "x_strides", "y", "y_strides")
-
-    batch: Any
-    k: Any
-    m: Any
-    n: Any
-    x: Node
-    x_strides: tuple[Any, ...]
-    y: Node
-    y_strides: tuple[Any, ...]
-
-    def __init__(
-        self,
-        type: ArrayType,
-        x: Node,
-        y: Node,
-        sizes: tuple[Any, ...],
-        x_strides: tuple[Any, ...],
-        y_strides: tuple[Any, ...],
-    ):
-        super().__init__(type)
-        self.x, self.y = x, y
-        self.batch, self.m, self.n, self.k = sizes
-        self.x_strides, self.y_strides = x_strides, y_strides  # ((offset, batch strides..., two matrix strides))
+        self._base: Node = base
+        self._layout: tuple[int, Shape] = (offset, strides)
 
     @property
-    def real_dtype(self) -> np.dtype:
-        return real_dtype(self.dtype)
+    def base(self) -> Node:
+        return self._base
+
+    @property
+    def layout(self) -> tuple[int, Shape]:
+        return self._layout
+
+    @property
+    def is_whole(self) -> bool:
+        whole = (0, normal(self.shape, contiguous_strides(self.shape)))
+        return self.layout == whole and self.type.size == self.base.type.size
+
+    def __str__(self) -> str:
+        return f"view {self.type} of {self.base.type}, offset {self.layout[0]}, strides {self.layout[1]}"
 
 
-class Procedure(Node):
-    """Code of its own for each row of the result, whose leading `rows` axes number them; see `compile.procedures`.
+class Whole(Node):
+    """A node that runs as a whole, not fused into a loop nest. A kind of these says how: `plan` makes its steps."""
 
-    The operands have these axes too. `scratch` is bytes for one row at a time, `cost` nanoseconds for a row; `failure`
-    an exception's class and message.
-    """
+    @property
+    def nanoseconds(self) -> float:
+        return STEP
 
-    __slots__ = ("cost", "emit", "failure", "name", "operands", "rows", "scratch")
-
-    cost: float
-    emit: Callable[..., Any]
-    failure: tuple[Any, str] | None
-    name: str
-    operands: tuple[Node, ...]
-    rows: int
-    scratch: int
-
-    def __init__(
-        self, type: ArrayType, name: str, emit: Callable, operands: Sequence[Node], rows: int, *, scratch: int,
-        cost: float, failure: tuple[Any, str] | None,
-    ):  # fmt: skip
-        super().__init__(type)
-        self.name, self.emit, self.operands, self.rows = name, emit, tuple(operands), rows
-        self.scratch, self.cost, self.failure = scratch, cost, failure
+    def plan(self, plan: Any, position: int) -> None:
+        """Find memory for what it writes, and add its steps to the plan of a region; it is the unit at `position`."""
+        raise NotImplementedError
 
 
-class Opaque(Node):
-    """A step with several results: a loop, a branch, or a call of NumPy. Its own type means nothing."""
-
-    __slots__ = ("results",)
+class Several(Whole):
+    """A node with several results. Its own type means nothing."""
 
     def __init__(self) -> None:
         super().__init__(ArrayType((), np.bool_))
-        self.results: tuple[Result, ...] = ()
+        self.made: tuple[Result, ...] = ()
+
+    @property
+    def results(self) -> Sequence[Node]:
+        return self.made
+
+    def start_of(self, index: int) -> Node | None:
+        """The node whose memory a result may take over and change."""
+        return None
 
 
 class Result(Node):
-    """One result of an opaque step; memory that the step fills."""
+    """One result of a node that has several; memory that this one fills."""
 
-    __slots__ = ("index", "of")
-
-    def __init__(self, type: ArrayType, of: Opaque, index: int):
+    def __init__(self, type: ArrayType, of: Several, index: int):
         super().__init__(type)
-        self.of: Opaque = of
+        self.of: Several = of
         self.index: int = index
 
-
-class Call(Opaque):
-    """An equation that NumPy evaluates, or one with an effect that Python has."""
-
-    __slots__ = ("effect", "evaluate", "multiple", "name", "operands")
-
-    effect: bool
-    evaluate: Callable[..., Any]
-    multiple: bool
-    name: str
-
-    def __init__(self, name: str, evaluate: Callable, multiple: bool, operands: Sequence[Node], effect: bool = False):
-        super().__init__()
-        self.name, self.evaluate, self.multiple, self.effect = name, evaluate, multiple, effect
-        self.operands: tuple[Node, ...] = tuple(operands)
-
-
-class Branch(Opaque):
-    """One of several regions, chosen by an integer (clamped)."""
-
-    __slots__ = ("index", "regions")
-
-    def __init__(self, index: Node, regions: list[Region]):
-        super().__init__()
-        self.index: Node = index
-        self.regions: list[Region] = regions
-
-
-class Loop(Opaque):
-    """A region run many times; see `wonderland.control` for the three forms."""
-
-    __slots__ = ("body", "carry", "condition", "initial", "length", "pace", "reverse", "slices", "xs")
-
-    initial: tuple[Node, ...]
-    length: int | Node | None
-    reverse: bool
-    xs: tuple[Node, ...]
-
-    def __init__(self, initial: Sequence[Node], xs: Sequence[Node], length: int | Node | None, reverse: bool):
-        super().__init__()
-        self.initial, self.xs, self.length, self.reverse = tuple(initial), tuple(xs), length, reverse
-        self.carry: tuple[Leaf, ...] = ()
-        self.slices: tuple[Leaf, ...] = ()
-        self.body: Region = Region()
-        self.condition: Region | None = None
-        self.pace: int = 0  # nanoseconds of a turn, if the loop looks at signals; see `compile.signals`
+    @property
+    def starts_from(self) -> Node | None:
+        return self.of.start_of(self.index)
 
 
 class Region:
-    """Nodes in order, and the results."""
+    """Nodes in order, and the results.
+
+    `replaces` has for each result the memory that it replaces, if any: a carried value, an argument that is written.
+    `unchanged` are the results that are what they replace already, or have no memory: nothing is done for them.
+    """
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.outputs: list[Node] = []
+        self.replaces: list[Leaf | None] = []
+        self.unchanged: set[int] = set()
+        self.schedule: Any = None  # when it is there
 
+    @property
+    def nanoseconds(self) -> float:
+        return sum(node.nanoseconds for node in self.nodes)
 
-def base_of(node: Node) -> Node:
-    """The node whose memory a node reads."""
-    return node.base if isinstance(node, View) else node
+    @property
+    def can_fail(self) -> bool:
+        return any(node.can_fail for node in self.nodes)
 
+    @property
+    def has_effect(self) -> bool:
+        return any(node.has_effect for node in self.nodes)
 
-def layout_of(node: Node) -> tuple[int, Shape]:
-    """Offset and strides of a node in its base's memory."""
-    if isinstance(node, View):
-        return node.offset, node.strides
-    if isinstance(node, Index):
-        return 0, node.strides
-    return 0, normal(node.shape, contiguous_strides(node.shape))
+    def captured(self) -> list[Node]:
+        """The bases outside that it reads."""
+        inside = {result for node in self.nodes for result in (node, *node.results)}
+        found: dict[Node, None] = {}
+        for n in (*(n for node in self.nodes for n in node.reads), *(n.base for n in self.outputs)):
+            if n not in inside and n.in_memory:
+                found[n] = None
+        return list(found)
 
+    def drop_unused(self) -> None:
+        """Keep the nodes that the outputs need or that have effects."""
+        needed = {n.base for n in self.outputs}
+        live = []
+        for node in reversed(self.nodes):
+            if node.has_effect or any(r in needed for r in node.results):
+                live.append(node)
+                needed.update(node.reads)
+        self.nodes = live[::-1]
 
-def normal(shape: Shape, strides: Shape) -> Shape:
-    """Strides with 0 along axes of extent 1, where they don't matter."""
-    return tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
-
-
-def is_whole(node: Node) -> bool:
-    """Does a node show all of its base's memory in order?"""
-    if not isinstance(node, View):
-        return True
-    whole = normal(node.shape, contiguous_strides(node.shape))
-    return node.offset == 0 and node.strides == whole and node.type.size == node.base.type.size
-
-
-def regions_of(node: Node) -> list[Region]:
-    """The regions inside a branch or a loop."""
-    if isinstance(node, Branch):
-        return node.regions
-    if isinstance(node, Loop):
-        return [node.body] + ([node.condition] if node.condition else [])
-    return []
-
-
-def has_effect(node: Node) -> bool:
-    """Does running this node do something besides computing its results?"""
-    if isinstance(node, Call):
-        return node.effect
-    return any(has_effect(n) for region in regions_of(node) for n in region.nodes)
-
-
-def can_fail(node: Node) -> bool:
-    """Can running this node set the error word?"""
-    if isinstance(node, Call):
-        return True
-    if isinstance(node, (Gather, Scatter)):
-        return bool(node.indices)
-    if isinstance(node, Map):
-        return node.checks
-    if isinstance(node, Procedure):
-        return node.failure is not None
-    if isinstance(node, Loop) and node.pace:
-        return True
-    return any(can_fail(n) for region in regions_of(node) for n in region.nodes)
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.nodes))

@@ -13,10 +13,14 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.level import evaluate
-from wonderland.core.primitive import registry
+from wonderland.core.primitive import Primitive
 from wonderland.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead
 from wonderland.core.tree import typed
 from wonderland.core.types import PYTHON_SCALARS
+from wonderland.ops import elementwise as ops
+from wonderland.ops import reduce, shape
+from wonderland.ops.dot import dot
+from wonderland.ops.math import pow
 
 
 def optimize(program: Program) -> list[tuple[str, Program]]:
@@ -92,11 +96,11 @@ def simplified(program: Program) -> Program:
 
 
 def _has_transposed_product(program: Program) -> bool:
-    products = {e.outputs[0] for e in program.equations if e.primitive.name == "dot"}
-    return any(e.primitive.name == "transpose" and e.inputs[0] in products for e in program.equations)
+    products = {e.outputs[0] for e in program.equations if e.primitive is dot}
+    return any(e.primitive is shape.transpose and e.inputs[0] in products for e in program.equations)
 
 
-def simplify(program: Program, rules: dict[str, tuple[Rule, ...]]) -> Program:
+def simplify(program: Program, rules: Rules) -> Program:
     """One walk: fold scalars, apply the rules, share equal equations."""
     names: dict[Var, Atom] = {}
     made = Definitions(program)
@@ -155,12 +159,12 @@ def _key(value: Any) -> Any:
     return typed(value)
 
 
-def _replacement(equation: Equation, made: Definitions, rules: dict[str, tuple[Rule, ...]]) -> Atom | Equation | None:
+def _replacement(equation: Equation, made: Definitions, rules: Rules) -> Atom | Equation | None:
     """What an equation simplifies to: an operand, another equation, or nothing."""
     primitive, out = equation.primitive, equation.outputs[0]
     if primitive.elementwise and all(isinstance(a, Literal) for a in equation.inputs):
         return _folded(equation, out)
-    for rule in rules.get(primitive.name, ()):
+    for rule in rules.get(primitive, ()):
         found = rule(equation, made)
         if isinstance(found, (Var, Literal)):
             if found.type == out.type:
@@ -186,6 +190,7 @@ def _folded(equation: Equation, out: Var) -> Literal | None:
 # -- the rules ------------------------------------------------------------------------------------
 
 Rule = Callable[[Equation, Definitions], Any]
+Rules = dict[Primitive, tuple[Rule, ...]]
 
 
 def _is(a: Atom, number: float) -> bool:
@@ -195,18 +200,17 @@ def _is(a: Atom, number: float) -> bool:
     return bool(a.value == number and np.signbit(a.value) == np.signbit(number))
 
 
-def _made_by(a: Atom, name: str, made: Definitions) -> Equation | None:
+def _made_by(a: Atom, primitive: Primitive, made: Definitions) -> Equation | None:
     equation = made.get(a) if isinstance(a, Var) else None
-    return equation if equation is not None and equation.primitive.name == name else None
+    return equation if equation is not None and equation.primitive is primitive else None
 
 
 def _is_integer(equation: Equation) -> bool:
     return equation.outputs[0].type.dtype.kind in "iu"
 
 
-def _like(equation: Equation, name: str, inputs: tuple[Atom, ...], **params: Any) -> Equation | None:
+def _like(equation: Equation, primitive: Primitive, inputs: tuple[Atom, ...], **params: Any) -> Equation | None:
     """Another equation for the same variable, if it has the same type."""
-    primitive = registry[name]
     out = primitive.infer(*(a.type for a in inputs), **params)
     return Equation(primitive, inputs, equation.outputs, params) if out == equation.outputs[0].type else None
 
@@ -233,29 +237,29 @@ def _integer(rule: Rule) -> Rule:
 
 
 def _double_negation(equation: Equation, made: Definitions) -> Atom | None:
-    inner = _made_by(equation.inputs[0], "neg", made)
+    inner = _made_by(equation.inputs[0], ops.neg, made)
     return inner.inputs[0] if inner else None
 
 
 def _minus_one(equation: Equation, made: Definitions) -> Equation | None:
     for i in () if _is_complex(equation) else (0, 1):
         if _is(equation.inputs[i], -1.0) and equation.outputs[0].type.dtype.kind != "u":  # NumPy refuses those
-            return _like(equation, "neg", (equation.inputs[1 - i],))
+            return _like(equation, ops.neg, (equation.inputs[1 - i],))
     return None
 
 
 def _add_negative(equation: Equation, made: Definitions) -> Equation | None:
     x, y = equation.inputs
-    inner = _made_by(y, "neg", made)
+    inner = _made_by(y, ops.neg, made)
     if inner:
-        return _like(equation, "sub", (x, inner.inputs[0]))
-    inner = _made_by(x, "neg", made)
-    return _like(equation, "sub", (y, inner.inputs[0])) if inner else None
+        return _like(equation, ops.sub, (x, inner.inputs[0]))
+    inner = _made_by(x, ops.neg, made)
+    return _like(equation, ops.sub, (y, inner.inputs[0])) if inner else None
 
 
 def _subtract_negative(equation: Equation, made: Definitions) -> Equation | None:
-    inner = _made_by(equation.inputs[1], "neg", made)
-    return _like(equation, "add", (equation.inputs[0], inner.inputs[0])) if inner else None
+    inner = _made_by(equation.inputs[1], ops.neg, made)
+    return _like(equation, ops.add, (equation.inputs[0], inner.inputs[0])) if inner else None
 
 
 def _power(equation: Equation, made: Definitions) -> Atom | Equation | None:
@@ -267,9 +271,9 @@ def _power(equation: Equation, made: Definitions) -> Atom | Equation | None:
     if y.value == 1:
         return x
     if y.value == 2:  # a product rounds once; so does a correctly rounded power
-        return _like(equation, "mul", (x, x))
+        return _like(equation, ops.mul, (x, x))
     if y.value == -1 and x.type.dtype.kind == "f":
-        return _like(equation, "div", (Literal(1.0), x))
+        return _like(equation, ops.div, (Literal(1.0), x))
     return None
 
 
@@ -289,16 +293,16 @@ def _real_conjugate(equation: Equation, made: Definitions) -> Atom | None:
 
 def _transposed_twice(equation: Equation, made: Definitions) -> Atom | Equation | None:
     outer = equation.params["permutation"]
-    inner = _made_by(equation.inputs[0], "transpose", made)
+    inner = _made_by(equation.inputs[0], shape.transpose, made)
     if inner:
         first = inner.params["permutation"]
-        return _like(equation, "transpose", inner.inputs, permutation=tuple(first[p] for p in outer))
+        return _like(equation, shape.transpose, inner.inputs, permutation=tuple(first[p] for p in outer))
     return equation.inputs[0] if outer == tuple(range(len(outer))) else None
 
 
 def _transposed_product(equation: Equation, made: Definitions) -> Equation | None:
     # (x y)^T = y^T x^T, the same sums: GEMM reads its operands in any layout, the result would have to be copied.
-    inner = _made_by(equation.inputs[0], "dot", made)
+    inner = _made_by(equation.inputs[0], dot, made)
     if inner is None or made.uses[equation.inputs[0]] != 1:
         return None
     x, y = inner.inputs
@@ -307,22 +311,22 @@ def _transposed_product(equation: Equation, made: Definitions) -> Equation | Non
     split = len(x.type.shape) - len(contract[0])
     if equation.params["permutation"] != (*range(first), *range(split, rank), *range(first, split)):
         return None
-    return _like(equation, "dot", (y, x), contract=contract[::-1], batch=batch[::-1])
+    return _like(equation, dot, (y, x), contract=contract[::-1], batch=batch[::-1])
 
 
 def _reshaped_twice(equation: Equation, made: Definitions) -> Equation | None:
-    inner = _made_by(equation.inputs[0], "reshape", made)
-    return _like(equation, "reshape", inner.inputs, **equation.params) if inner else None
+    inner = _made_by(equation.inputs[0], shape.reshape, made)
+    return _like(equation, shape.reshape, inner.inputs, **equation.params) if inner else None
 
 
 def _broadcast_twice(equation: Equation, made: Definitions) -> Equation | None:
-    inner = _made_by(equation.inputs[0], "broadcast", made)
-    return _like(equation, "broadcast", inner.inputs, **equation.params) if inner else None
+    inner = _made_by(equation.inputs[0], shape.broadcast, made)
+    return _like(equation, shape.broadcast, inner.inputs, **equation.params) if inner else None
 
 
 def _converted_there_and_back(equation: Equation, made: Definitions) -> Atom | None:
     # Exact if the type in between holds every value: float32 through float64, int32 through int64 or float64.
-    inner = _made_by(equation.inputs[0], "convert", made)
+    inner = _made_by(equation.inputs[0], shape.convert, made)
     if inner is None:
         return None
     x, middle = inner.inputs[0], inner.outputs[0].type.dtype
@@ -333,22 +337,22 @@ def _no_axes(equation: Equation, made: Definitions) -> Atom | None:
     return equation.inputs[0] if not equation.params["axes"] else None
 
 
-RULES: dict[str, tuple[Rule, ...]] = {
-    "add": (_unit(-0.0, (0, 1)), _integer(_unit(0, (0, 1))), _add_negative),  # x + (-y) rounds as x - y does
-    "sub": (_unit(0.0, (1,)), _subtract_negative),  # -0.0 - 0.0 is -0.0
-    "mul": (_unit(1.0, (0, 1)), _minus_one),
-    "div": (_unit(1.0, (1,)),),
-    "neg": (_double_negation,),
-    "pow": (_power,),
-    "where": (_same_branches,),
-    "stop_gradient": (_operand,),
-    "conj": (_real_conjugate,),
-    "real": (_operand,),
-    "convert": (_operand, _converted_there_and_back),
-    "broadcast": (_operand, _broadcast_twice),
-    "reshape": (_operand, _reshaped_twice),
-    "transpose": (_transposed_twice,),
-    "sum": (_no_axes,),
-    "max": (_no_axes,),
+RULES: Rules = {
+    ops.add: (_unit(-0.0, (0, 1)), _integer(_unit(0, (0, 1))), _add_negative),  # x + (-y) rounds as x - y does
+    ops.sub: (_unit(0.0, (1,)), _subtract_negative),  # -0.0 - 0.0 is -0.0
+    ops.mul: (_unit(1.0, (0, 1)), _minus_one),
+    ops.div: (_unit(1.0, (1,)),),
+    ops.neg: (_double_negation,),
+    pow: (_power,),
+    ops.where: (_same_branches,),
+    ops.stop_gradient: (_operand,),
+    ops.conj: (_real_conjugate,),
+    ops.real: (_operand,),
+    shape.convert: (_operand, _converted_there_and_back),
+    shape.broadcast: (_operand, _broadcast_twice),
+    shape.reshape: (_operand, _reshaped_twice),
+    shape.transpose: (_transposed_twice,),
+    reduce.sum: (_no_axes,),
+    reduce.max: (_no_axes,),
 }
-LATE_RULES: dict[str, tuple[Rule, ...]] = {"transpose": (_transposed_product,)}
+LATE_RULES: Rules = {shape.transpose: (_transposed_product,)}

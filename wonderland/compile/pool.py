@@ -1,4 +1,4 @@
-"""The native thread pool: nothing comes in, the address of `wl_parallel` goes out.
+"""The native thread pool: nothing comes in, `PARALLEL` goes out, a function for compiled code to call.
 
     void wl_parallel(ptr task, ptr context, i64 chunks)
 
@@ -24,10 +24,29 @@ from functools import cache
 from time import perf_counter_ns
 
 from wonderland.compile import llvm
+from wonderland.compile.ir import (
+    INT,
+    LONG,
+    POINTER,
+    VOID,
+    External,
+    Function,
+    Global,
+    Module,
+    Number,
+    Value,
+    array,
+    constant,
+    zeros,
+)
 
 SPIN_NANOSECONDS = 30_000
 # A worker takes no signals, so that they reach Python's main thread; its own faults must still be reported.
 FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP")
+
+RESET, RESIZE, SPIN = "wl_pool_reset", "wl_pool_resize", "wl_pool_spin"
+TASK = [("task", POINTER), ("context", POINTER), ("chunks", LONG)]  # what a call gives
+PARALLEL = External("wl_parallel", VOID, tuple(type for _, type in TASK), address=lambda: address())
 
 _library: llvm.Library | None = None
 _size: int | None = None
@@ -49,7 +68,7 @@ def set_size(threads: int) -> None:
     with llvm.lock:
         _size = threads if _has_pthreads() else 1
         if _library is not None:
-            _call(_library, "wl_pool_resize", _size)
+            _call(_library, RESIZE, _size)
 
 
 def address() -> int:
@@ -59,7 +78,7 @@ def address() -> int:
         with llvm.lock:
             if _library is None:
                 _library = _load()
-    return _library.address("wl_parallel")
+    return _library.address(PARALLEL.name)
 
 
 def _default_size() -> int:
@@ -79,16 +98,14 @@ def _has_pthreads() -> bool:
 
 
 def _load() -> llvm.Library:
-    library = llvm.compile_library(
-        llvm.AS_WRITTEN + definition(), ["wl_parallel", "wl_pool_reset", "wl_pool_resize", "wl_pool_spin"]
-    )
+    library = module().load()
     # Workers may still be inside this code when the interpreter clears its modules: it outlives everything.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
     if _has_pthreads():
-        _call(library, "wl_pool_reset", _pauses(library))
-        _call(library, "wl_pool_resize", size())
+        _call(library, RESET, _pauses(library))
+        _call(library, RESIZE, size())
         # A forked child has none of the workers, and maybe a mutex that one of them held: start anew.
-        os.register_at_fork(after_in_child=lambda: _call(library, "wl_pool_reset", 0))
+        os.register_at_fork(after_in_child=lambda: _call(library, RESET, 0))
     return library
 
 
@@ -101,304 +118,231 @@ def _pauses(library: llvm.Library) -> int:
     best = SPIN_NANOSECONDS * 1000
     for _ in range(3):
         start = perf_counter_ns()
-        _call(library, "wl_pool_spin", 1000)
+        _call(library, SPIN, 1000)
         best = min(best, perf_counter_ns() - start)
     return max(100, min(30_000, SPIN_NANOSECONDS * 1000 // max(best, 1)))
 
 
-def definition() -> str:
-    """The pool as LLVM IR; where there are no pthreads, a loop."""
-    if not _has_pthreads():
-        return SERIAL + RUN_SERIALLY
-    pause, declaration = _pause()
-    text = declaration + THREADED + RUN_SERIALLY
-    mask = str(int(signal.SIG_SETMASK))
-    return text.replace("$PAUSE", pause).replace("$KEEP", _keep_faults()).replace("$SETMASK", mask)
+# Words that different threads write lie 128 bytes apart (a cache line and its prefetched neighbour).
+REMAINING, DONE, BUSY, SLEEPERS, JOB = (
+    zeros(name, array(LONG, 16), 128) for name in ("remaining", "done", "busy", "sleepers", "job")
+)
+THREADS = Global("threads", "internal global i64 1, align 128")
+WORKERS = zeros("workers", LONG, 8)
+SPINS = Global("spins", "internal global i64 1000, align 8")
+MUTEX, AWAKE = zeros("mutex", array(LONG, 32), 128), zeros("awake", array(LONG, 32), 128)
+NULL = constant(None, POINTER)
 
 
-def _pause() -> tuple[str, str]:
-    """The instruction that tells a core it is waiting, and its declaration; a plain loop waits too."""
+def module() -> Module:
+    """The pool's code; where there are no pthreads, a loop."""
+    made, alone = Module(as_written=True), _run_serially()
+    for function in _threaded(alone) if _has_pthreads() else _serial(alone):
+        made.add(function)
+    return made
+
+
+def _run_serially() -> Function:
+    f = Function("run_serially", TASK)
+    task, context, chunks = f.parameters
+    with f.loop(0, chunks) as chunk:
+        f.call_at(task, VOID, context, chunk)
+    return f
+
+
+def _serial(alone: Function) -> list[Function]:
+    parallel = Function(PARALLEL.name, TASK, exported=True)
+    parallel.call(alone, *parallel.parameters)
+    return [parallel, *(Function(name, [("number", LONG)], exported=True) for name in (RESET, RESIZE, SPIN))]
+
+
+def _threaded(alone: Function) -> list[Function]:
+    take = _take_chunks()
+    return [_spin(), _reset(), _resize(), _parallel(alone, take, _start_workers(_worker(take)), _wake())]
+
+
+def _c(f: Function, name: str, *args: Value) -> Value:
+    """Call a function of C's library."""
+    return f.call(External(name, INT, tuple(value.type for value in args)), *args)
+
+
+# Access to a word with a memory order.
+
+
+def _get(f: Function, word: Global, order: str) -> Value:
+    return f.load(LONG, f.at(word), order=order)
+
+
+def _set(f: Function, word: Global, value: Number, order: str) -> None:
+    f.store(f.integer(value), f.at(word), order=order)
+
+
+def _add(f: Function, word: Global, order: str) -> None:
+    f.atomic("add", f.at(word), f.constant(1), order)
+
+
+def _take(f: Function, word: Global, order: str) -> Value:
+    """One less; what it was before."""
+    return f.atomic("sub", f.at(word), f.constant(1), order)
+
+
+def _pause(f: Function) -> None:
+    """Tell the core that it is waiting; a plain loop waits too."""
     triple = llvm.target_machine().triple
     if triple.startswith(("x86_64", "i386", "i686")):
-        return "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()\n"
-    if triple.startswith(("aarch64", "arm64")):
-        return "call void @llvm.aarch64.isb(i32 15)", "declare void @llvm.aarch64.isb(i32)\n"
-    return "fence acquire", ""
+        f.call(External("llvm.x86.sse2.pause", VOID, ()))
+    elif triple.startswith(("aarch64", "arm64")):
+        f.call(External("llvm.aarch64.isb", VOID, (INT,)), f.constant(15, INT))
+    else:
+        f.fence("acquire")
 
 
-def _keep_faults() -> str:
-    numbers = [int(getattr(signal, name)) for name in FAULTS if hasattr(signal, name)]
-    return "\n".join(f"  call i32 @sigdelset(ptr %blocked, i32 {number})" for number in numbers)
+def _spin() -> Function:
+    f = Function(SPIN, [("times", LONG)], exported=True)
+    with f.loop(0, f.parameters[0]):
+        _pause(f)
+    return f
 
 
-RUN_SERIALLY = """
-define internal void @run_serially(ptr %task, ptr %context, i64 %chunks) {
-entry:
-  %any = icmp sgt i64 %chunks, 0
-  br i1 %any, label %body, label %exit
-body:
-  %chunk = phi i64 [ 0, %entry ], [ %next, %body ]
-  call void %task(ptr %context, i64 %chunk)
-  %next = add i64 %chunk, 1
-  %more = icmp slt i64 %next, %chunks
-  br i1 %more, label %body, label %exit
-exit:
-  ret void
-}
-"""
+def _reset() -> Function:
+    """No workers, nobody inside, fresh mutex: at the start and in a forked child. Zero keeps the number of pauses."""
+    f = Function(RESET, [("pauses", LONG)], exported=True)
+    (pauses,) = f.parameters
+    for word in (REMAINING, DONE, SLEEPERS, WORKERS):
+        _set(f, word, 0, "seq_cst")
+    _c(f, "pthread_mutex_init", f.at(MUTEX), NULL)
+    _c(f, "pthread_cond_init", f.at(AWAKE), NULL)
+    with f.when(pauses > 0):
+        f.store(pauses, f.at(SPINS))
+    _set(f, BUSY, 0, "seq_cst")
+    return f
 
-SERIAL = """
-define void @wl_parallel(ptr %task, ptr %context, i64 %chunks) {
-  call void @run_serially(ptr %task, ptr %context, i64 %chunks)
-  ret void
-}
-define void @wl_pool_reset(i64 %pauses) { ret void }
-define void @wl_pool_resize(i64 %threads) { ret void }
-define void @wl_pool_spin(i64 %times) { ret void }
-"""
 
-# Words that different threads write lie 128 bytes apart (a cache line and its prefetched neighbour).
-THREADED = """
-@remaining = internal global [16 x i64] zeroinitializer, align 128
-@done = internal global [16 x i64] zeroinitializer, align 128
-@busy = internal global [16 x i64] zeroinitializer, align 128
-@sleepers = internal global [16 x i64] zeroinitializer, align 128
-@job = internal global { ptr, ptr, i64, [13 x i64] } zeroinitializer, align 128
-@threads = internal global i64 1, align 128
-@workers = internal global i64 0, align 8
-@spins = internal global i64 1000, align 8
-@mutex = internal global [32 x i64] zeroinitializer, align 128
-@awake = internal global [32 x i64] zeroinitializer, align 128
+def _resize() -> Function:
+    f = Function(RESIZE, [("threads", LONG)], exported=True)
+    _c(f, "pthread_mutex_lock", f.at(MUTEX))
+    _set(f, THREADS, f.parameters[0], "seq_cst")
+    _c(f, "pthread_cond_broadcast", f.at(AWAKE))
+    _c(f, "pthread_mutex_unlock", f.at(MUTEX))
+    return f
 
-declare i32 @pthread_create(ptr, ptr, ptr, ptr)
-declare i32 @pthread_detach(ptr)
-declare i32 @pthread_mutex_init(ptr, ptr)
-declare i32 @pthread_mutex_lock(ptr)
-declare i32 @pthread_mutex_unlock(ptr)
-declare i32 @pthread_cond_init(ptr, ptr)
-declare i32 @pthread_cond_wait(ptr, ptr)
-declare i32 @pthread_cond_signal(ptr)
-declare i32 @pthread_cond_broadcast(ptr)
-declare i32 @pthread_sigmask(i32, ptr, ptr)
-declare i32 @sigfillset(ptr)
-declare i32 @sigdelset(ptr, i32)
-declare i32 @sched_yield()
 
-define void @wl_pool_spin(i64 %times) {
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-  $PAUSE
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %times
-  br i1 %more, label %loop, label %exit
-exit:
-  ret void
-}
+def _take_chunks() -> Function:
+    """Takes chunks of the published job until there are none left."""
+    f = Function("take_chunks")
+    with f.forever() as leave:
+        left = _take(f, REMAINING, "acq_rel")
+        leave(left <= 0)
+        task, context, chunks = (f.load(type, place) for type, place in _job(f))
+        f.call_at(task, VOID, context, chunks - left)
+        _add(f, DONE, "release")
+    return f
 
-; No workers, nobody inside, fresh mutex: at the start and in a forked child. Zero keeps the number of pauses.
-define void @wl_pool_reset(i64 %pauses) {
-entry:
-  store atomic i64 0, ptr @remaining seq_cst, align 8
-  store atomic i64 0, ptr @done seq_cst, align 8
-  store atomic i64 0, ptr @sleepers seq_cst, align 8
-  store atomic i64 0, ptr @workers seq_cst, align 8
-  call i32 @pthread_mutex_init(ptr @mutex, ptr null)
-  call i32 @pthread_cond_init(ptr @awake, ptr null)
-  %given = icmp sgt i64 %pauses, 0
-  br i1 %given, label %set, label %exit
-set:
-  store i64 %pauses, ptr @spins, align 8
-  br label %exit
-exit:
-  store atomic i64 0, ptr @busy seq_cst, align 8
-  ret void
-}
 
-define void @wl_pool_resize(i64 %threads) {
-  call i32 @pthread_mutex_lock(ptr @mutex)
-  store atomic i64 %threads, ptr @threads seq_cst, align 8
-  call i32 @pthread_cond_broadcast(ptr @awake)
-  call i32 @pthread_mutex_unlock(ptr @mutex)
-  ret void
-}
+def _job(f: Function) -> list[tuple[str, Value]]:
+    """What is published: task, context and number of chunks, as types and places."""
+    return [(type, f.element(LONG, f.at(JOB), i)) for i, (_, type) in enumerate(TASK)]
 
-; Takes chunks of the published job until there are none left.
-define internal void @take_chunks() {
-entry:
-  br label %take
-take:
-  %left = atomicrmw sub ptr @remaining, i64 1 acq_rel, align 8
-  %got = icmp sgt i64 %left, 0
-  br i1 %got, label %run, label %exit
-run:
-  %task = load ptr, ptr @job, align 8
-  %context = load ptr, ptr getelementptr ({ ptr, ptr, i64 }, ptr @job, i64 0, i32 1), align 8
-  %chunks = load i64, ptr getelementptr ({ ptr, ptr, i64 }, ptr @job, i64 0, i32 2), align 8
-  %chunk = sub i64 %chunks, %left
-  call void %task(ptr %context, i64 %chunk)
-  atomicrmw add ptr @done, i64 1 release, align 8
-  br label %take
-exit:
-  ret void
-}
 
-define internal ptr @worker(ptr %unused) {
-entry:
-  br label %rest
-rest:
-  %spins = load i64, ptr @spins, align 8
-  br label %look
-look:
-  %spin = phi i64 [ %spins, %rest ], [ %fewer, %pause ]
-  %seen = load atomic i64, ptr @remaining monotonic, align 8
-  %work = icmp sgt i64 %seen, 0
-  br i1 %work, label %serve, label %pause
-serve:
-  call void @take_chunks()
-  br label %rest
-pause:
-  $PAUSE
-  %fewer = sub i64 %spin, 1
-  %tired = icmp sle i64 %fewer, 0
-  br i1 %tired, label %lie_down, label %look
-lie_down:
-  call i32 @pthread_mutex_lock(ptr @mutex)
-  atomicrmw add ptr @sleepers, i64 1 seq_cst, align 8
-  br label %check
-check:
-  %threads = load atomic i64, ptr @threads seq_cst, align 8
-  %workers = load atomic i64, ptr @workers seq_cst, align 8
-  %surplus = icmp sge i64 %workers, %threads
-  br i1 %surplus, label %leave, label %stay
-stay:
-  %published = load atomic i64, ptr @remaining seq_cst, align 8
-  %called = icmp sgt i64 %published, 0
-  br i1 %called, label %get_up, label %sleep
-sleep:
-  call i32 @pthread_cond_wait(ptr @awake, ptr @mutex)
-  br label %check
-get_up:
-  atomicrmw sub ptr @sleepers, i64 1 seq_cst, align 8
-  call i32 @pthread_mutex_unlock(ptr @mutex)
-  br label %serve
-leave:
-  atomicrmw sub ptr @sleepers, i64 1 seq_cst, align 8
-  atomicrmw sub ptr @workers, i64 1 seq_cst, align 8
-  call i32 @pthread_mutex_unlock(ptr @mutex)
-  ret ptr null
-}
+def _worker(take_chunks: Function) -> Function:
+    f = Function("worker", [("unused", POINTER)], POINTER)
+    with f.forever():
+        spins = f.variable(f.load(LONG, f.at(SPINS)))
+        with f.forever() as leave:
+            leave(_get(f, REMAINING, "monotonic") > 0)
+            _pause(f)
+            spins.add(-1)
+            with f.when(spins.get() <= 0):
+                _sleep(f)
+                leave()
+        f.call(take_chunks)
+    return f
 
-; Called by the thread that holds the pool. If the system refuses a thread, the job runs with those there are.
-define internal void @start_workers() {
-entry:
-  %blocked = alloca [32 x i64], align 16
-  %before = alloca [32 x i64], align 16
-  %thread = alloca i64, align 8
-  call i32 @sigfillset(ptr %blocked)
-$KEEP
-  call i32 @pthread_sigmask(i32 $SETMASK, ptr %blocked, ptr %before)
-  call i32 @pthread_mutex_lock(ptr @mutex)
-  br label %check
-check:
-  %workers = load atomic i64, ptr @workers seq_cst, align 8
-  %threads = load atomic i64, ptr @threads seq_cst, align 8
-  %with_caller = add i64 %workers, 1
-  %short = icmp slt i64 %with_caller, %threads
-  br i1 %short, label %start, label %exit
-start:
-  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @worker, ptr null)
-  %started = icmp eq i32 %failed, 0
-  br i1 %started, label %count, label %exit
-count:
-  %id = load ptr, ptr %thread, align 8
-  call i32 @pthread_detach(ptr %id)
-  atomicrmw add ptr @workers, i64 1 seq_cst, align 8
-  br label %check
-exit:
-  call i32 @pthread_mutex_unlock(ptr @mutex)
-  call i32 @pthread_sigmask(i32 $SETMASK, ptr %before, ptr null)
-  ret void
-}
 
-; The job is published. The lock, taken and dropped, waits for a worker between its last look and its sleep.
-define internal void @wake(i64 %sleepers, i64 %useful) {
-entry:
-  call i32 @pthread_mutex_lock(ptr @mutex)
-  call i32 @pthread_mutex_unlock(ptr @mutex)
-  %all = icmp sge i64 %useful, %sleepers
-  br i1 %all, label %everyone, label %some
-everyone:
-  call i32 @pthread_cond_broadcast(ptr @awake)
-  ret void
-some:
-  %i = phi i64 [ 0, %entry ], [ %next, %some ]
-  call i32 @pthread_cond_signal(ptr @awake)
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %useful
-  br i1 %more, label %some, label %exit
-exit:
-  ret void
-}
+def _sleep(f: Function) -> None:
+    """Until a job is published; a worker that is one too many ends here."""
+    _c(f, "pthread_mutex_lock", f.at(MUTEX))
+    _add(f, SLEEPERS, "seq_cst")
+    with f.forever() as get_up:
+        threads, workers = _get(f, THREADS, "seq_cst"), _get(f, WORKERS, "seq_cst")
+        with f.when(workers >= threads):
+            _take(f, SLEEPERS, "seq_cst")
+            _take(f, WORKERS, "seq_cst")
+            _c(f, "pthread_mutex_unlock", f.at(MUTEX))
+            f.ret(NULL)
+        get_up(_get(f, REMAINING, "seq_cst") > 0)
+        _c(f, "pthread_cond_wait", f.at(AWAKE), f.at(MUTEX))
+    _take(f, SLEEPERS, "seq_cst")
+    _c(f, "pthread_mutex_unlock", f.at(MUTEX))
 
-define void @wl_parallel(ptr %task, ptr %context, i64 %chunks) {
-entry:
-  %many = icmp sgt i64 %chunks, 1
-  br i1 %many, label %sized, label %serial
-sized:
-  %threads = load atomic i64, ptr @threads monotonic, align 8
-  %pooled = icmp sgt i64 %threads, 1
-  br i1 %pooled, label %claim, label %serial
-claim:
-  %pair = cmpxchg ptr @busy, i64 0, i64 1 acquire monotonic, align 8
-  %ours = extractvalue { i64, i1 } %pair, 1
-  br i1 %ours, label %count, label %serial
-serial:
-  call void @run_serially(ptr %task, ptr %context, i64 %chunks)
-  ret void
-count:
-  %workers = load atomic i64, ptr @workers monotonic, align 8
-  %with_caller = add i64 %workers, 1
-  %short = icmp slt i64 %with_caller, %threads
-  br i1 %short, label %hire, label %publish
-hire:
-  call void @start_workers()
-  br label %publish
-publish:
-  store ptr %task, ptr @job, align 8
-  store ptr %context, ptr getelementptr ({ ptr, ptr, i64 }, ptr @job, i64 0, i32 1), align 8
-  store i64 %chunks, ptr getelementptr ({ ptr, ptr, i64 }, ptr @job, i64 0, i32 2), align 8
-  store atomic i64 0, ptr @done monotonic, align 8
-  store atomic i64 %chunks, ptr @remaining seq_cst, align 8
-  %sleepers = load atomic i64, ptr @sleepers seq_cst, align 8
-  %asleep = icmp sgt i64 %sleepers, 0
-  br i1 %asleep, label %rouse, label %join
-rouse:
-  %useful = sub i64 %chunks, 1
-  call void @wake(i64 %sleepers, i64 %useful)
-  br label %join
-join:
-  call void @take_chunks()
-  %patience = load i64, ptr @spins, align 8
-  br label %wait
-wait:
-  %spin = phi i64 [ %patience, %join ], [ %fewer, %pause ], [ 0, %yield ]
-  %finished = load atomic i64, ptr @done acquire, align 8
-  %all = icmp sge i64 %finished, %chunks
-  br i1 %all, label %exit, label %still
-still:
-  %waiting = icmp sgt i64 %spin, 0
-  br i1 %waiting, label %pause, label %yield
-pause:
-  $PAUSE
-  %fewer = sub i64 %spin, 1
-  br label %wait
-yield:
-  call i32 @sched_yield()
-  br label %wait
-exit:
-  store atomic i64 0, ptr @busy release, align 8
-  ret void
-}
-"""
+
+def _start_workers(worker: Function) -> Function:
+    """Called by the thread that holds the pool. If the system refuses a thread, the job runs with those there are."""
+    f = Function("start_workers")
+    blocked, before, thread = f.stack(LONG, 32, align=16), f.stack(LONG, 32, align=16), f.stack(POINTER)
+    mask = f.constant(signal.SIG_SETMASK, INT)
+    _c(f, "sigfillset", blocked)
+    for name in FAULTS:
+        if hasattr(signal, name):
+            _c(f, "sigdelset", blocked, f.constant(getattr(signal, name), INT))
+    _c(f, "pthread_sigmask", mask, blocked, before)
+    _c(f, "pthread_mutex_lock", f.at(MUTEX))
+    with f.forever() as leave:
+        workers, threads = _get(f, WORKERS, "seq_cst"), _get(f, THREADS, "seq_cst")
+        leave(workers + 1 >= threads)
+        leave(_c(f, "pthread_create", thread, NULL, f.at(worker), NULL).differs(0))
+        _c(f, "pthread_detach", f.load(POINTER, thread))
+        _add(f, WORKERS, "seq_cst")
+    _c(f, "pthread_mutex_unlock", f.at(MUTEX))
+    _c(f, "pthread_sigmask", mask, before, NULL)
+    return f
+
+
+def _wake() -> Function:
+    """The job is published. The lock, taken and dropped, waits for a worker between its last look and its sleep."""
+    f = Function("wake", [("sleepers", LONG), ("useful", LONG)])
+    sleepers, useful = f.parameters
+    _c(f, "pthread_mutex_lock", f.at(MUTEX))
+    _c(f, "pthread_mutex_unlock", f.at(MUTEX))
+    with f.when(useful >= sleepers):
+        _c(f, "pthread_cond_broadcast", f.at(AWAKE))
+        f.ret()
+    with f.loop(0, useful):
+        _c(f, "pthread_cond_signal", f.at(AWAKE))
+    return f
+
+
+def _parallel(alone: Function, take_chunks: Function, start_workers: Function, wake: Function) -> Function:
+    f = Function(PARALLEL.name, TASK, exported=True)
+    chunks = f.parameters[2]
+
+    def alone_if(condition: Value) -> None:
+        with f.when(condition):
+            f.call(alone, *f.parameters)
+            f.ret()
+
+    alone_if(chunks <= 1)
+    threads = _get(f, THREADS, "monotonic")
+    alone_if(threads <= 1)
+    alone_if(~f.replace_if(f.at(BUSY), f.constant(0), f.constant(1), "acquire monotonic"))
+    with f.when(_get(f, WORKERS, "monotonic") + 1 < threads):
+        f.call(start_workers)
+    for value, (_, place) in zip(f.parameters, _job(f), strict=True):
+        f.store(value, place)
+    _set(f, DONE, 0, "monotonic")
+    _set(f, REMAINING, chunks, "seq_cst")
+    sleepers = _get(f, SLEEPERS, "seq_cst")
+    with f.when(sleepers > 0):
+        f.call(wake, sleepers, chunks - 1)
+    f.call(take_chunks)
+    patience = f.variable(f.load(LONG, f.at(SPINS)))
+    with f.forever() as leave:
+        leave(_get(f, DONE, "acquire") >= chunks)
+        waiting = patience.get() > 0
+        with f.when(waiting):
+            _pause(f)
+            patience.add(-1)
+        with f.unless(waiting):
+            _c(f, "sched_yield")
+    _set(f, BUSY, 0, "release")
+    return f

@@ -1,4 +1,4 @@
-"""Matrix products in a plan: a `Contract` and its memory come in, what the driver needs to call it goes out.
+"""Matrix products: the node, its memory, and the calls of GEMM or of a function made for small sizes.
 
 An elementwise kernel that reads a product runs as its epilogue if it can: GEMM hands it the rows of the result as they
 are finished, while they are in the cache. It is an ordinary kernel over a range of rows, with any number of results.
@@ -7,69 +7,165 @@ are finished, while they are in the cache. It is an ordinary kernel over a range
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from contextlib import ExitStack
+from functools import cached_property
 from typing import Any
 
-from wonderland.compile import gemm, small_gemm
-from wonderland.compile.entry import round_up
-from wonderland.compile.fuse import Cluster, operands_of, squeezed_strides
-from wonderland.compile.kernels import Nest
-from wonderland.compile.loops import Kernel
-from wonderland.compile.nodes import Contract, Gather, base_of, contiguous_strides, layout_of
+import numpy as np
 
-ALIGNMENT = 64
+from wonderland.compile import gemm, ir, pool, small_gemm
+from wonderland.compile.arena import ALIGNMENT, round_up
+from wonderland.compile.kernel import Kernel
+from wonderland.compile.memory import Buffer
+from wonderland.compile.nodes import STEP, Node, Number, Whole, contiguous_strides
+from wonderland.compile.scalars import real_dtype
+from wonderland.compile.steps import Step
+from wonderland.core.types import ArrayType, promote
+
+SMALL_PRODUCT, SMALL_VECTOR = 64, 8192  # multiply-adds; measured against GEMM
+NANOSECONDS = 0.02  # of a multiply-add
 # Multiply-adds up to which GEMM doesn't share one product between threads, up to which sharing many of them is better
 # still, and from which many are worth sharing.
 SHARED_ALONE, BETTER_TOGETHER, SHARED_TOGETHER = 1 << 20, 1 << 24, 1 << 17
 MANY_PRODUCTS, MOST_PRODUCTS = 8, 32  # entries that make a batch worth sharing by entries; most pieces of a batch
 MOST_SCRATCH = 1 << 22  # bytes for all pieces together
+NO_EPILOGUE = ir.constant(None, ir.POINTER), ir.constant(None, ir.POINTER)
 MANY_ROWS = 96  # of a product with an epilogue, which is shared by rows only
 
 
-class RunKernel:
-    """Call a kernel."""
+class Contract(Whole):
+    """A matrix product by GEMM for each batch entry: extents (batch..., m, n, k), strides of x and y along them.
 
-    def __init__(self, kernel: Kernel):
-        self.kernel = kernel
+    If its dtype is complex, extents and strides count the real numbers of which x, y and the result consist.
+    """
 
-
-class RunGemm:
-    """Matrix products, one for each entry of the batch; many small ones are shared between threads."""
-
-    node: Contract
-    x: Any
-    y: Any
-    out: Any
-    position: int
-
-    def __init__(self, node: Contract, x: Any, y: Any, out: Any, position: int):
-        self.node, self.x, self.y, self.out, self.position = node, x, y, out, position
-        size = node.real_dtype.itemsize
-        self.dtype = "f32" if size == 4 else "f64"
-        # (extent, strides of x, y and the result), from the outside in
-        self.batch: list[tuple[int, int, int, int]] = collapsed_batch(node)
-        self.total: int = math.prod(node.batch)
-        one = node.m * node.n * node.k
-        largest = SHARED_ALONE if self.total < MANY_PRODUCTS else BETTER_TOGETHER
-        shared = len(self.batch) <= 2 and one < largest and SHARED_TOGETHER <= one * self.total
-        self.small: bool = small_gemm.fits((node.m, node.n, node.k), size)
-        scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, self.dtype)
-        self.scratch_bytes: int = round_up(scratch, ALIGNMENT)
-        most = max(MANY_PRODUCTS, min(MOST_PRODUCTS, MOST_SCRATCH // max(self.scratch_bytes, 1)))
-        self.pieces: int = min(self.total, most) if shared else 1
-        self.scratch: Any = None
-        self.epilogue: Kernel | None = None
-        self.row_steps = 0  # turns of the epilogue's outer loop for a row of the product
+    def __init__(
+        self, type: ArrayType, x: Node, y: Node, sizes: tuple[tuple[int, ...], int, int, int],
+        x_strides: tuple[int, ...], y_strides: tuple[int, ...],
+    ):  # fmt: skip
+        super().__init__(type)
+        self.x, self.y = x, y
+        self.batch, self.m, self.n, self.k = sizes
+        self.x_strides, self.y_strides = x_strides, y_strides  # (offset, batch strides..., two matrix strides)
 
     @property
-    def takes_epilogue(self) -> bool:
-        node = self.node
-        shared = node.m * node.n * node.k >= gemm.PARALLEL_WORK  # otherwise both would run on one thread
-        return shared and not (self.small or self.epilogue or self.batch) and node.m >= MANY_ROWS and node.n > 1
+    def real_dtype(self) -> np.dtype:
+        return real_dtype(self.dtype)
+
+    @property
+    def memory(self) -> tuple[Node, ...]:
+        return (self.x, self.y)
+
+    @property
+    def work(self) -> int:
+        """Multiply-adds."""
+        return math.prod(self.batch) * self.m * self.n * self.k
+
+    @property
+    def nanoseconds(self) -> float:
+        return STEP + NANOSECONDS * self.work
+
+    def plan(self, plan: Any, position: int) -> None:
+        plan.share_place(self)
+        run = RunProduct(self, plan.memory[self.x], plan.memory[self.y], plan.own(self), plan.plan.position)
+        run.scratch = plan.scratch(run.scratch_bytes * run.pieces)
+        plan.add(run, NANOSECONDS * self.work)
+
+    def __str__(self) -> str:
+        batch = f"{math.prod(self.batch)} " if math.prod(self.batch) != 1 else ""
+        return f"{batch}product{'s' if batch else ''} {self.m}x{self.k} by {self.k}x{self.n}, {self.dtype.name}"
+
+
+def lower(builder: Any, x: Node, y: Node, contract: tuple[Any, ...], batch: tuple[Any, ...]) -> Node:
+    """A contraction of two arrays; small ones become a product and a sum, others a call of GEMM."""
+    dtype = promote(x.type, y.type)[0]
+    x, y = builder.convert(x, dtype), builder.convert(y, dtype)
+    free = [
+        tuple(i for i in range(len(n.shape)) if i not in contract[side] and i not in batch[side])
+        for side, n in enumerate((x, y))
+    ]
+    outer, inner = [x.shape[i] for i in batch[0]], [x.shape[i] for i in contract[0]]
+    rows, columns = [x.shape[i] for i in free[0]], [y.shape[i] for i in free[1]]
+    shape = (*outer, *rows, *columns)
+    k = math.prod(inner)
+    if 0 in shape or k == 0:
+        return Number(ArrayType(shape, dtype), np.zeros((), dtype)[()])
+    x = builder.transpose(x, (*batch[0], *free[0], *contract[0]))
+    y = builder.transpose(y, (*batch[1], *free[1], *contract[1]))
+    m, n = math.prod(rows), math.prod(columns)
+    if dtype.kind == "f" and not _is_small(m, n, k):
+        return _gemm(builder, x, y, outer, (m, n, k), ArrayType(shape, dtype))
+    if dtype.kind == "c" and min(m, n) > 1 and not _is_small(m, n, k):
+        return _complex_gemm(builder, x, y, outer, (m, n, k), ArrayType(shape, dtype))
+    b, r, c = len(outer), len(rows), len(columns)
+    by_rows = _inner_is_contracted(y, b, c)
+    x_shape = (*outer, *rows, *([1] * c), *inner)
+    y_shape = (*outer, *([1] * r), *columns, *inner)
+    x, y = builder.reshape(x, x_shape), builder.reshape(y, y_shape)
+    if not by_rows:  # sum over the axes before the columns: the loop over columns is the inner one
+        order = (*range(b + r), *range(b + r + c, b + r + c + len(inner)), *range(b + r, b + r + c))
+        x, y = builder.transpose(x, order), builder.transpose(y, order)
+    start = b + r + c if by_rows else b + r
+    product = builder.map(_multiplied, [x, y], dtype)
+    return builder.reduce(product, tuple(range(start, start + len(inner))), "add") if inner else product
+
+
+def _inner_is_contracted(y: Node, b: int, c: int) -> bool:
+    """Should the loop over the contracted axes be innermost? When the columns of y aren't contiguous in memory."""
+    if c == 0 or not y.in_memory:
+        return True
+    columns, inner = y.shape[b : b + c], y.shape[b + c :]
+    if math.prod(columns) == 1:
+        return True
+    if math.prod(inner) == 1:
+        return False
+    strides = y.layout[1]
+    return not (columns[-1] != 1 and abs(strides[b + c - 1]) <= 1)
+
+
+def _gemm(builder: Any, x: Node, y: Node, outer: list, sizes: tuple, type: ArrayType) -> Node:
+    m, n, k = sizes
+    x, y = builder.solid(x), builder.solid(y)
+    x = builder.reshape(x, (*outer, m, k))
+    y = builder.reshape(y, (*outer, n, k))
+    layouts = [(offset, *strides) for offset, strides in (x.layout, y.layout)]
+    return builder.keep(Contract(type, x.base, y.base, (tuple(outer), m, n, k), layouts[0], layouts[1]))
+
+
+def _complex_gemm(builder: Any, x: Node, y: Node, outer: list, sizes: tuple, type: ArrayType) -> Node:
+    """One product of real matrices: the pairs of x are a row of twice the length, y has a row i y below each row.
+
+    (a + i b) y = a y + b (i y), and the pairs of the rows of y are twice the columns, as they are in the result.
+    """
+    m, n, k = sizes
+    x, y = builder.reshape(builder.solid(x), (*outer, m, k)), builder.reshape(builder.solid(y), (*outer, n, k))
+    if k > 1 and x.layout[1][-1] != 1:
+        x = builder.copy(x)
+    order = (*range(len(outer)), len(outer) + 1, len(outer))
+    rows = builder.reshape(builder.transpose(y, order), (*outer, k, 1, n))
+    y = builder.map(_turned_if, [builder.constant(np.array([[False], [True]])), rows], type.dtype)
+    offset, strides = x.layout
+    x_strides = (*(2 * s for s in (offset, *strides[:-1])), 1)
+    y_strides = (0, *(2 * s for s in contiguous_strides(y.shape)[:-3]), 1, 2 * n)
+    return builder.keep(Contract(type, x.base, y, (tuple(outer), m, 2 * n, 2 * k), x_strides, y_strides))
+
+
+def _is_small(m: int, n: int, k: int) -> bool:
+    """Is a product better off as a map and a sum: done before a call is, or nothing but a map or a sum?"""
+    return m * n * k <= (SMALL_VECTOR if m == 1 or n == 1 else SMALL_PRODUCT) or m == n == 1 or k == 1
+
+
+def _multiplied(e: Any, x: Any, y: Any) -> Any:
+    return e.mul(x, y)
+
+
+def _turned_if(e: Any, turn: Any, z: Any) -> Any:
+    """i z if turn, else z."""
+    return e.select(turn, e.complex(e.neg(e.imag(z)), e.real(z)), z)
 
 
 def collapsed_batch(node: Contract) -> list[tuple[int, int, int, int]]:
-    """The batch axes of a product, adjacent ones that all three arrays walk as one joined."""
+    """The batch axes of a product as (extent, strides of x, y and the result), adjacent ones joined if they can be."""
     out: list[tuple[int, int, int, int]] = []
     step = node.m * node.n
     for i in reversed(range(len(node.batch))):
@@ -82,59 +178,138 @@ def collapsed_batch(node: Contract) -> list[tuple[int, int, int, int]]:
     return out
 
 
-def attach(cluster: Cluster, nest: Nest, steps: list[Any]) -> bool:
-    """Make a generated kernel the epilogue of the last product that it reads, if nothing stands between them."""
-    kernel = nest.kernel
-    if not kernel.parallel or kernel.checks or set(cluster.roles.values()) != {"full"}:
-        return False
-    read = {_root(buffer) for buffer, _ in kernel.params}
-    written = {_root(buffer) for buffer in nest.written}
-    for step in reversed(steps):
-        if isinstance(step, RunGemm):
-            touched, changed = (step.x, step.y, step.scratch, step.out), (step.scratch, step.out)
-            if step.takes_epilogue and _reads_own_element(cluster, step.node):
-                return _attach(step, nest, read, written)
-        elif isinstance(step, RunKernel) and not step.kernel.checks:  # one that can fail comes before what is written
-            touched, changed = [buffer for buffer, _ in step.kernel.params], step.kernel.written
+class RunProduct(Step):
+    """Matrix products, one for each entry of the batch; many small ones are shared between threads."""
+
+    def __init__(self, node: Contract, x: Buffer, y: Buffer, out: Buffer, position: int):
+        self.node, self.x, self.y, self.out, self.position = node, x, y, out, position
+        size = node.real_dtype.itemsize
+        self.dtype = "f32" if size == 4 else "f64"
+        self.batch: list[tuple[int, int, int, int]] = collapsed_batch(node)
+        self.total: int = math.prod(node.batch)
+        one = node.m * node.n * node.k
+        largest = SHARED_ALONE if self.total < MANY_PRODUCTS else BETTER_TOGETHER
+        shared = len(self.batch) <= 2 and one < largest and SHARED_TOGETHER <= one * self.total
+        self.small: bool = small_gemm.fits((node.m, node.n, node.k), size)
+        scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, self.dtype)
+        self.scratch_bytes: int = round_up(scratch, ALIGNMENT)
+        most = max(MANY_PRODUCTS, min(MOST_PRODUCTS, MOST_SCRATCH // max(self.scratch_bytes, 1)))
+        self.pieces: int = min(self.total, most) if shared else 1
+        self.scratch: Any = None
+        self.epilogue: Kernel | None = None
+        self.turns = 0  # of the epilogue's outer loop for a row of the product
+
+    @property
+    def touched(self) -> list[Buffer]:
+        after = [] if self.epilogue is None else [buffer for buffer, _ in self.epilogue.params]
+        return [self.x, self.y, self.scratch, self.out, *after]
+
+    @property
+    def written(self) -> list[Buffer]:
+        return [self.scratch, self.out, *(() if self.epilogue is None else self.epilogue.written)]
+
+    def offer(self, kernel: Kernel) -> bool | None:
+        """The operands must last until the last row is finished, and so must what the kernel reads and writes."""
+        node = self.node
+        shared = node.m * node.n * node.k >= gemm.PARALLEL_WORK  # otherwise both would run on one thread
+        if self.small or self.epilogue or self.batch or not shared or node.m < MANY_ROWS or node.n <= 1:
+            return None
+        turns = kernel.turns_per_row(node)
+        if turns is None:
+            return None
+        written = {buffer.root for buffer in kernel.written}
+        if not turns or written & {self.x.root, self.y.root}:
+            return False
+        self.epilogue, self.turns = kernel, turns
+        for buffer in (*(buffer for buffer, _ in kernel.params), *kernel.written):
+            buffer.root.touch(self.position)
+        return True
+
+    def emit(self, out: Any, f: ir.Function) -> None:
+        node, size = self.node, self.node.real_dtype.itemsize
+        x = out.pointer(f, self.x, node.x_strides[0] * size)
+        y = out.pointer(f, self.y, node.y_strides[0] * size)
+        result, scratch = out.pointer(f, self.out), out.pointer(f, self.scratch)
+        sizes = [out.number(f, v) for v in (node.m, node.n, node.k, *node.x_strides[-2:], *node.y_strides[-2:])]
+        if self.pieces > 1:
+            self._share(out, f, [x, y, result, scratch], sizes)
+            return
+        with ExitStack() as loops:
+            for extent, *strides in self.batch:
+                steps = [out.number(f, s * size) for s in strides]
+                i = loops.enter_context(f.loop(0, out.number(f, extent)))
+                x, y, result = (f.element(ir.BYTE, p, i * by) for p, by in zip((x, y, result), steps, strict=True))
+            self._multiply(f, sizes, x, y, result, scratch, self._epilogue(out, f))
+
+    def _multiply(
+        self, f: ir.Function, sizes: list[ir.Value], x: ir.Value, y: ir.Value, out: ir.Value, scratch: ir.Value,
+        epilogue: tuple[ir.Value, ir.Value] = NO_EPILOGUE,
+    ) -> None:  # fmt: skip
+        m, n, k, xm, xk, yn, yk = sizes
+        if self.small:
+            f.call(self._function, x, y, out, m, k)
         else:
-            return False
-        if written & _roots(touched) or read & _roots(changed):
-            return False  # the kernel can't run before this step
-    return False
+            f.call(self._function, m, n, k, x, xm, xk, y, yk, yn, out, n, scratch, *epilogue)
+
+    @cached_property
+    def _function(self) -> ir.Function | ir.External:
+        """GEMM, or a function for this size."""
+        node = self.node
+        if not self.small:
+            return gemm.external(self.dtype)
+        (xm, xk), (yn, yk) = node.x_strides[-2:], node.y_strides[-2:]
+        return small_gemm.definition(self.dtype, (node.m, node.n, node.k), (xm, xk), (yn, yk))
+
+    def _epilogue(self, out: Any, f: ir.Function) -> tuple[ir.Value, ir.Value]:
+        """A function that runs a kernel for some rows of a product, and its context."""
+        if self.epilogue is None:
+            return NO_EPILOGUE
+        body = out.kernel(self.epilogue)
+        pointers = out.kernel_arguments(f, self.epilogue)
+        task = out.once(f"{body.name}.rows", lambda: _rows_task(body, len(pointers)))
+        return f.at(task), out.record(f, [*pointers, out.number(f, self.turns)])
+
+    def _share(self, out: Any, f: ir.Function, pointers: list[ir.Value], sizes: list[ir.Value]) -> None:
+        """A batch of products in pieces on the pool."""
+        size = self.node.real_dtype.itemsize
+        outer, inner = [(1, 0, 0, 0), *self.batch][-2:]
+        grain = -(-self.total // self.pieces)
+        numbers = [*(s * size for s in (*outer[1:], *inner[1:])), inner[0], grain, self.total, self.scratch_bytes]
+        words = [*sizes, *(out.number(f, v) for v in numbers)]
+        task = out.once(f"{self._function.name}.batch", self._batch_task)
+        pieces = out.number(f, -(-self.total // grain))
+        f.call(pool.PARALLEL, f.at(task), out.record(f, [*pointers, *words]), pieces)
+
+    def _batch_task(self) -> ir.Function:
+        """Products `piece * grain` to `(piece + 1) * grain`."""
+        f = ir.Function("", [("context", ir.POINTER), ("piece", ir.LONG)])
+        context, piece = f.parameters
+        types = [*[ir.POINTER] * 4, *[ir.LONG] * 17]
+        fields = [f.load(type, f.element(ir.LONG, context, i)) for i, type in enumerate(types)]
+        pointers, scratch, sizes = fields[:3], fields[3], fields[4:11]
+        outer, inner, (count, grain, total, size) = fields[11:14], fields[14:17], fields[17:]
+        begin, own = piece * grain, f.element(ir.BYTE, scratch, piece * size)
+        with f.loop(begin, f.min(begin + grain, total, signed=False)) as i:
+            far, near = i // count, i % count
+            x, y, out = (
+                f.element(ir.BYTE, pointer, far * a + near * b)
+                for pointer, a, b in zip(pointers, outer, inner, strict=True)
+            )
+            self._multiply(f, sizes, x, y, out, own)
+        return f
+
+    def __str__(self) -> str:
+        if self.epilogue is None:
+            return str(self.node)
+        follows = f"kernel {self.epilogue.describe()}".replace("\n", "\n  ")
+        return f"{self.node}, then on its rows\n  {follows}"
 
 
-def _attach(step: RunGemm, nest: Nest, read: set, written: set) -> bool:
-    """The product's operands must last until its last row is finished, and so must what the kernel reads and writes."""
-    rows, turns = step.node.m, nest.extents[0]
-    in_order = nest.positions == sorted(nest.positions)
-    if written & _roots((step.x, step.y)) or turns % rows or not in_order:
-        return False
-    step.epilogue, step.row_steps = nest.kernel, turns // rows
-    for buffer in read | written:
-        buffer.touch(step.position)
-    return True
-
-
-def _reads_own_element(cluster: Cluster, node: Contract) -> bool:
-    """Does a cluster read a product, and only at its own element?"""
-    identity, found = contiguous_strides(cluster.space), False
-    for member in cluster.roles:
-        if isinstance(member, Gather) and member.source is node:
-            return False
-        for operand in operands_of(member):
-            if base_of(operand) is node:
-                found = True
-                if layout_of(operand)[0] or squeezed_strides(operand) != identity:
-                    return False
-    return found
-
-
-def _root(buffer: Any) -> Any:
-    """The memory that a slice is part of."""
-    while buffer.kind == "slice":
-        buffer = buffer.data[0]
-    return buffer
-
-
-def _roots(buffers: Iterable[Any]) -> set:
-    return {_root(buffer) for buffer in buffers}
+def _rows_task(body: ir.Function, count: int) -> ir.Function:
+    """The epilogue of a product: a kernel of `count` pointers over a range of rows."""
+    f = ir.Function("", [("context", ir.POINTER), ("first", ir.LONG), ("last", ir.LONG)])
+    context, first, last = f.parameters
+    pointers = [f.load(ir.POINTER, f.element(ir.LONG, context, i)) for i in range(count)]
+    turns = f.load(ir.LONG, f.element(ir.LONG, context, count))
+    f.call(body, *pointers, first * turns, last * turns)
+    return f

@@ -9,22 +9,23 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from wonderland.compile import llvm
-from wonderland.compile.plan import Buffer, Copy, Poll, RunBranch, RunCall, RunGemm, RunKernel, RunLoop
+from wonderland.compile.ir import INT, LONG, POINTER, External, Function, Module
+from wonderland.compile.memory import Buffer
+from wonderland.compile.text import count_of, duration
+from wonderland.core.forks import loading
 
 WARM_UP, MOST_CALLS, ENOUGH_SECONDS = 2, 1000, 0.3
 WORDS = 2  # per step: nanoseconds, times
-DECLARATION = "declare i64 @wl_clock()"
 
 
 class Watch:
-    """Puts a clock around the steps that a driver emits, and keeps what it showed."""
+    """Puts a clock around the steps that are emitted, and keeps what it showed."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, str]] = []  # depth (inside loops and branches) and description
@@ -32,24 +33,21 @@ class Watch:
         self._depth = 0
         self._place = Buffer("address")  # of the counts: known when all steps are
 
-    def around(self, driver: Any, f: Any, step: Any, emit: Callable[[Any, Any], None]) -> None:
+    def around(self, out: Any, f: Function, step: Any) -> None:
         """Emit one step, timed."""
         number = len(self.steps)
-        self.steps.append((self._depth, step_text(step)))
-        driver.declared.add(DECLARATION)
-        start = f.let("call i64 @wl_clock()")
+        self.steps.append((self._depth, str(step)))
+        start = f.call(CLOCK)
         self._depth += 1
-        emit(f, step)
+        step.emit(out, f)
         self._depth -= 1
-        taken = f.let(f"sub i64 {f.let('call i64 @wl_clock()')}, {start}")
-        base = f.let(f"inttoptr i64 {driver.number(f, self._place, self._place)} to ptr")
-        for word, value in enumerate((taken, "1")):
-            at = f.let(f"getelementptr i64, ptr {base}, i64 {WORDS * number + word}")
-            before = f.let(f"load i64, ptr {at}, align 8")
-            f.do(f"store i64 {f.let(f'add i64 {before}, {value}')}, ptr {at}, align 8")
+        taken, base = f.call(CLOCK) - start, out.pointer(f, self._place)
+        for word, value in enumerate((taken, 1)):
+            at = f.element(LONG, base, WORDS * number + word)
+            f.store(f.load(LONG, at) + value, at)
 
     def finish(self) -> None:
-        """Make room for the counts; before the driver's numbers are taken."""
+        """Make room for the counts; before the numbers of the table are taken."""
         self.counts: Any = np.zeros(max(WORDS * len(self.steps), 1), np.int64)
         self._place.offset = self.counts.__array_interface__["data"][0]
 
@@ -94,7 +92,10 @@ class Profile:
 def profile(compiled: Any, flat_args: Sequence[Any]) -> Profile:
     """Run a compiled Program with clocks in it on these arguments, many times if it is short."""
     watch = Watch()
-    timed = type(compiled)(compiled.source, compiled.written, compiled.name, watch)
+    with loading():
+        from wonderland.compile.stages import compile_program
+
+    timed = compile_program(compiled.source, compiled.written, compiled.name, watch=watch)
     written = set(compiled.written.values())
     args = [np.array(value) if i in written else value for i, value in enumerate(flat_args)]
     for _ in range(WARM_UP):
@@ -107,75 +108,26 @@ def profile(compiled: Any, flat_args: Sequence[Any]) -> Profile:
     return Profile(compiled.name or "program", calls, (time.perf_counter() - start) / calls, watch)
 
 
-def step_text(step: Any) -> str:
-    """A step for a person to read."""
-    if isinstance(step, RunKernel):
-        return f"kernel {step.kernel.description}"
-    if isinstance(step, RunGemm):
-        node = step.node
-        batch = f"{step.total} " if step.total != 1 else ""
-        text = f"{batch}product{'s' if batch else ''} {node.m}x{node.k} by {node.k}x{node.n}, {node.dtype.name}"
-        follows = "" if step.epilogue is None else f"kernel {step.epilogue.description}".replace("\n", "\n  ")
-        return f"{text}, then on its rows\n  {follows}" if follows else text
-    if isinstance(step, RunCall):
-        return f"{step.node.name}, by NumPy"
-    if isinstance(step, Copy):
-        return f"copy of {size(step.size)}"
-    if isinstance(step, Poll):
-        return "a look at signals"
-    if isinstance(step, RunBranch):
-        return f"one of {len(step.bodies)} branches"
-    if isinstance(step, RunLoop):
-        return "loop" if step.static is None else f"loop of {count_of(step.static, 'turn')}"
-    return type(step).__name__
-
-
-def count_of(number: int, noun: str) -> str:
-    """1 buffer, 2 buffers."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def size(count: int) -> str:
-    """Bytes for a person to read."""
-    if count < 1024:
-        return f"{count} bytes"
-    power = min((count.bit_length() - 1) // 10, 4)
-    return f"{_short(count / 1024**power)} {' KMGT'[power]}B"
-
-
-def duration(seconds: float) -> str:
-    """A time for a person to read."""
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * factor >= 1:
-            return f"{_short(seconds * factor)} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
-
-
-def _short(number: float) -> str:
-    return f"{number:.3g}" if number < 999.5 else f"{number:.0f}"
-
-
 @cache
 def clock() -> int:
     """Address of a native function that tells the time in nanoseconds."""
     if os.name == "posix":
-        _keep.append(llvm.compile_library(CLOCK.replace("$CLOCK", str(int(time.CLOCK_MONOTONIC))), ["wl_clock"]))
-        return _keep[-1].address("wl_clock")
+        module = Module(as_written=True)
+        module.add(_clock())
+        _keep.append(module.load())
+        return _keep[-1].address(CLOCK.name)
     _keep.append(ctypes.CFUNCTYPE(ctypes.c_int64)(time.perf_counter_ns))
     return ctypes.cast(_keep[-1], ctypes.c_void_p).value or 0
 
 
+def _clock() -> Function:
+    f = Function(CLOCK.name, [], LONG, exported=True)
+    now = f.stack(LONG, 2)
+    gettime = External("clock_gettime", INT, (INT, POINTER))
+    f.call(gettime, f.constant(time.CLOCK_MONOTONIC, INT), now)
+    f.ret(f.load(LONG, now) * 1_000_000_000 + f.load(LONG, f.element(LONG, now, 1)))
+    return f
+
+
+CLOCK = External("wl_clock", LONG, (), address=clock)
 _keep: list[Any] = []
-CLOCK = """
-declare i32 @clock_gettime(i32, ptr)
-define i64 @wl_clock() {
-  %time = alloca [2 x i64], align 8
-  call i32 @clock_gettime(i32 $CLOCK, ptr %time)
-  %seconds = load i64, ptr %time, align 8
-  %rest.at = getelementptr i64, ptr %time, i64 1
-  %rest = load i64, ptr %rest.at, align 8
-  %whole = mul i64 %seconds, 1000000000
-  %now = add i64 %whole, %rest
-  ret i64 %now
-}
-"""

@@ -6,12 +6,13 @@ operation on numbers (loops, phis, loads, stores) handles `parts`, of which a re
 
 from __future__ import annotations
 
-import struct
 from typing import Any, NoReturn
 
 import numpy as np
 
-KINDS = {
+from wonderland.compile import ir
+
+TYPES = {
     "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "i8", "uint16": "i16",
     "uint32": "i32", "uint64": "i64", "float32": "float", "float64": "double",
 }  # fmt: skip
@@ -24,7 +25,7 @@ class Unsupported(Exception):
 
 def is_native(dtype: np.dtype) -> bool:
     """Does compiled code compute with this dtype?"""
-    return (dtype.name in KINDS or dtype.name in REAL) and dtype.isnative
+    return (dtype.name in TYPES or dtype.name in REAL) and dtype.isnative
 
 
 def real_dtype(dtype: np.dtype) -> np.dtype:
@@ -32,32 +33,24 @@ def real_dtype(dtype: np.dtype) -> np.dtype:
     return REAL.get(dtype.name, dtype)
 
 
-def memory_kind(dtype: np.dtype) -> str:
+def memory_type(dtype: np.dtype) -> str:
     """The IR type of an element in memory."""
     if dtype.name in REAL:
-        part = KINDS[REAL[dtype.name].name]
+        part = TYPES[REAL[dtype.name].name]
         return f"{{ {part}, {part} }}"
-    kind = KINDS[dtype.name]
-    return "i8" if kind == "i1" else kind
+    type = TYPES[dtype.name]
+    return ir.BYTE if type == ir.BOOL else type
 
 
-class Scalar:
-    """One SSA value (or constant) with its NumPy dtype."""
+class Scalar(ir.Value):
+    """A number of compiled code with its NumPy dtype; operators have NumPy's meaning, by the `Emitter` it is from."""
 
-    __slots__ = ("dtype", "factors", "text")
+    __slots__ = ("dtype", "factors")
 
-    def __init__(self, text: str, dtype: np.dtype, factors: tuple[Scalar, Scalar] | None = None):
-        self.text: str = text
+    def __init__(self, text: str, dtype: np.dtype, code: Any = None):
+        super().__init__(TYPES[dtype.name], text, code)
         self.dtype: np.dtype = dtype
-        self.factors: tuple[Scalar, Scalar] | None = factors  # of a product that a sum may take over
-
-    @property
-    def kind(self) -> str:
-        return KINDS[self.dtype.name]
-
-    @property
-    def typed(self) -> str:
-        return f"{self.kind} {self.text}"
+        self.factors: tuple[Scalar, Scalar] | None = None  # of a product that a sum may take over
 
     @property
     def parts(self) -> tuple[Scalar, ...]:
@@ -66,7 +59,7 @@ class Scalar:
 
     def rounded(self) -> Scalar:
         """The same number, not to be taken over by a sum: others may read it from memory."""
-        return Scalar(self.text, self.dtype) if self.factors else self
+        return Scalar(self.text, self.dtype, self.code) if self.factors else self
 
 
 class Complex(Scalar):
@@ -79,15 +72,14 @@ class Complex(Scalar):
 
     def __init__(self, re: Scalar, im: Scalar):
         self.re, self.im = re.rounded(), im.rounded()
+        self.code: Any = re.code or im.code
         self.dtype: np.dtype = np.dtype(f"c{2 * re.dtype.itemsize}")
         self.factors: Any = None
 
-    def __getattr__(self, name: str) -> NoReturn:  # of `text`, which isn't set
-        raise Unsupported(f"the compiler has no such operation on {self.dtype}")
-
-    @property
-    def kind(self) -> str:
-        return self.text
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in ("text", "type"):  # which aren't set
+            raise Unsupported(f"the compiler has no such operation on {self.dtype}")
+        raise AttributeError(name)
 
     @property
     def parts(self) -> tuple[Scalar, ...]:
@@ -109,19 +101,9 @@ def named(name: str, dtype: np.dtype) -> Scalar:
     return Scalar(name, dtype)
 
 
-def literal(value: Any, dtype: np.dtype) -> Scalar:
+def literal(value: Any, dtype: np.dtype, code: Any = None) -> Scalar:
     """A constant."""
+    value = np.asarray(value).astype(dtype)
     if dtype.kind == "c":
-        value = np.asarray(value).astype(dtype)
-        return Complex(*(literal(part, real_dtype(dtype)) for part in (value.real, value.imag)))
-    return Scalar(constant_text(value, dtype), dtype)
-
-
-def constant_text(value: Any, dtype: np.dtype) -> str:
-    """A number as LLVM spells it: the bits of a double for both float types."""
-    if dtype.kind == "f":
-        number = float(np.asarray(value).astype(dtype))
-        return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
-    if dtype.kind == "b":
-        return "true" if value else "false"
-    return str(int(np.asarray(value).astype(dtype)))
+        return Complex(*(literal(part, real_dtype(dtype), code) for part in (value.real, value.imag)))
+    return Scalar(ir.constant(value[()], TYPES[dtype.name]).text, dtype, code)

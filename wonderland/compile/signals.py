@@ -12,129 +12,80 @@ from __future__ import annotations
 import ctypes
 import math
 from functools import cache
+from typing import Any
 
 from wonderland.compile import llvm
-from wonderland.compile.entry_layout import RAISED, function_address
-from wonderland.compile.nodes import Branch, Call, Contract, Loop, Map, Node, Procedure, Reduce, Region, Scatter
+from wonderland.compile import python_api as python
+from wonderland.compile.entry_layout import RAISED
+from wonderland.compile.ir import LONG, POINTER, VOID, External, Function, Module, Value
+from wonderland.core.forks import loading
 
 GROUP = 16  # short turns of a loop that are counted at once: a power of 2
 BUDGET = 1_000_000  # nanoseconds of work, as estimated, between looks at the clock
 INTERVAL = 100_000_000  # nanoseconds between looks at signals: these take the GIL
-STEP, ELEMENT, OPERATION, PRODUCT, CALL = 2.0, 0.2, 0.05, 0.02, 10_000.0  # nanoseconds
 BUDGET_WORD, TIME_WORD = 1, 2  # of the arena's head: what is left of the budget, when signals were looked at
-DECLARATIONS = {"wl_poll": "declare void @wl_poll(ptr) cold", "wl_host": "declare i64 @wl_host(ptr, ptr)"}
+POLL = External("wl_poll", VOID, (POINTER,), "cold", lambda: _library().address("wl_poll"))  # of the arena
+HOST = External("wl_host", LONG, (POINTER, POINTER), address=lambda: _library().address("wl_host"))
 
 
-def nanoseconds(region: Region) -> float:
-    """A guess of how long a region takes, without what the loops in it count themselves."""
-    return sum(map(_nanoseconds, region.nodes))
-
-
-def _nanoseconds(node: Node) -> float:
-    if isinstance(node, Loop):
-        turns = GROUP if node.pace else node.length  # those after the last group aren't counted
-        return turns * _turn(node) if isinstance(turns, int) else 0.0
-    if isinstance(node, Branch):
-        return STEP + max(map(nanoseconds, node.regions), default=0.0)
-    if isinstance(node, Call):
-        return CALL
-    if isinstance(node, Contract):
-        return STEP + PRODUCT * math.prod(node.batch) * node.m * node.n * node.k
-    if isinstance(node, Procedure):
-        return STEP + math.prod(node.shape[: node.rows]) * node.cost
-    space = node.operand if isinstance(node, Reduce) else node.update if isinstance(node, Scatter) else node
-    element = ELEMENT + (OPERATION * node.cost if isinstance(node, Map) else 0.0)
-    return STEP + element * math.prod(n for n in space.shape if n is not None)
-
-
-def pace_of(loop: Loop) -> int:
+def pace_of(loop: Any) -> int:
     """What a turn of a loop counts; 0 if all its turns together are short."""
-    turn = _turn(loop)
-    short = isinstance(loop.length, int) and loop.length * turn < BUDGET
-    return 0 if short else math.ceil(min(turn, 2.0 * BUDGET))
-
-
-def _turn(loop: Loop) -> float:
-    return STEP + nanoseconds(loop.body) + (nanoseconds(loop.condition) if loop.condition is not None else 0.0)
-
-
-def imports(ir: str) -> dict[str, int]:
-    """The addresses of the functions here that the text of a module calls."""
-    return {name: _library().address(name) for name in DECLARATIONS if f" @{name}(" in ir}
+    short = isinstance(loop.length, int) and loop.length * loop.turn < BUDGET
+    return 0 if short else math.ceil(min(loop.turn, 2.0 * BUDGET))
 
 
 @cache
 def _library() -> llvm.Library:
-    from wonderland.compile.profile import clock
-
-    names = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Clear", "PyLong_FromVoidPtr",
-             "PyObject_CallOneArg", "Py_DecRef")  # fmt: skip
-    python = {name: function_address(getattr(ctypes.pythonapi, name)) for name in names}
-    library = llvm.compile_library(llvm.AS_WRITTEN + CODE, [*DECLARATIONS], {**python, "wl_clock": clock()})
+    module = Module(as_written=True)
+    module.add(_poll())
+    module.add(_host())
+    library = module.load()
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # its addresses are handed out for good
     return library
 
 
-# What functions of SciPy noted as errors of Python's doesn't count (see the entry): it is cleared before Python runs.
-CODE = f"""
-declare i64 @wl_clock()
-declare i32 @PyGILState_Ensure()
-declare void @PyGILState_Release(i32)
-declare i32 @PyErr_CheckSignals()
-declare void @PyErr_Clear()
-declare ptr @PyLong_FromVoidPtr(ptr)
-declare ptr @PyObject_CallOneArg(ptr, ptr)
-declare void @Py_DecRef(ptr)
+def _poll() -> Function:
+    """The budget is used up: a new one, and from time to time a look at signals."""
+    with loading():
+        from wonderland.compile.profile import CLOCK
 
-; The budget is used up: a new one, and from time to time a look at signals.
-define void @wl_poll(ptr %arena) {{
-  %budget.at = getelementptr i64, ptr %arena, i64 {BUDGET_WORD}
-  store i64 {BUDGET}, ptr %budget.at, align 8
-  %last.at = getelementptr i64, ptr %arena, i64 {TIME_WORD}
-  %last = load i64, ptr %last.at, align 8
-  %now = call i64 @wl_clock()
-  %first = icmp eq i64 %last, 0
-  br i1 %first, label %note, label %compare
-note:
-  store i64 %now, ptr %last.at, align 8
-  ret void
-compare:
-  %passed = sub i64 %now, %last
-  %due = icmp sge i64 %passed, {INTERVAL}
-  br i1 %due, label %look, label %done
-look:
-  store i64 %now, ptr %last.at, align 8
-  %state = call i32 @PyGILState_Ensure()
-  call void @PyErr_Clear()
-  %raised = call i32 @PyErr_CheckSignals()
-  call void @PyGILState_Release(i32 %state)
-  %fine = icmp eq i32 %raised, 0
-  br i1 %fine, label %done, label %stop
-stop:
-  store i64 {RAISED}, ptr %arena, align 8
-  br label %done
-done:
-  ret void
-}}
+    f = Function(POLL.name, [("arena", POINTER)], exported=True)
+    (arena,) = f.parameters
+    f.store(f.constant(BUDGET), f.element(LONG, arena, BUDGET_WORD))
+    place = f.element(LONG, arena, TIME_WORD)
+    last, now = f.load(LONG, place), f.call(CLOCK)
+    with f.when(last.equals(0)):
+        f.store(now, place)
+        f.ret()
+    with f.when(now - last >= INTERVAL):
+        f.store(now, place)
+        state = _enter(f)
+        raised = f.call(python.CHECK_SIGNALS)
+        f.call(python.DROP_GIL, state)
+        with f.when(raised.differs(0)):
+            f.store(f.constant(RAISED), arena)
+    return f
 
-; `callable(address)` with the GIL: 0, or the error number of an exception that is set.
-define i64 @wl_host(ptr %callable, ptr %address) {{
-  %state = call i32 @PyGILState_Ensure()
-  call void @PyErr_Clear()
-  %number = call ptr @PyLong_FromVoidPtr(ptr %address)
-  %there = icmp ne ptr %number, null
-  br i1 %there, label %go, label %failed
-go:
-  %result = call ptr @PyObject_CallOneArg(ptr %callable, ptr %number)
-  call void @Py_DecRef(ptr %number)
-  %fine = icmp ne ptr %result, null
-  br i1 %fine, label %done, label %failed
-done:
-  call void @Py_DecRef(ptr %result)
-  call void @PyGILState_Release(i32 %state)
-  ret i64 0
-failed:
-  call void @PyGILState_Release(i32 %state)
-  ret i64 {RAISED}
-}}
-"""
+
+def _host() -> Function:
+    """`callable(address)` with the GIL: 0, or the error number of an exception that is set."""
+    f = Function(HOST.name, [("callable", POINTER), ("address", POINTER)], LONG, exported=True)
+    callable, address = f.parameters
+    state, code = _enter(f), f.variable(RAISED)
+    number = f.call(python.INT_FROM_POINTER, address)
+    with f.when(number.differs(None)):
+        result = f.call(python.CALL, callable, number)
+        f.call(python.DECREF, number)
+        with f.when(result.differs(None)):
+            f.call(python.DECREF, result)
+            code.set(0)
+    f.call(python.DROP_GIL, state)
+    f.ret(code.get())
+    return f
+
+
+def _enter(f: Function) -> Value:
+    """Take the GIL. What SciPy's functions noted as errors of Python's doesn't count (see the entry): it is cleared."""
+    state = f.call(python.TAKE_GIL)
+    f.call(python.CLEAR_ERROR)
+    return state

@@ -14,7 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile.scalars import Scalar, Unsupported
+from wonderland.compile import ir
+from wonderland.compile.nodes import Number
+from wonderland.compile.scalars import TYPES, Scalar, Unsupported
+from wonderland.core.types import ArrayType
 
 RUN = 32  # numbers that are sorted by counting
 MERGED = {8: 512, 4: 96, 2: 64, 1: 64}  # the longest rows that are merged from runs, for keys of so many bytes
@@ -50,7 +53,20 @@ def sorter(n: int, dtype: np.dtype, places: bool) -> tuple[Callable[..., Any], i
     return partial(_sort, way=way, key=key, place=place, arrays=arrays, places=places), start, cost
 
 
-class Row:
+def lower(builder: Any, x: Any, axis: int, places: bool) -> Any:
+    """The numbers of each row along an axis in order, or the places where they come from; equal ones stay."""
+    out = ArrayType(x.shape, I64 if places else x.dtype)
+    if x.type.size == 0 or x.shape[axis] == 1:
+        return Number(out, 0) if places else x
+    last = (*(i for i in range(len(x.shape)) if i != axis), axis)
+    x = builder.transpose(x, last)
+    code, scratch, cost = sorter(x.shape[-1], x.dtype, places)
+    rows = len(x.shape) - 1
+    made = builder.procedure("sort", code, [x], ArrayType(x.shape, out.dtype), rows, cost=cost, scratch=scratch)
+    return builder.transpose(made, tuple(int(i) for i in np.argsort(last)))
+
+
+class KeyRow:
     """The keys (and places) of a row, and room for as many; both change their roles while sorting goes on."""
 
     code: Any
@@ -79,46 +95,44 @@ def _sort(
     code: Any, out: Any, x: Any, scratch: str, way: Callable, key: np.dtype, place: np.dtype, arrays: dict, places: bool
 ) -> None:
     n = x.extent()
-    row = Row(code, {name: code.shifted(scratch, offset) for name, offset in arrays.items()}, key, place, places)
+    row = KeyRow(code, {name: code.shifted(scratch, offset) for name, offset in arrays.items()}, key, place, places)
     way(code, x, row)
     keys, numbers = row.read("keys"), row.read("places")
     with code.loop(0, n) as i:
         out.store(code.convert(numbers.load(i), I64) if places else _number_of(code, keys.load(i), x.dtype), i)
 
 
-def _by_ranks(code: Any, x: Any, row: Row, size: int) -> None:
+def _by_ranks(code: Any, x: Any, row: KeyRow, size: int) -> None:
     _rank(code, x, row, code.number(0), x.extent(), size)
 
 
-def _rank(code: Any, x: Any, row: Row, start: Scalar, stop: Scalar, size: int) -> None:
+def _rank(code: Any, x: Any, row: KeyRow, start: Scalar, stop: Scalar, size: int) -> None:
     """Sort a run of at most `size` numbers: each goes where as many are as there are smaller ones, without a branch."""
     keys, numbers, run = row.read("keys"), row.read("places"), row.read("other keys")
-    kind = f"<{size} x i{8 * row.key.itemsize}>"
+    vector = ir.vector(TYPES[row.key.name], size)
     with code.loop(0, size) as i:
         run.store(code.constant(-1, row.key), i)
     with code.loop(start, stop) as i:
         run.store(_key_of(code, x.load(i), row.places), code.sub(i, start))
-    every = code.let(f"load {kind}, ptr {run.pointer}, align 8", row.key).text
+    every = code.f.load(vector, run.pointer, align=8)
     with code.loop(start, stop) as i:
         place = code.sub(i, start)
         new = run.load(place)
-        one = code.let(f"insertelement {kind} poison, {new.typed}, i64 0", row.key).text
-        all_of_it = code.let(f"shufflevector {kind} {one}, {kind} poison, <{size} x i32> zeroinitializer", row.key).text
-        bits = {}
-        for predicate in ("ult", "eq"):
-            found = code.let(f"icmp {predicate} {kind} {every}, {all_of_it}", row.key).text
-            bits[predicate] = code.let(f"bitcast <{size} x i1> {found} to i{size}", BITS[size])
-        # Of equal numbers, those before this one.
-        bit = code.let(f"shl i{size} 1, {code.convert(place, BITS[size]).text}", BITS[size])
-        equal = code.bit_and(bits["eq"], code.let(f"sub {bit.typed}, 1", BITS[size]))
-        count = code.intrinsic("ctpop", code.bit_or(bits["ult"], equal))
+        all_of_it = code.f.splat(new, size)
+        smaller, same = (
+            Scalar(code.f.compare(how, every, all_of_it, signed=False).bitcast(f"i{size}").text, BITS[size], code)
+            for how in ("lt", "eq")
+        )
+        one = code.constant(1, BITS[size])
+        before = code.sub(code.shift_left(one, code.convert(place, BITS[size])), one)  # of equal numbers, those
+        count = code.intrinsic("ctpop", code.bit_or(smaller, code.bit_and(same, before)))
         to = code.add(start, code.convert(count, I64))
         keys.store(new, to)
         if row.places:
             numbers.store(code.convert(i, row.place), to)
 
 
-def _by_merging(code: Any, x: Any, row: Row) -> None:
+def _by_merging(code: Any, x: Any, row: KeyRow) -> None:
     n = x.extent()
 
     def part(start: Scalar, size: Scalar) -> Scalar:
@@ -141,7 +155,7 @@ def _by_merging(code: Any, x: Any, row: Row) -> None:
         width.set(code.add(width.get(), width.get()))
 
 
-def _merge(code: Any, row: Row, start: Scalar, middle: Scalar, stop: Scalar) -> None:
+def _merge(code: Any, row: KeyRow, start: Scalar, middle: Scalar, stop: Scalar) -> None:
     """Two neighbouring runs become one in the other arrays; of equal keys, those of the left run come first."""
     keys, numbers = row.read("keys"), row.read("places")
     new_keys, new_numbers = row.read("other keys"), row.read("other places")
@@ -162,8 +176,8 @@ def _merge(code: Any, row: Row, start: Scalar, middle: Scalar, stop: Scalar) -> 
 
 
 def _digit(code: Any, key: Scalar, shift: Scalar) -> Scalar:
-    moved = code.let(f"lshr {key.typed}, {code.convert(shift, key.dtype).text}", key.dtype)
-    return code.convert(code.let(f"and {moved.typed}, 255", key.dtype), I64)
+    moved = code.shift_right(key, code.convert(shift, key.dtype))
+    return code.convert(code.bit_and(moved, code.constant(255, key)), I64)
 
 
 def _count(code: Any, counts: Any, index: Scalar) -> Scalar:
@@ -173,7 +187,7 @@ def _count(code: Any, counts: Any, index: Scalar) -> Scalar:
     return old
 
 
-def _read(code: Any, x: Any, row: Row) -> None:
+def _read(code: Any, x: Any, row: KeyRow) -> None:
     """The keys of a row, and how often each has each digit."""
     keys, numbers = row.read("keys"), row.read("places")
     with code.loop(0, 256 * row.key.itemsize) as i:
@@ -188,7 +202,7 @@ def _read(code: Any, x: Any, row: Row) -> None:
             _count(code, row.counts, code.add(digit, code.constant(256 * byte, I64)))
 
 
-def _by_digits(code: Any, x: Any, row: Row) -> None:
+def _by_digits(code: Any, x: Any, row: KeyRow) -> None:
     _read(code, x, row)
     n, counts = x.extent(), row.counts
     with code.loop(0, row.key.itemsize) as byte:
@@ -222,18 +236,19 @@ def _key_of(code: Any, x: Scalar, places: bool) -> Scalar:
         return x
     sign = code.constant(1 << (bits - 1), key)
     if x.dtype.kind == "i":
-        return code.bit_xor(Scalar(x.text, key), sign)
+        return code.bit_xor(code.convert(x, key), sign)
     if places:
-        x = code.let(f"fadd {x.typed}, {code.constant(0.0, x).text}", x.dtype)
-    pattern = code.let(f"bitcast {x.typed} to i{bits}", key)
+        x = code.add(x, code.constant(0.0, x))
+    pattern = code.bitcast(x, key)
     ordered = code.bit_xor(pattern, code.bit_or(_spread_sign(code, pattern), sign))
     return code.select(code.compare("ne", x, x), code.constant(-1, key), ordered)
 
 
 def _spread_sign(code: Any, pattern: Scalar) -> Scalar:
     """All ones if the highest bit is set, otherwise zero."""
-    bits = 8 * pattern.dtype.itemsize
-    return code.let(f"ashr {pattern.typed}, {bits - 1}", pattern.dtype)
+    signed = code.convert(pattern, np.dtype(f"i{pattern.dtype.itemsize}"))
+    spread = code.shift_right(signed, code.constant(8 * pattern.dtype.itemsize - 1, signed))
+    return code.convert(spread, pattern.dtype)
 
 
 def _number_of(code: Any, key: Scalar, dtype: np.dtype) -> Scalar:
@@ -245,6 +260,6 @@ def _number_of(code: Any, key: Scalar, dtype: np.dtype) -> Scalar:
         return key
     sign = code.constant(1 << (bits - 1), key.dtype)
     if dtype.kind == "i":
-        return Scalar(code.bit_xor(key, sign).text, dtype)
+        return code.convert(code.bit_xor(key, sign), dtype)
     flipped = code.bit_or(code.invert(_spread_sign(code, key)), sign)
-    return code.let(f"bitcast {code.bit_xor(key, flipped).typed} to {'float' if bits == 32 else 'double'}", dtype)
+    return code.bitcast(code.bit_xor(key, flipped), dtype)

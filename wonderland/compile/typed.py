@@ -33,26 +33,29 @@ import inspect
 import threading
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from wonderland.compile.entry_layout import OFFSETS
-from wonderland.compile.typed_syntax import ELEMENTS, Kind, Module
 from wonderland.core.errors import ArgumentError
+from wonderland.core.forks import loading
+
+if TYPE_CHECKING:
+    from wonderland.compile.typed_syntax import Kind
 
 _DATA = OFFSETS["array.data"]
 _pointer_at = ctypes.c_void_p.from_address  # an array's `ctypes.data` takes fifteen times as long
 
 
-class _Running(threading.local):
+class _Active(threading.local):
     plain = False  # inside `f.python`
 
 
-_running = _Running()
+_running = _Active()
 
 
-class Native(NamedTuple):
+class NativeCode(NamedTuple):
     """Machine code for arguments of some kinds: how to call it, which arguments it writes, what keeps it alive."""
 
     call: Callable
@@ -65,7 +68,7 @@ class Typed:
 
     def __init__(self, function: Callable):
         self.function = function
-        self._native: dict[tuple[Kind, ...], Native] = {}
+        self._native: dict[tuple[Kind, ...], NativeCode] = {}
         update_wrapper(self, function)
 
     def python(self, *args: Any) -> Any:
@@ -95,24 +98,27 @@ class Typed:
             flat += _pointer_at(id(value) + _DATA).value, len(value)
         return native.call(*flat)
 
-    def _compile(self, kinds: tuple[Kind, ...], args: tuple) -> Native:
-        from wonderland.compile import llvm  # LLVM is loaded on the first call, not on import
+    def _compile(self, kinds: tuple[Kind, ...], args: tuple) -> NativeCode:
+        with loading():  # LLVM is loaded on the first call, not on import
+            from wonderland.compile import ir, llvm
+            from wonderland.compile.typed_syntax import ELEMENTS, Translations
 
         for i, kind in enumerate(kinds):
             if kind is not int and kind not in ELEMENTS:
                 self._refuse(i, args[i], f"an int or an array of {', '.join(map(str, ELEMENTS))}")
         with llvm.lock:
             if kinds not in self._native:
-                module = Module(Typed)
-                function = module.function(self.function, kinds)
-                library = llvm.compile_library(module.text(), ["run"], quick=True)
+                translation = Translations(Typed).of(self.function, kinds)
+                module = ir.Module()
+                module.add(translation.code)
+                library = module.load()
                 types = []
                 for kind in kinds:
                     types += (ctypes.c_int64,) if kind is int else (ctypes.c_void_p, ctypes.c_int64)
-                result = ctypes.c_int64 if function.returns else None
+                result = None if translation.code.returns == ir.VOID else ctypes.c_int64
                 call = ctypes.CFUNCTYPE(result, *types)(library.address("run"))
-                written = {i for i, name in enumerate(function.parameters) if name in function.written}
-                self._native[kinds] = Native(call, written, library)
+                written = {i for i, name in enumerate(translation.parameters) if name in translation.written}
+                self._native[kinds] = NativeCode(call, written, library)
             return self._native[kinds]
 
     def _refuse(self, i: int, value: Any, expected: str) -> NoReturn:

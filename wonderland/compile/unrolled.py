@@ -8,30 +8,24 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from wonderland.core.program import Atom, Record, Var
 from wonderland.core.tracebacks import user_frame
-from wonderland.core.types import ArrayType
 
 MANY = 5000  # equations from which a person should know
 EVERY = 61  # equations between two looks at the stack; a prime, so that every line of a loop is met
 SECONDS = 4e-4  # to compile an equation, about
 
 
-class Watched(Record):
-    """A Record that notes now and then which line of the user's writes its equations."""
+class Lines:
+    """Which lines of the user's write the equations of a Record: `Record(name, first=lines.look)` asks now and then."""
 
-    __slots__ = ("places",)
-
-    def __init__(self, name: str):
-        super().__init__(name)
+    def __init__(self) -> None:
+        self.count = 0
         self.places: dict[tuple[int, str, int], int] = {}  # (depth of the stack, file, line) -> looks
 
-    def equation(self, primitive: Any, atoms: tuple[Atom, ...], type: ArrayType, params: dict[Any, Any]) -> Var:
-        if not len(self.equations) % EVERY:
-            self._look()
-        return super().equation(primitive, atoms, type, params)
-
-    def _look(self) -> None:
+    def look(self, *operation: Any) -> None:
+        self.count += 1
+        if self.count % EVERY:
+            return
         frame = user_frame()
         if frame is None:
             return

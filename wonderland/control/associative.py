@@ -98,14 +98,14 @@ class _Scan:
             )
         out = [unwrap(leaf) for leaf in leaves]
         for i, (o, model, dtype) in enumerate(zip(out, left, self.dtypes, strict=True)):
-            kind = type_of(o)
-            if kind.weak and kind.shape == shape_of(model) and np.can_cast(kind.dtype, dtype, "same_kind"):
+            found = type_of(o)
+            if found.weak and found.shape == shape_of(model) and np.can_cast(found.dtype, dtype, "same_kind"):
                 out[i] = convert(o, dtype=dtype)
-            elif (kind.shape, kind.dtype) != (shape_of(model), dtype):
+            elif (found.shape, found.dtype) != (shape_of(model), dtype):
                 raise ArgumentError(
                     f"associative_scan: the function must keep shapes and dtypes, but leaf {i} comes in as "
-                    f"{type_of(model)} and leaves it as {kind}. Convert with .astype, or keep the axis that counts the "
-                    "elements: the function gets many at once."
+                    f"{type_of(model)} and leaves it as {found}. Convert with .astype, or keep the axis that counts "
+                    "the elements: the function gets many at once."
                 )
         return out
 

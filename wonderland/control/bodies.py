@@ -31,7 +31,7 @@ from wonderland.transform.closures import unwritten
 from wonderland.transform.programs import linearize_program
 
 
-class Branch(Record):
+class BranchRecord(Record):
     """Records what may not run at all: all that is computed in it belongs to it, even from outer values alone."""
 
     __slots__ = ("around", "outer_values")
@@ -71,7 +71,7 @@ class Branch(Record):
         return self.outer_values[value]
 
 
-class Body:
+class RecordedBody:
     """A recorded body: its Program (captured values first), those values, and the structure of its result."""
 
     structure: Any
@@ -79,10 +79,10 @@ class Body:
     captured: list[Any]
 
     def __init__(
-        self, f: Callable, structure: tree.Structure, types: Sequence[ArrayType], name: str, kind: type = Record
+        self, f: Callable, structure: tree.Structure, types: Sequence[ArrayType], name: str, recorder: type = Record
     ):
         check_function(f, name)
-        level = kind(f"the body of {name}")
+        level = recorder(f"the body of {name}")
         with level:
             inputs = [level.variable(t) for t in types]
             arguments = structure.unflatten([Tracer(v) for v in inputs])
@@ -128,6 +128,17 @@ def flat_operands(operands: Any, what: str) -> tuple[list[Any], tree.Structure]:
 def strong(t: ArrayType) -> ArrayType:
     """The type without weakness: what a loop carries has a fixed dtype."""
     return ArrayType(t.shape, t.dtype)
+
+
+def type_like(example: Any) -> ArrayType:
+    """The strong type of an array, of a number, or of what has a shape and a dtype; a `TypeError` for anything else."""
+    value = unwrap(example)
+    try:
+        return strong(type_of(value))
+    except TypeError:
+        if not (hasattr(value, "shape") and hasattr(value, "dtype")):
+            raise
+        return ArrayType(tuple(value.shape), np.dtype(value.dtype))
 
 
 def common_type(types: Sequence[ArrayType]) -> ArrayType:

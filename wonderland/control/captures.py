@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.control.linear import LINEAR, UNKNOWN, NotLinear, equation_kinds, kind_of
+from wonderland.control.linear import LINEAR, UNKNOWN, NotLinear, dependence_of, equation_dependences
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, MutationError, TracingError, user_line
 from wonderland.core.functions import handles
@@ -27,7 +27,6 @@ from wonderland.core.level import Level, Traced, bind
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, is_differentiable, type_of
-from wonderland.ops.elementwise import stop_gradient
 from wonderland.ops.work import view
 from wonderland.transform.batch import materialize
 
@@ -107,10 +106,8 @@ class Inside(Level):
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
         values, captured, linear = zip(*map(self.split, args), strict=True) if args else ((), (), ())
-        read = captured
-        if primitive.name == "custom":  # what a rule alone captures isn't in its function's value
-            read = [c for i, c in enumerate(captured) if i not in params["call"].for_rules]
-        depends = NOTHING if primitive is stop_gradient else NOTHING.union(*read)
+        stopped = () if primitive.stops is None else primitive.stops(params)
+        depends = NOTHING.union(*(c for i, c in enumerate(captured) if i not in stopped))
         self.effects = False  # an effect goes on to where it belongs
         try:
             out = bind(primitive, *values, **params)
@@ -126,9 +123,9 @@ class Inside(Level):
 
     def _linear(self, primitive: Primitive, values: tuple, linear: tuple, params: dict, n: int) -> list[bool]:
         # Only what certainly isn't linear is refused.
-        kinds = [LINEAR if flag else kind_of(v, UNKNOWN) for v, flag in zip(values, linear, strict=True)]
+        dependences = [LINEAR if flag else dependence_of(v, UNKNOWN) for v, flag in zip(values, linear, strict=True)]
         try:
-            return [kind is LINEAR for kind in equation_kinds(primitive, kinds, params, n)]
+            return [d is LINEAR for d in equation_dependences(primitive, dependences, params, n)]
         except NotLinear as why:
             raise ArgumentError(
                 f"the {self.rule} of {self.of} isn't linear in its tangents: it {why}{user_line()}. Reverse mode "

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.control.batched_loops import one_by_one
 from wonderland.control.bodies import (
-    Body,
-    Branch,
+    BranchRecord,
+    RecordedBody,
     any_of,
     common_type,
     flat_operands,
@@ -18,47 +19,38 @@ from wonderland.control.bodies import (
     share_captured,
     taken_rows,
 )
-from wonderland.control.scan import one_by_one
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import handles
-from wonderland.core.primitive import Linear, Primitive
+from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, run
 from wonderland.core.tracer import unwrap
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import eq, invert, le, ne, where
-from wonderland.ops.pattern import inside, known, unions
+from wonderland.ops.pattern import known
 from wonderland.ops.shape import convert, reshape, zeros_like_type
 from wonderland.ops.work import Runs
-from wonderland.transform.programs import (
-    batch_program,
-    cached,
-    jvp_program,
-    pick,
-    record,
-    scatter_flags,
-    transpose_program,
-)
-from wonderland.transform.taylor import all_orders, packed, taylor_program, unpacked
+from wonderland.transform.holding import Holding
+from wonderland.transform.programs import batch_program, cached, record
 
 
 def cond(pred: Any, true_fn: Callable, false_fn: Callable, *operands: Any) -> Any:
     """`true_fn(*operands)` if `pred` else `false_fn(*operands)`; both must return the same structure and shapes."""
-    kind = type_of(unwrap(pred))
-    if kind.shape != ():
+    array_type = type_of(unwrap(pred))
+    if array_type.shape != ():
         raise ArgumentError(
-            f"cond: the predicate must be a scalar, got {kind}. For a decision per element use np.where."
+            f"cond: the predicate must be a scalar, got {array_type}. For a decision per element use np.where."
         )
     pred = unwrap(pred)
-    if kind.dtype != bool:
+    if array_type.dtype != bool:
         pred = ne(pred, 0)
     return _choose(pred, [false_fn, true_fn], operands, "cond")
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
     """`branches[index](*operands)`, the index clamped to the branches there are."""
-    kind = type_of(unwrap(index))
-    if kind.shape != () or kind.dtype.kind not in "iu":
-        raise ArgumentError(f"switch: the index must be an integer scalar, got {kind}")
+    array_type = type_of(unwrap(index))
+    if array_type.shape != () or array_type.dtype.kind not in "iu":
+        raise ArgumentError(f"switch: the index must be an integer scalar, got {array_type}")
     if not branches:
         raise ArgumentError("switch: at least one branch is needed")
     return _choose(unwrap(index), list(branches), operands, "switch")
@@ -66,7 +58,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
 def _choose(index: Any, functions: list[Callable], operands: tuple, name: str) -> Any:
     values, structure = flat_operands(operands, name)
-    bodies = [Body(f, structure, [type_of(v) for v in values], name, Branch) for f in functions]
+    bodies = [RecordedBody(f, structure, [type_of(v) for v in values], name, BranchRecord) for f in functions]
     first = bodies[0]
     for body in bodies[1:]:
         if body.structure != first.structure or [t.shape for t in body.types] != [t.shape for t in first.types]:
@@ -101,94 +93,15 @@ def _evaluate(index: Any, *operands: Any, branches: tuple[Program, ...]) -> tupl
     return run(branches[clamped(index, len(branches))], operands)
 
 
-def _jvp(primals: tuple, tangents: tuple, branches: tuple[Program, ...]) -> tuple:
-    nonzero = tuple(t is not None for t in tangents[1:])
-    fill = _union(branches, lambda b, f: jvp_program(b, nonzero, f)[1])
-    forms = [jvp_program(b, nonzero, fill)[0] for b in branches]
-    outs = cond_p(*primals, *pick(tangents[1:], nonzero), branches=tuple(forms))
-    count = len(branches[0].outputs)
-    return outs[:count], scatter_flags(outs[count:], fill)
-
-
-def _taylor(outs: Sequence[Any], index: Any, *operands: Any, branches: tuple[Program, ...]) -> Callable:
-    def compute(order: int) -> list[list]:
-        primals, nonzero, terms = packed(operands, order)
-        none = ((False,) * order,) * len(outs)
-        rows = zip(*(taylor_program(b, order, nonzero, none)[1] for b in branches), strict=True)
-        fill = tuple(tuple(any(column) for column in zip(*row, strict=True)) for row in rows)
-        forms = tuple(taylor_program(b, order, nonzero, fill)[0] for b in branches)
-        return unpacked(cond_p(index[0], *primals, *terms, branches=forms), fill)
-
-    return all_orders(outs, operands, compute)
-
-
-def _union(branches: tuple[Program, ...], flags_of: Callable) -> tuple[bool, ...]:
-    """An output has a tangent if it has one in any branch."""
-    none = (False,) * len(branches[0].outputs)
-    return tuple(any(column) for column in zip(*(flags_of(b, none) for b in branches), strict=True))
-
-
-def _linearize(primals: tuple, tangents: tuple, branches: tuple[Program, ...]) -> tuple:
-    nonzero = tuple(t is not None for t in tangents[1:])
-    fill = _union(branches, lambda b, f: linearize_body(b, nonzero, f)[2])
-    forms = [linearize_body(b, nonzero, fill) for b in branches]
-    # Each branch has its own residuals; the others fill those places with zeros.
-    kinds = [list(form[0].output_types[len(form[2]) :]) for form in forms]
-    forward = tuple(_padded(form[0], i, kinds) for i, form in enumerate(forms))
-    outs = cond_p(*primals, branches=forward)
-    count = len(branches[0].outputs)
-    residuals = outs[count:]
-    linear = tuple(_selecting(form[1], i, kinds) for i, form in enumerate(forms))
-    tangent_outs = cond_p(primals[0], *residuals, *pick(tangents[1:], nonzero), branches=linear)
-    return outs[:count], scatter_flags(tangent_outs, fill)
-
-
-def _padded(program: Program, number: int, kinds: list) -> Program:
-    count = len(program.outputs) - len(kinds[number])
-
-    def f(*args: Any) -> list:
-        outs = list(run(program, args))
-        residuals = [
-            outs[count:] if i == number else [zeros_like_type(t) for t in types] for i, types in enumerate(kinds)
-        ]
-        return outs[:count] + [r for group in residuals for r in group]
-
-    return record(f, program.input_types)
-
-
-def _selecting(program: Program, number: int, kinds: list) -> Program:
-    start = sum(len(types) for types in kinds[:number])
-    total = sum(len(types) for types in kinds)
-    own = len(kinds[number])
-
-    def f(*args: Any) -> list:
-        return list(run(program, (*args[start : start + own], *args[total:])))
-
-    tangents = program.input_types[own:]
-    return record(f, [*(t for types in kinds for t in types), *tangents])
-
-
-def _transpose(cts: Sequence[Any], index: Any, *operands: Any, branches: tuple[Program, ...]) -> tuple:
-    linear = tuple(isinstance(o, Linear) for o in operands)
-    nonzero = tuple(ct is not None for ct in cts)
-    forms = [transpose_program(b, linear, nonzero, True)[0] for b in branches]
-    known = [o for o in operands if not isinstance(o, Linear)]
-    outs = cond_p(index, *known, *pick(cts, nonzero), branches=tuple(forms))
-    return None, *scatter_flags(outs, linear)
+_each = Holding("branches", own=1, separate=linearize_body)
 
 
 def _batch(size: int, args: tuple, batched: tuple, branches: tuple[Program, ...]) -> tuple:
+    """If the choice differs along the batch: all branches run, and their results are selected from."""
     count = len(branches[0].outputs)
     index, *operands = args
     if not batched[0]:
-        none = (False,) * count
-        flags = tuple(batched[1:])
-        fill = tuple(
-            any(column) for column in zip(*(batch_program(b, size, flags, none)[1] for b in branches), strict=True)
-        )
-        forms = tuple(batch_program(b, size, flags, fill)[0] for b in branches)
-        return cond_p(index, *operands, branches=forms), fill
-    # The choice differs along the batch: run all branches and select.
+        return _each.batch(size, args, batched, branches=branches)
     if any(b.effects for b in branches):
         return one_by_one(cond_p, size, args, batched, {"branches": branches})
     masks = [_taking(index, i, len(branches)) for i in range(len(branches))]
@@ -235,23 +148,14 @@ def _pattern(types: tuple[ArrayType, ...], params: dict) -> Callable:
     branches, index = params["branches"], known(types[0])
     if index is not None:
         branches = (branches[clamped(index, len(branches))],)
-    read = [inside(branch, types[1:]) for branch in branches]
-    if index is not None:
-        return lambda reads: read[0](reads[1:])
-    return lambda reads: (unions([f(reads[1:])[0] for f in read]), [])
+    return _each.pattern(types, {"branches": branches})
 
 
-cond_p: Primitive = Primitive(
+cond_p: Primitive = _each.primitive(
     "cond",
     _evaluate,
-    lambda index, *operands, branches: branches[0].output_types,
-    jvp=_jvp,
-    taylor=_taylor,
-    linearize=_linearize,
-    transpose=_transpose,
     batch=_batch,
     pattern=_pattern,
     lower=lambda builder, index, *operands, branches: builder.branch(index, branches, operands),
     cost=lambda types, outs, params: Runs(params["branches"], either=True),
-    multiple=True,
 )

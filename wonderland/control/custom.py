@@ -2,13 +2,15 @@
 
 A call of such a function is one equation that keeps the function and its rules. The Dual level uses the rule instead of
 looking inside; `custom_vjp` puts a linear primitive into the linear Program that can only be transposed. What function
-and rules capture are the leading operands (`control.captures`).
+and rules capture are the leading operands (`control.captures`). What a call holds are functions, and not Programs to be
+transformed (`transform.holding`): a derivative is what the user's rule says, and batched is each of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from types import MethodType
 from typing import Any
@@ -16,9 +18,11 @@ from typing import Any
 import numpy as np
 
 from wonderland.control.captures import mapped, run_inside, run_plain, standing_for, unseen
-from wonderland.control.linear import LINEAR, UNKNOWN, NotLinear, kind_of, program_kinds
+from wonderland.control.linear import LINEAR, UNKNOWN, NotLinear, dependence_of, program_dependences
+from wonderland.control.returned import checked, shown
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, NoValueError, check_function
+from wonderland.core.forks import loading
 from wonderland.core.functions import handles
 from wonderland.core.level import Traced, running
 from wonderland.core.primitive import Linear, Primitive
@@ -29,7 +33,7 @@ from wonderland.core.transformed import ByName
 from wonderland.core.types import ArrayType, is_differentiable, type_of
 from wonderland.ops.pattern import as_type, known, propagate
 from wonderland.ops.reduce import sum as reduce_sum
-from wonderland.ops.shape import convert, zeros_like_type
+from wonderland.ops.shape import zeros_like_type
 from wonderland.transform.batch import Batch, BatchedValue, materialize
 from wonderland.transform.closures import held_tracers
 from wonderland.transform.programs import pick, record, scatter_flags
@@ -38,6 +42,7 @@ from wonderland.transform.transpose import transpose
 Flat = Callable[..., Any]  # of values; returns a list, or a pair of lists
 
 
+@dataclass(eq=False)
 class CustomCall:
     """One call: flat functions of values, of which the first `count` are captured.
 
@@ -52,14 +57,7 @@ class CustomCall:
     jvp: Flat | None
     forward: Flat | None
     backward: Flat | None
-
-    def __init__(
-        self, name: str, count: int, for_rules: range, function: Flat, jvp: Flat | None, forward: Flat | None,
-        backward: Flat | None,
-    ):  # fmt: skip
-        self.name, self.count, self.for_rules = name, count, for_rules
-        self.function, self.jvp, self.forward, self.backward = function, jvp, forward, backward
-        self._program: Program | None = None
+    _program: Program | None = None
 
     def program(self, types: Sequence[ArrayType]) -> Program:
         if self._program is None:
@@ -157,9 +155,9 @@ def _batch(size: int, args: tuple, batched: tuple, call: CustomCall) -> tuple[li
 def _pattern(types: tuple, params: dict) -> Any:
     """The rule's, whatever the function itself reads."""
     call: CustomCall = params["call"]
-    kinds, n = [as_type(t) for t in types], len(types)
+    array_types, n = [as_type(t) for t in types], len(types)
     if call.jvp is None:
-        outs = call.program(kinds).output_types
+        outs = call.program(array_types).output_types
 
         def pulled(*args: Any) -> list:
             residuals = call.forward(*args[:n])[1]  # type: ignore[misc]
@@ -173,7 +171,7 @@ def _pattern(types: tuple, params: dict) -> Any:
         flags.extend(t is not None for t in tangents)
         return [t for t in tangents if t is not None]
 
-    program = record(pushed, [*kinds, *kinds[call.count :]])
+    program = record(pushed, [*array_types, *array_types[call.count :]])
 
     def answer(reads: Sequence[Any]) -> tuple[list, list]:
         own = reads[call.count :]
@@ -187,7 +185,8 @@ def _pattern(types: tuple, params: dict) -> Any:
 
 def _transposed_reads(pulled: Flat, types: Sequence[Any], outs: Sequence[ArrayType], reads: Sequence[Any]) -> tuple:
     """What results of these types read if `pulled(*values, *their cotangents)` gives the operands' cotangents."""
-    from wonderland.ops.sets import identity, separate, union
+    with loading():
+        from wonderland.ops.sets import identity, separate, union
 
     flags: list[bool] = []
 
@@ -214,7 +213,7 @@ def _transpose_inside(cts: Sequence[Any], *args: Any, call: CustomCall) -> list:
     flags = [isinstance(a, Linear) for a in args]
     program = call.program([a if isinstance(a, Linear) else type_of(a) for a in args])
     try:
-        program_kinds(program, [LINEAR if isinstance(a, Linear) else kind_of(a, UNKNOWN) for a in args])
+        program_dependences(program, [LINEAR if isinstance(a, Linear) else dependence_of(a, UNKNOWN) for a in args])
     except NotLinear as why:
         raise TypeError(
             f"reverse mode has to transpose {call.name}, which a rule calls on tangents, but it isn't linear in them: "
@@ -242,6 +241,7 @@ custom_p: Primitive = Primitive(
     batch=_batch,
     pattern=_pattern,
     inline=lambda params: params["call"]._program,
+    stops=lambda params: params["call"].for_rules,  # what a rule alone captures isn't in its function's value
     multiple=True,
     impossible={"lower": "compiled code contains its Program"},
 )
@@ -292,6 +292,12 @@ def _linear_pattern(types: tuple, params: dict) -> Any:
     return lambda reads: _transposed_reads(pulled, types[:n], params["types"], reads)
 
 
+def _linearity(operands: Sequence[str], params: dict) -> Sequence[str]:
+    if LINEAR in operands[: params["n_residuals"]]:
+        raise NotLinear(f"uses the derivative of {params['call'].name}")
+    return [LINEAR] * len(params["types"])
+
+
 custom_linear_p: Primitive = Primitive(
     "custom_linear",
     _only_reverse,
@@ -301,6 +307,8 @@ custom_linear_p: Primitive = Primitive(
     batch=_linear_batch,
     multiple=True,
     pattern=_linear_pattern,
+    linearity=_linearity,
+    reverse_only=True,
     impossible={"lower": "it only occurs inside reverse mode"},
 )
 
@@ -397,14 +405,14 @@ class _FlatRules:
         what = f"the first result of the {rule} of {self.custom.__name__} is what the function returns; it"
         if structure != self.out:
             raise ArgumentError(f"{what} has structure {self.out}, the function's {structure}")
-        return [_checked(o, t, what) if is_differentiable(t.dtype) else o for o, t in zip(outs, types, strict=True)]
+        return [checked(o, t, what) if is_differentiable(t.dtype) else o for o, t in zip(outs, types, strict=True)]
 
     def jvp(self, *values: Any) -> tuple[list, list]:
         n = len(values) // 2
         result = self.custom.jvp_rule(self._arguments(values[:n]), self._arguments(values[n:]))  # type: ignore[misc]
         if not (isinstance(result, tuple) and len(result) == 2):
             raise ArgumentError(
-                f"the jvp rule of {self.custom.__name__} must return (out, tangent_out), it returned {_shown(result)}"
+                f"the jvp rule of {self.custom.__name__} must return (out, tangent_out), it returned {shown(result)}"
             )
         outs, (tangents, structure) = self._like_function(result[0], "jvp rule"), tree.flatten(result[1])
         tangents = [unwrap(t) for t in tangents]
@@ -413,13 +421,13 @@ class _FlatRules:
             raise ArgumentError(
                 f"{what} has structure {structure}, its output {self.out}; a zero tangent is np.zeros_like(out)"
             )
-        return outs, [_checked(t, type_of(o), what) for t, o in zip(tangents, outs, strict=True)]
+        return outs, [checked(t, type_of(o), what) for t, o in zip(tangents, outs, strict=True)]
 
     def forward(self, *values: Any) -> tuple[list, list]:
         result = self.custom.forward_rule(*self._arguments(values))  # type: ignore[misc]
         if not (isinstance(result, tuple) and len(result) == 2):
             raise ArgumentError(
-                f"the forward rule of {self.custom.__name__} must return (out, residuals), it returned {_shown(result)}"
+                f"the forward rule of {self.custom.__name__} must return (out, residuals), it returned {shown(result)}"
             )
         outs = self._like_function(result[0], "forward rule")
         residuals, self.residual_structure = tree.flatten(result[1])
@@ -441,7 +449,7 @@ class _FlatRules:
         if not isinstance(found, tuple) or len(found) != len(self.structure.children):
             count = len(self.structure.children)
             raise ArgumentError(
-                f"{what} must be a tuple with one entry per argument ({count}; None for zero), not {_shown(found)}"
+                f"{what} must be a tuple with one entry per argument ({count}; None for zero), not {shown(found)}"
             )
         flat: list = []
         for entry, structure in zip(found, self.structure.children, strict=True):
@@ -451,28 +459,7 @@ class _FlatRules:
             elif actual != structure:
                 raise ArgumentError(f"{what} has structure {actual}, the argument {structure}")
             flat += [unwrap(leaf) for leaf in leaves]
-        return [_checked(ct, t, what) for ct, t in zip(flat, self.in_types, strict=True)]
-
-
-def _checked(value: Any, expected: ArrayType, what: str) -> Any:
-    if value is None or not is_differentiable(expected.dtype):
-        return None if not is_differentiable(expected.dtype) else zeros_like_type(expected)
-    try:
-        actual = type_of(value)
-    except TypeError as error:
-        raise ArgumentError(f"{what} isn't an array of shape {expected.shape}: {error}") from None
-    if actual.shape != expected.shape:
-        raise ArgumentError(f"{what} has shape {actual.shape}, expected {expected.shape}")
-    if actual.dtype != expected.dtype:
-        if actual.dtype.kind != expected.dtype.kind and not actual.weak:
-            raise ArgumentError(f"{what} has dtype {actual.dtype}, expected {expected.dtype}")
-        value = convert(value, dtype=expected.dtype)
-    return value
-
-
-def _shown(result: Any) -> str:
-    """What a rule returned, for messages."""
-    return f"a {type(result).__name__}" + (f" of {len(result)}" if isinstance(result, (tuple, list)) else "")
+        return [checked(ct, t, what) for ct, t in zip(flat, self.in_types, strict=True)]
 
 
 def custom_jvp(f: Callable) -> _Custom:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.control.bodies import any_of, flat_operands
-from wonderland.control.scan import one_by_one
+from wonderland.control.batched_loops import one_by_one
+from wonderland.control.bodies import any_of, flat_operands, type_like
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, LostDerivativeError, check_function, user_line
 from wonderland.core.functions import handles, is_array
@@ -128,12 +128,10 @@ def _typed(given: Any) -> Any:
     if kind is not None and not kind.mutable:
         children, static = kind.flatten(given)
         return kind.unflatten(static, [_typed(child) for child in children])
-    shape, dtype = getattr(given, "shape", None), getattr(given, "dtype", None)
-    if isinstance(shape, tuple) and dtype is not None:
-        return ArrayType(shape, np.dtype(dtype))
-    if is_python_scalar(given):
-        return ArrayType((), type_of(given).dtype)
-    return given
+    try:
+        return type_like(given)
+    except TypeError:
+        return given
 
 
 def _is_shape(value: Any) -> bool:
@@ -203,13 +201,13 @@ def check(condition: Any, message: str = "a check failed", *values: Any) -> None
     leaves = [unwrap(v) for v in (condition, *values)]
     for i, leaf in enumerate(leaves):
         try:
-            kind = type_of(leaf)
+            found = type_of(leaf)
         except TypeError as error:
             what = "the condition" if i == 0 else f"value {i} of the message"
             raise ArgumentError(f"check: {what}: {error}") from None
-        if i == 0 and kind.dtype != bool:
+        if i == 0 and found.dtype != bool:
             raise ArgumentError(
-                f"check: the condition is a bool or an array of bools, got {kind}{user_line()}. Compare: `x != 0`."
+                f"check: the condition is a bool or an array of bools, got {found}{user_line()}. Compare: `x != 0`."
             )
     try:
         message.format(*leaves[1:])

@@ -27,7 +27,7 @@ _MANY = 32  # steps that are worth powers of a matrix
 Value = tuple[Sets | None, Any]  # what a value reads, and the value itself where it is known
 
 
-class Loop:
+class ScanOperands:
     """The operands of a scan by their roles, each with what it reads and its value."""
 
     n_carry: Any
@@ -60,7 +60,7 @@ class Loop:
         if self.params["condition"] is not None or not self.length:
             return []
         n, body = len(self.consts), self.body
-        given = [*(x for _, x in self.consts), *(x for _, x in self.carry), *(known(kind) for _, kind in self.xs)]
+        given = [*(x for _, x in self.consts), *(x for _, x in self.carry), *(known(x) for _, x in self.xs)]
         flags = [x is not None for x in given]
         while True:  # what is carried is known if it stays so
             fixed = {v for v, flag in zip(body.inputs, flags, strict=True) if flag} | {v for v, _ in body.constants}
@@ -91,13 +91,13 @@ class Loop:
 
     def _steps(self) -> tuple[list, list]:
         carry, rows = list(self.carry), []
-        matrices: dict[tuple, _Step | None] = {}
+        matrices: dict[tuple, _StepMatrix | None] = {}
         reads_rows = any(s is not None for s, _ in self.xs)
         for t in range(self.length - 1, -1, -1) if self.backwards else range(self.length):
             inputs = [*self.consts, *carry, *(self._slice(x, t) for x in self.xs)]
             flags = tuple((s is not None, x is not None) for s, x in inputs)
             if flags not in matrices:
-                matrices[flags] = _Step(self, inputs) if self._is_static(flags) else None
+                matrices[flags] = _StepMatrix(self, inputs) if self._is_static(flags) else None
             step = matrices[flags]
             if step is None:
                 found, values = propagate(self.body, [s for s, _ in inputs], [x for _, x in inputs])
@@ -118,10 +118,10 @@ class Loop:
         return [s for s, _ in carry], self._stacked(rows[::-1] if self.backwards else rows)
 
     def _slice(self, x: tuple[Sets | None, Any], t: int) -> Value:
-        sets, kind = x
-        size = count(kind) if kind.shape[0] is None else count(kind) // max(kind.shape[0], 1)
-        start = 0 if kind.shape[0] is None else t * size
-        return None if sets is None else sets[start : start + size], None if known(kind) is None else kind[t]
+        sets, whole = x
+        size = count(whole) if whole.shape[0] is None else count(whole) // max(whole.shape[0], 1)
+        start = 0 if whole.shape[0] is None else t * size
+        return None if sets is None else sets[start : start + size], None if known(whole) is None else whole[t]
 
     def _is_static(self, flags: tuple) -> bool:
         """Is what the body reads the same in every step? Values that change from step to step decide nothing."""
@@ -156,7 +156,7 @@ class Loop:
     def _fixed_point(self) -> tuple[list, list]:
         rows = [(self._any_row(s, t), None) for s, t in self.xs]
         carry: list[Value] = [(s, None) for s, _ in self.carry]
-        step = _Step(self, [*self.consts, *carry, *rows], all_carries=True)
+        step = _StepMatrix(self, [*self.consts, *carry, *rows], all_carries=True)
         of_consts, of_carry = step.parts(self.consts, 0), step.parts(carry, len(self.consts))
         of_rows = step.parts(rows, len(self.consts) + self.n_carry)
         first, sizes = sum(size for _, size in of_consts), [size for _, size in of_carry]  # 0 for an integer
@@ -171,17 +171,17 @@ class Loop:
         outs = step([*self.consts, *((s, None) for s in final), *rows])
         return final, [s for s, _ in outs[self.n_carry :]]
 
-    def _any_row(self, sets: Sets | None, kind: Any) -> Sets | None:
-        if sets is None or kind.shape[0] is None:
+    def _any_row(self, sets: Sets | None, whole: Any) -> Sets | None:
+        if sets is None or whole.shape[0] is None:
             return sets
-        size = count(kind) // max(kind.shape[0], 1)
+        size = count(whole) // max(whole.shape[0], 1)
         return union(size, [(np.arange(sets.index.size) % max(size, 1), sets.index, sets.table)])
 
 
-class _Step:
+class _StepMatrix:
     """One step of a loop as a boolean matrix: elements of the body's outputs x of its inputs that read something."""
 
-    def __init__(self, loop: Loop, inputs: Sequence[Value], all_carries: bool = False):
+    def __init__(self, loop: ScanOperands, inputs: Sequence[Value], all_carries: bool = False):
         self.loop, n = loop, len(loop.consts)
         self.active = [
             is_differentiable(v.dtype) and (s is not None or (all_carries and n <= i < n + loop.n_carry))
@@ -195,10 +195,10 @@ class _Step:
 
     def parts(self, values: Sequence[Value], first: int) -> list[tuple[Sets | None, int]]:
         """What values in the place of inputs from a number on read, each with its number of columns."""
-        kinds = self.loop.body.input_types[first : first + len(values)]
+        types = self.loop.body.input_types[first : first + len(values)]
         flags = self.active[first : first + len(values)]
         return [
-            (s if flag else None, count(t) if flag else 0) for (s, _), t, flag in zip(values, kinds, flags, strict=True)
+            (s if flag else None, count(t) if flag else 0) for (s, _), t, flag in zip(values, types, flags, strict=True)
         ]
 
     def __call__(self, inputs: Sequence[Value]) -> list[Value]:
@@ -279,7 +279,7 @@ def loop_reads(
     types: Sequence[Any], params: dict[Any, Any], reads: Sequence[Any]
 ) -> tuple[list[Sets | None], list[Any]]:
     """What the outputs of a scan read, from what its operands do; and those that are known."""
-    loop = Loop(types, params, reads)
+    loop = ScanOperands(types, params, reads)
     try:
         values = loop.values()
     except Exception:  # what raises does so when it runs

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.control.bodies import Body, flat_operands, share_captured, strong
+from wonderland.control.bodies import RecordedBody, flat_operands, share_captured, strong
 from wonderland.control.scan import scan_p, split
 from wonderland.control.segments import checkpointed
 from wonderland.core import tree
@@ -36,13 +36,13 @@ def scan(
     check_function(f, "scan")
     x_values, x_structure = flat_operands(xs, "scan")
     for i, x in enumerate(x_values):
-        kind = type_of(x)
-        if kind.ndim == 0:
+        whole = type_of(x)
+        if whole.ndim == 0:
             raise ArgumentError(f"scan: leaf {i} of xs is a scalar; xs need a leading axis to loop over")
         if length is None:
-            length = kind.shape[0]
-        if kind.shape[0] != length:
-            raise ArgumentError(f"scan: leaf {i} of xs has {kind.shape[0]} slices along axis 0, expected {length}")
+            length = whole.shape[0]
+        if whole.shape[0] != length:
+            raise ArgumentError(f"scan: leaf {i} of xs has {whole.shape[0]} slices along axis 0, expected {length}")
     if length is None:
         raise ArgumentError("scan: give xs to loop over, or length=")
     slices = [ArrayType(type_of(x).shape[1:], type_of(x).dtype) for x in x_values]
@@ -69,7 +69,7 @@ def scan(
 
 def _fitting(
     f: Callable, carry: list, structure: tree.Structure, slices: list, x_structure: tree.Structure | None, name: str
-) -> tuple[list, Body]:
+) -> tuple[list, RecordedBody]:
     """Record the body; Python scalars in the initial carry take the dtype that the body gives them."""
     whole = tree.flatten((0,))[1]
     children = (structure,) if x_structure is None else (structure, x_structure)
@@ -78,7 +78,7 @@ def _fitting(
     for attempt in range(4):
         # At first as Python scalars, which take the dtype of what they meet.
         types = [type_of(v) if attempt == 0 else strong(type_of(v)) for v in carry]
-        body = Body(f, arguments, [*types, *slices], name)
+        body = RecordedBody(f, arguments, [*types, *slices], name)
         out_structure = body.structure if x_structure is None else body.structure.children[0]
         if out_structure != structure:
             raise ArgumentError(
@@ -101,7 +101,7 @@ def _fitting(
     return values, _strong_outputs(body, types)
 
 
-def _strong_outputs(body: Body, types: list[ArrayType]) -> Body:
+def _strong_outputs(body: RecordedBody, types: list[ArrayType]) -> RecordedBody:
     program = body.program
     if any(o.weak or o.dtype != t.dtype for o, t in zip(program.output_types, types, strict=False)):
 
@@ -119,7 +119,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init: Any) -> Any:
     carry, structure = flat_operands(init, "while_loop")
     carry, body = _fitting(body_fun, carry, structure, [], None, "while_loop")
     arguments = tree.Structure(tree.flatten((0,))[1].kind, None, (structure,))
-    test = Body(cond_fun, arguments, [strong(type_of(v)) for v in carry], "while_loop's condition")
+    test = RecordedBody(cond_fun, arguments, [strong(type_of(v)) for v in carry], "while_loop's condition")
     if test.structure.kind is not None or test.types[0].shape != () or test.types[0].dtype != bool:
         raise ArgumentError(
             f"while_loop: the condition must return one bool, got {test.structure} of {test.types}. Use a comparison, "
@@ -141,9 +141,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init: Any, checkpoint:
     check_function(body_fun, "fori_loop")
     start, stop = unwrap(lower), unwrap(upper)
     for bound in (start, stop):
-        kind = type_of(bound)
-        if kind.shape != () or kind.dtype.kind not in "iu":
-            raise ArgumentError(f"fori_loop: bounds are integer scalars, got {kind}")
+        array_type = type_of(bound)
+        if array_type.shape != () or array_type.dtype.kind not in "iu":
+            raise ArgumentError(f"fori_loop: bounds are integer scalars, got {array_type}")
     carry, structure = flat_operands(init, "fori_loop")
     pair_structure = tree.Structure(tree.flatten((0, 0))[1].kind, None, (tree.LEAF, structure))
 

@@ -210,7 +210,8 @@ def _transpose(cts: Sequence[Any], *operands: Any, call: Reversal) -> list:
 
 
 def _as_call(types: Sequence[ArrayType], call: Reversal) -> dict:
-    """Forward mode is that of a call of `push`'s Program."""
+    """Transformed it is no reversal of another Program, but a checkpointed call of `push`'s: the schedule is for the
+    transpose alone."""
     return {"program": call.program(types), "policy": POLICIES["nothing"]}
 
 

@@ -43,7 +43,7 @@ def _next(number: Any) -> Any:
     return add(number, np.int64(1))
 
 
-class _Step:
+class _ForwardStep:
     """Going forward from a step whose number is known at run time only: what the loops below have in common."""
 
     def __init__(self, call: Reversal, p: Parts):
@@ -68,7 +68,7 @@ def row_count(call: Reversal) -> int:
 
 def sweep(call: Reversal, p: Parts, body: Program) -> tuple[list[Any], list[Any]]:
     """The forward pass: (carry and ys), and for each part of the carry the stored states, stacked."""
-    at, count = _Step(call, p), row_count(call)
+    at, count = _ForwardStep(call, p), row_count(call)
     lengths = np.zeros(count, np.int64)
     lengths[: len(call.stored)] = np.diff((*call.stored, call.length))
     types = [*at.types, *at.state, INT, *call.y_types]
@@ -97,7 +97,7 @@ def pull(
     call: Reversal, p: Parts, slots: list[Any], ct_carry: list[Any], ct_ys: list[Any], back: Program
 ) -> list[list[Any]]:
     """Cotangents of consts, carry and xs; `back` is a step taken back."""
-    at, (consts, carry, _) = _Step(call, p), call.flags
+    at, (consts, carry, _) = _ForwardStep(call, p), call.flags
     turns, runs = _tables(call)
     slot_types = [ArrayType((row_count(call), *t.shape), t.dtype) for t in at.state]
 

@@ -7,6 +7,9 @@ leading dimension); and a while loop (`condition`, a Program of consts and carry
 Differentiating a while loop gives a while loop that stacks its residuals as ys, and a linear scan over them whose
 length is the count: reverse mode, higher order and batching of data-dependent loops are the scan's.
 
+No rule is "the same loop of the transformed body" (`transform.holding`): what is carried from step to step
+decides which carries have tangents, and tangents, residuals and cotangents are carried or stacked in places of theirs.
+
 A loop of static length may have one more param, `slots`: reverse mode then keeps that many of the carried values and
 computes the others again (see `control.revolve`).
 """
@@ -18,20 +21,18 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.control.bodies import any_of, linearize_body, may_raise, taken_rows
-from wonderland.control.decided import UNBATCHED, warn_if_decided_by_comparisons
-from wonderland.control.linear import LINEAR, OTHER, NotLinear, program_kinds
+from wonderland.control.bodies import linearize_body
+from wonderland.control.decided import warn_if_decided_by_comparisons
+from wonderland.control.linear import LINEAR, OTHER, NotLinear, joined, program_dependences
+from wonderland.core.forks import loading
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.program import Literal, Program, Record, Var, eliminate_dead, run
-from wonderland.core.types import ArrayType, shape_of, type_of
-from wonderland.ops.elementwise import add, lt, sub, where
-from wonderland.ops.reduce import max as reduce_max
-from wonderland.ops.shape import convert, reshape, transpose, zeros_like_type
+from wonderland.core.types import ArrayType, type_of
+from wonderland.ops.shape import zeros_like_type
 from wonderland.ops.work import Runs
-from wonderland.transform.batch import materialize
 from wonderland.transform.checkpoint import silent
+from wonderland.transform.chunks import loop
 from wonderland.transform.programs import (
-    batch_program,
     cached,
     jvp_program,
     pick,
@@ -123,7 +124,7 @@ def _infer(*types: ArrayType, **params: Any) -> list[ArrayType]:
     return [*out[:n_carry], *([INT] if params["condition"] is not None else []), *ys]
 
 
-def _closed(flags: list[bool], step: Callable[[tuple], Sequence[bool]]) -> list[bool]:
+def closed(flags: list[bool], step: Callable[[tuple[Any, ...]], Sequence[bool]]) -> list[bool]:
     """The carries that have a tangent (or a batch): what spreads from carry to carry, to a fixed point."""
     while True:
         grown = [a or b for a, b in zip(flags, step(tuple(flags)), strict=True)]
@@ -144,7 +145,7 @@ def tangent_flags(
     def step(carry: tuple) -> Sequence[bool]:
         return flags_of(params["body"], (*consts, *carry, *xs), none)[: params["n_carry"]]
 
-    return consts, tuple(_closed([t is not None for t in tangents.carry], step)), xs
+    return consts, tuple(closed([t is not None for t in tangents.carry], step)), xs
 
 
 def filled(values: Sequence[Any], tangents: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
@@ -225,7 +226,7 @@ def _taylor(outs: Sequence[Any], *operands: Any, **params: Any) -> Callable:
             found = taylor_program(body, order, (*c, *rows(flags), *x), none * len(body.outputs))[1]
             return [any(row) for row in found[:n_carry]]
 
-        k = rows(_closed([any(row) for row in k], step))
+        k = rows(closed([any(row) for row in k], step))
         form, out_rows = taylor_program(body, order, (*c, *k, *x), (*k, *none * n_ys))
         dk = [
             zeros_like_type(type_of(s[0])) if s[j] is None else s[j]
@@ -242,7 +243,8 @@ def _taylor(outs: Sequence[Any], *operands: Any, **params: Any) -> Callable:
 def linearize(primals: tuple[Any, ...], tangents: tuple[Any, ...], **params: Any) -> tuple[list[Any], list[Any]]:
     """A loop that stacks its residuals, and a linear one over them."""
     if "slots" in params:
-        from wonderland.control import reversal
+        with loading():
+            from wonderland.control import reversal
 
         return reversal.linearize(primals, tangents, params)
     p, t = Parts(primals, params), Parts(tangents, params)
@@ -272,7 +274,7 @@ def linearize(primals: tuple[Any, ...], tangents: tuple[Any, ...], **params: Any
 
     def linear_body(*args: Any) -> Sequence[Any]:
         fixed_r, dc, dk, varying_r, dx = split(args, *sizes)
-        merged = _merge(fixed_r, varying_r, fixed)
+        merged = merge(fixed_r, varying_r, fixed)
         return run(linear, (*merged, *dc, *dk, *dx))
 
     ct, kt, xt = _body_types(params)
@@ -292,7 +294,8 @@ def linearize(primals: tuple[Any, ...], tangents: tuple[Any, ...], **params: Any
     )
 
 
-def _merge(first: list, second: list, flags: Sequence[bool]) -> list:
+def merge(first: Sequence[Any], second: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    """The items of two lists in one: of the first where the flag is set."""
     a, b = iter(first), iter(second)
     return [next(a) if flag else next(b) for flag in flags]
 
@@ -370,15 +373,15 @@ def _carries_more(p: Parts, params: dict) -> bool:
         return False
     flags = [LINEAR if isinstance(v, Linear) else OTHER for v in (*p.consts, *p.carry, *p.xs)]
     try:
-        return OTHER in _carry_kinds(params["body"], tuple(flags), params["n_consts"], params["n_carry"])
+        return OTHER in _carry_dependences(params["body"], tuple(flags), params["n_consts"], params["n_carry"])
     except NotLinear:
         return True
 
 
 @cached
-def _carry_kinds(body: Program, kinds: tuple, n_consts: int, n_carry: int) -> Sequence[str]:
+def _carry_dependences(body: Program, dependences: tuple, n_consts: int, n_carry: int) -> Sequence[str]:
     carried = [LINEAR] * n_carry  # zeros to start with, where it isn't a variable
-    return program_kinds(body, [*kinds[:n_consts], *carried, *kinds[n_consts + n_carry :]])[:n_carry]
+    return program_dependences(body, [*dependences[:n_consts], *carried, *dependences[n_consts + n_carry :]])[:n_carry]
 
 
 def _transpose_beside(cts: Sequence[Any], operands: Sequence[Any], params: dict) -> list:
@@ -398,133 +401,42 @@ def _transpose_beside(cts: Sequence[Any], operands: Sequence[Any], params: dict)
     return scatter_flags(transpose_linear(program, {}, pick(cts, used)), flags)
 
 
-def _swapped(x: Any) -> Any:
-    """Exchange the first two axes: the batch and the steps."""
-    return transpose(x, permutation=(1, 0, *range(2, len(shape_of(x)))))
-
-
 def _batch(size: int, args: tuple, batched: tuple, **params: Any) -> tuple[list, list]:
-    p, b = Parts(args, params), Parts(batched, params)
-    body, condition, n_carry = params["body"], params["condition"], params["n_carry"]
-    consts, xs = tuple(b.consts), tuple(b.xs)
-    none = (False,) * len(body.outputs)
+    with loading():
+        from wonderland.control.batched_loops import batch
 
-    def step(flags: tuple) -> Sequence[bool]:
-        return batch_program(body, size, (*consts, *flags, *xs), none)[1][:n_carry]
-
-    carry = tuple(_closed(list(b.carry), step))
-    masked = bool(b.head and b.head[0])
-    if condition is not None:
-        masked = batch_program(condition, size, (*consts, *carry), (False,))[1][0]
-    if masked:  # entries of the batch stop at different times: all carries differ from then on
-        carry = (True,) * n_carry
-    operands_xs = [_swapped(x) if f else x for x, f in zip(p.xs, xs, strict=True)]
-    initial = [materialize(size, k, was) if f else k for k, f, was in zip(p.carry, carry, b.carry, strict=True)]
-    form, out_flags = batch_program(body, size, (*consts, *carry, *xs), (*carry, *none[n_carry:]))
-    y_flags = out_flags[n_carry:]
-    if masked and len(body.outputs) == n_carry and (body.effects or (condition is not None and condition.effects)):
-        return one_by_one(scan_p, size, args, batched, params)
-    loop = _Batched(size, params, form, (consts, carry, xs))
-    if not masked:
-        new_condition = condition and batch_program(condition, size, (*consts, *carry), (False,))[0]
-        outs = scan_p(
-            *p.head, *p.consts, *initial, *operands_xs, **{**params, "body": form, "condition": new_condition}
-        )
-        new_carry, count, ys = split_outputs(outs, params)
-        count_flags = [False for _ in count]
-    elif condition is not None:
-        new_carry, count, ys = loop.run_while(p.consts, initial)
-        count_flags = [True]
-    else:
-        new_carry, count, ys = loop.run_counted(p.head[0], p.consts, initial, operands_xs)
-        count_flags = []
-    ys = [_swapped(y) if f else y for y, f in zip(ys, y_flags, strict=True)]
-    return [*new_carry, *count, *ys], [*carry, *count_flags, *y_flags]
-
-
-def one_by_one(
-    primitive: Primitive, size: int, args: tuple[Any, ...], batched: tuple[Any, ...], params: dict[Any, Any]
-) -> tuple[list[Any], list[Any]]:
-    """The batch rule of what has effects: for one element after the other."""
-    fixed, rows = pick(args, [not b for b in batched]), pick(args, batched)
-
-    def element(*values: Any) -> Sequence[Any]:
-        return primitive(*_merge(list(values[len(fixed) :]), list(values[: len(fixed)]), batched), **params)
-
-    types = [*map(type_of, fixed), *(ArrayType(t.shape[1:], t.dtype) for t in map(type_of, rows))]
-    outs = scan_p(
-        *fixed, *rows, body=record(element, types), condition=None, n_consts=len(fixed), n_carry=0, length=size,
-        reverse=False,
-    )  # fmt: skip
-    return list(outs), [True] * len(outs)
-
-
-class _Batched:
-    """Loops whose batch entries run for different numbers of steps: as many as the longest, the others held still."""
-
-    def __init__(self, size: int, params: dict, form: Program, flags: tuple):
-        self.size, self.params, self.form, self.flags = size, params, form, flags
-        self.n_consts, self.n_carry = params["n_consts"], params["n_carry"]
-        self.types = split(strong_types(form.input_types), self.n_consts, self.n_carry)
-
-    def hold(self, active: Any, new: Sequence[Any], old: Sequence[Any]) -> list:
-        """The new carry where the entry is still running, else the old one."""
-        out = []
-        for n, o in zip(new, old, strict=True):
-            mask = reshape(active, shape=(self.size, *(1,) * (len(shape_of(o)) - 1)))
-            out.append(where(mask, n, o))
-        return out
-
-    def step(self, active: Any, *args: Any) -> list[list]:
-        """The body's new carry and ys. If it may raise, it sees what it is run on for entries still running."""
-        if may_raise(self.params["body"]):
-            args = tuple(taken_rows(active, args, [flag for group in self.flags for flag in group]))
-        return split(run(self.form, args), self.n_carry)
-
-    def run_while(self, consts: list, initial: list) -> tuple[list, list, list]:
-        consts_flags, carry_flags, _ = self.flags
-        condition, _ = batch_program(self.params["condition"], self.size, (*consts_flags, *carry_flags), (True,))
-
-        def body(*args: Any) -> list:
-            c, k, (count,) = split(args, self.n_consts, self.n_carry)
-            active = run(condition, (*c, *k))[0]
-            new, ys = self.step(active, *c, *k)
-            return [*self.hold(active, new, k), add(count, convert(active, dtype=INT.dtype)), *ys]
-
-        def any_active(*args: Any) -> list:
-            c, k, _ = split(args, self.n_consts, self.n_carry)
-            return [any_of(run(condition, (*c, *k))[0])]
-
-        types = [*self.types[0], *self.types[1], ArrayType((self.size,), np.int64)]
-        new = {**self.params, "body": record(body, types), "condition": record(any_active, types)}
-        new["body"].cache[UNBATCHED] = self.params["body"], self.params["condition"]
-        new["n_carry"] = self.n_carry + 1
-        outs = scan_p(*consts, *initial, np.zeros(self.size, np.int64), **new)
-        carry, _, ys = split_outputs(outs, new)
-        return carry[:-1], carry[-1:], ys
-
-    def run_counted(self, lengths: Any, consts: list, initial: list, xs: list) -> tuple[list, list, list]:
-        step = sub if self.params["reverse"] else add
-
-        def body(*args: Any) -> list:
-            (limits,), c, k, (t,), x = split(args, 1, self.n_consts, self.n_carry, 1)
-            active = lt(t, limits)
-            new, ys = self.step(active, *c, *k, *x)
-            return [*self.hold(active, new, k), step(t, np.int64(1)), *ys]
-
-        types = [ArrayType((self.size,), np.int64), *self.types[0], *self.types[1], INT, *self.types[2]]
-        longest = reduce_max(lengths, axes=(0,))
-        first = sub(longest, np.int64(1)) if self.params["reverse"] else np.int64(0)
-        new = {**self.params, "body": record(body, types), "n_consts": self.n_consts + 1, "n_carry": self.n_carry + 1}
-        outs = scan_p(longest, lengths, *consts, *initial, first, *xs, **new)
-        carry, ys = split(outs, self.n_carry + 1)
-        return carry[:-1], [], ys
+    return batch(size, args, batched, params)
 
 
 def _pattern(types: tuple[ArrayType, ...], params: dict) -> Callable:
-    from wonderland.control.loop_reads import loop_reads
+    with loading():
+        from wonderland.control.loop_reads import loop_reads
 
     return lambda reads: loop_reads(types, params, reads)
+
+
+def _linearity(operands: Sequence[str], params: dict) -> Sequence[str]:
+    dynamic = params["length"] is None and params["condition"] is None
+    if dynamic and operands[0] is LINEAR:
+        raise NotLinear("takes the length of a loop from the input")
+    rest, n = list(operands[dynamic:]), params["n_carry"]
+    consts, carry, xs = rest[: params["n_consts"]], rest[params["n_consts"] :][:n], rest[params["n_consts"] + n :]
+    while True:  # what is carried from step to step, to a fixed point
+        outs = program_dependences(params["body"], [*consts, *carry, *xs])
+        new = [joined(pair, "scan") for pair in zip(carry, outs, strict=False)]
+        if new == carry:
+            break
+        carry = new
+    count = []
+    if params["condition"] is not None:
+        count = [OTHER]
+        try:
+            decided = program_dependences(params["condition"], [*consts, *carry])
+        except NotLinear:
+            decided = [LINEAR]
+        if decided == [LINEAR]:
+            raise NotLinear("ends a loop by a value that depends on the input (while_loop)")
+    return [*carry, *count, *outs[n:]]
 
 
 def _cost(types: tuple[ArrayType, ...], outs: tuple[ArrayType, ...], params: dict) -> Runs:
@@ -541,7 +453,10 @@ scan_p: Primitive = Primitive(
     transpose=_transpose,
     batch=_batch,
     pattern=_pattern,
+    linearity=_linearity,
     lower=lambda builder, *operands, **params: builder.loop(operands, **params),
+    dynamic=True,
     cost=_cost,
     multiple=True,
 )
+loop.fill(scan_p)

@@ -1,1 +1,1 @@
-"""The machine: types, trees, primitives, levels, Programs, tracers. Of operators it knows only broadcast, convert."""
+"""The machine: types, trees, primitives, levels, Programs, tracers. It knows no operator."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wonderland.core.tracebacks import doing
 from wonderland.core.tracebacks import user_line as user_line
 
 
@@ -16,8 +17,8 @@ class NoValueError(TracingError):
 
     def __init__(self, what: str, value: Any):
         super().__init__(
-            f"{what}{user_line()} needs the value of {value.type}, but inside {value.level.name} there is only its "
-            "type. For decisions use wl.cond, wl.while_loop or np.where; instead of converting keep it an array "
+            f"{doing(what)}{user_line()} needs the value of {value.type}, but inside {value.level.name} there is only "
+            "its type. For decisions use wl.cond, wl.while_loop or np.where; instead of converting keep it an array "
             "(np.sin, not math.sin; wl.lift or wonderland.numpy where NumPy makes arrays); sizes and Python's own "
             "indices come from .shape or from static arguments (static_argnums of wl.jit)."
         )

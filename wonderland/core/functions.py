@@ -16,7 +16,6 @@ from numpy.lib.array_utils import byte_bounds
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, LeakedTracerError, MutationError, user_line
 from wonderland.core.level import Traced, freeze, own, read_only
-from wonderland.core.primitive import registry
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, type_of
 
@@ -202,13 +201,13 @@ def mutable_leaves(structure: tree.Structure, inside: bool = False) -> list[bool
 def checked_write(old: ArrayType, leaf: Any) -> Any:
     """A new value for a leaf of a mutable object must have the old one's shape and a dtype that fits."""
     new = unwrap(leaf)
-    kind = type_of(new)
-    if kind.shape != old.shape or not np.can_cast(kind.dtype, old.dtype, "same_kind"):
+    found = type_of(new)
+    if found.shape != old.shape or not np.can_cast(found.dtype, old.dtype, "same_kind"):
         raise MutationError(
-            f"an attribute of a mutable argument was {old} and became {kind}{user_line()}: it is updated in place, so "
+            f"an attribute of a mutable argument was {old} and became {found}{user_line()}: it is updated in place, so "
             "shape and dtype must stay. Convert the new value, or make a new object outside."
         )
-    return new if kind.dtype == old.dtype and not kind.weak else registry["convert"](new, dtype=old.dtype)
+    return new if found.dtype == old.dtype and not found.weak else unwrap(Tracer(new).astype(old.dtype))
 
 
 def check_unchanged(before: tree.Structure, after: tree.Structure) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy import ndarray
 
 from wonderland.core.errors import LeakedTracerError, NoValueError
+from wonderland.core.tracebacks import reveal
 from wonderland.core.types import PYTHON_SCALARS, ArrayType, Params
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Level:
     def __exit__(self, *exc: object) -> None:
         _state.levels.pop()
         self.alive = False
+        if exc[0] is ValueError:
+            reveal(exc[1])
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: Params) -> Any:
         """Perform an operation some of whose operands live at this level."""

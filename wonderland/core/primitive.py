@@ -17,11 +17,17 @@ primitive in one block. Signatures, where `x...` are values (arrays, scalars or 
   at axis 0 (or `(outs, flags)` when `multiple`).
 - `pattern(types, params)`: for each operand, which of its elements each output element reads: a pair of index arrays
   (output element, operand element), flat; or None for "reads nothing"; or more (see `ops.pattern`). Known: an array.
-- `lower(builder, *nodes, **params)`: how the compiler emits it (see `compile.graph`); without one, compiled code calls
-  `evaluate` for that equation.
+- `lower(builder, *nodes, **params)`: what the compiler makes of it; without one, compiled code calls `evaluate`.
 - `update(array, *args, **params)`: for functional updates: do it in place on the first operand.
 - `inline(params)`: the Program that compiled code contains in the place of the equation.
+- `calls(params)`: the Programs of which it runs one, on its last operands, and whose results are its own. An operand
+  before those says which. What it is by `inline` need not be said.
+- `linearity(kinds, params)`: the kinds of the results from those of the operands, where facts don't tell (see
+  `control.linear`).
+- `stops(params)`: the numbers of operands through which no derivative goes.
 - `cost(types, out_types, params)`: what an evaluation takes, an `ops.work.Work`, or `Runs` of Programs.
+- `ufunc`: "np.log1p" or "scipy.special.erf", the function of NumPy's or SciPy's that it is, dtypes included: a call of
+  that one on traced arrays is this primitive. `also` names others, of operands in the dtypes of their results.
 """
 
 from __future__ import annotations
@@ -35,6 +41,7 @@ from wonderland.core.level import bind
 from wonderland.core.types import ArrayType, Params
 
 registry: dict[str, Primitive] = {}
+told: list[Callable[[Primitive], None]] = []  # called with every primitive that is made
 
 
 class Primitive:
@@ -56,13 +63,21 @@ class Primitive:
         update: Callable | None = None,
         inline: Callable | None = None,
         cost: Callable | None = None,
+        calls: Callable | None = None,
+        linearity: Callable | None = None,
+        stops: Callable | None = None,
+        ufunc: str = "",
+        also: str = "",
         multiple: bool = False,
         elementwise: bool = False,
         linear: tuple[int, ...] = (),
         bilinear: bool = False,
-        zero_preserving: bool = False,
-        monotone: bool = False,
         piecewise_linear: bool = False,
+        dynamic: bool = False,
+        balanced: bool = False,
+        analytic: bool | Callable = True,
+        transparent: bool = False,
+        reverse_only: bool = False,
         effect: bool = False,
         raises: bool | Callable = False,
         impossible: dict[str, str] | None = None,
@@ -82,18 +97,27 @@ class Primitive:
         self.whole: bool = multiple or update is not None  # its transpose rule gets the list of cotangents
         self.inline = inline
         self.cost = cost
+        self.calls = calls if inline is None else lambda params: [p for p in (inline(params),) if p is not None]
+        self.linearity = linearity
+        self.stops = stops
+        self.ufunc, self.also = ufunc, tuple(also.split())
         self.multiple = multiple
         self.elementwise = elementwise  # output element i reads only element i of each (broadcast) operand
         self.linear = linear  # operands in which it is jointly linear, the others fixed
         self.bilinear = bilinear  # linear in each of its first two operands separately
-        self.zero_preserving = zero_preserving  # f(0) = 0
-        self.monotone = monotone  # non-decreasing
         self.piecewise_linear = piecewise_linear  # of real operands: linear around almost every point
+        self.dynamic = dynamic  # its lowering takes arrays of a length that only the run knows
+        self.balanced = balanced  # its transpose takes the same multiplications
+        self.analytic = analytic  # in complex operands, if its results are complex; or as `raises`
+        self.transparent = transparent  # to perform the Program that it calls is all that it means
+        self.reverse_only = reverse_only  # there is its transpose, and no evaluation
         self.effect = effect  # running it does something besides computing results
         self.pure: bool = not effect and linearize is None and inline is None  # nor does a Program that it holds
         self.raises = raises  # for some values of the operands; or a function of (types, params) that says so
         self.impossible: dict[str, str] = impossible or {}  # rule slot -> why there can't be one
         registry[name] = self
+        for tell in told:
+            tell(self)
 
     __call__ = bind
 
@@ -115,8 +139,7 @@ Linear = ArrayType  # in a transpose rule the operand whose cotangent is wanted 
 class Accumulation:
     """A cotangent given as an update of an accumulator: `primitive(accumulator, *args, **params)`.
 
-    The transpose of reading one element is adding to one element; spelled as a whole array of zeros with one number in
-    it, a loop over elements would cost O(n^2).
+    Reading one element transposes to adding to one; by arrays of zeros with one number a loop would cost O(n^2).
     """
 
     __slots__ = ("args", "params", "primitive")

@@ -1,21 +1,24 @@
 """Programs: the notes' evaluation trace (Wengert list), typed and in single-assignment form.
 
 `Record` (the level) writes one; `run` evaluates it at whatever level its arguments have, which is how every
-transformation of a Program is done; `verify` checks it; printing it is for people.
+transformation of a Program is done; `verify` checks it; `core.printing` prints it for people.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from wonderland.core.level import Level, Traced, bind, bind_update, constant_copy, freeze, running
-from wonderland.core.primitive import Primitive, registry
+from wonderland.core.forks import loading
+from wonderland.core.later import Slot
+from wonderland.core.level import Level, Traced, bind, bind_update, constant_copy
+from wonderland.core.primitive import Primitive
 from wonderland.core.types import ArrayType, Params, type_of
 
+drawing: Slot[[Program, str], str] = Slot("to_dot")
 
 class Var(Traced):
     """A variable of a Program: a type and no value."""
@@ -67,7 +70,7 @@ class Equation:
         return self.primitive.effects(self.params)
 
     def __repr__(self) -> str:
-        return Printer().equation(self)
+        return _printer().equation(self)
 
 
 class Program:
@@ -118,8 +121,18 @@ class Program:
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         return run(self, args)
 
+    def to_dot(self, name: str = "program") -> str:
+        """The computational graph in Graphviz's language: inputs, equations and outputs as nodes."""
+        return drawing(self, name)
+
     def __repr__(self) -> str:
-        return Printer().program(self)
+        return _printer().program(self)
+
+
+def _printer() -> Any:
+    with loading():
+        from wonderland.core.printing import Printer  # which knows equations
+    return Printer()
 
 
 def run(program: Program, args: Sequence[Any], consume: bool = False) -> tuple[Any, ...]:
@@ -151,18 +164,29 @@ def run(program: Program, args: Sequence[Any], consume: bool = False) -> tuple[A
     return tuple(a.value if isinstance(a, Literal) else env[a] for a in program.outputs)
 
 
+# array -> the primitive, operands and params that it is better written as than held; or None
+COMPUTED: list[Callable[[Any], tuple[Primitive, tuple[Any, ...], Params] | None]] = []
+
+
 class Record(Level):
     """The level that writes a Program: each value is a variable.
 
-    A captured array becomes a constant: itself, by reference, if the recorded function didn't change it meanwhile.
+    A captured array becomes a constant: itself, by reference, if the recorded function didn't change it meanwhile. With
+    `residuals` it is a tape, the linear part of a function that runs on values: captured is what those say. `first` is
+    asked about each operation: what it returns, if not None, stands for the result, and no equation is written.
     """
 
-    __slots__ = ("captured", "effects", "equations", "name")
-    once = True
+    __slots__ = ("captured", "effects", "equations", "first", "name", "once", "residuals")
 
-    def __init__(self, name: str = "a recorded function (jit, trace, or a loop body)", effects: bool = True):
+    def __init__(
+        self, name: str = "a recorded function (jit, trace, or a loop body)", effects: bool = True,
+        residuals: Any = None, first: Callable[[Primitive, tuple[Any, ...], Params], Any] | None = None,
+    ):  # fmt: skip
         self.name: str = name
         self.effects: bool = effects
+        self.residuals: Any = residuals  # a `transform.dual.Residuals`
+        self.first: Callable | None = first
+        self.once: bool = residuals is None
         self.equations: list[Equation] = []
         self.captured: dict[int, tuple[Any, Any, Any]] = {}  # id -> (value, snapshot, variable or literal)
 
@@ -175,11 +199,14 @@ class Record(Level):
             return value
         if not isinstance(value, (np.ndarray, Traced)):
             return Literal(value)
-        if type(value) is np.ndarray and value.size > 1 and value.strides[-1] == 0 and not any(value.strides):
-            number = Literal(value[(0,) * value.ndim])  # one number seen many times stays one
-            return self.process(registry["broadcast"], (number.value,), {"shape": value.shape})
+        if self.residuals is not None:
+            return self.residuals.atom(value, self)
+        for written in COMPUTED:
+            found = written(value)
+            if found is not None:
+                return self.process(*found)
         known = self.captured.get(id(value))
-        if known is not None and (known[1] is None or _same_bytes(known[0], known[1])):
+        if known is not None and (known[1] is None or same_bytes(known[0], known[1])):
             return known[2]
         snapshot = None
         if isinstance(value, np.ndarray) and value.flags.writeable:
@@ -191,6 +218,8 @@ class Record(Level):
         return var
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: Params) -> Any:
+        if self.first is not None and (found := self.first(primitive, args, params)) is not None:
+            return found
         atoms = tuple(map(self.atom, args))
         types = primitive.infer(*[a.type for a in atoms], **params)
         if primitive.multiple:
@@ -205,58 +234,24 @@ class Record(Level):
         self.equations.append(Equation(primitive, atoms, (out,), params))
         return out
 
-    def finish(self, inputs: Sequence[Var], outputs: Sequence[Any]) -> Program:
-        """Freeze what was recorded; constants that weren't changed meanwhile are kept by reference."""
+    def finish(self, inputs: Sequence[Var], outputs: Sequence[Any], prune: bool = True) -> Program:
+        """Freeze what was recorded; constants that weren't changed meanwhile are kept by reference.
+
+        What no output needs is dropped, unless the Program is used once and then thrown away.
+        """
         atoms = [self.atom(o) for o in outputs]
         constants = []
-        for value, snapshot, var in self.captured.values():
-            if snapshot is not None and not _same_bytes(value, snapshot):
-                value = snapshot
-            constants.append((var, value))
+        for value, snapshot, atom in self.captured.values():
+            if type(atom) is Var:
+                changed = snapshot is not None and not same_bytes(value, snapshot)
+                constants.append((atom, snapshot if changed else value))
         program = Program(inputs, self.equations, atoms, constants)
-        self.equations, self.captured = [], {}
-        return eliminate_dead(program)
-
-
-class Tape(Record):
-    """Records the linear part of a derivative. Residuals are written into the equations that need them.
-
-    So they are let go with the equation, when the backward pass has used it. A captured array that can be written to,
-    perhaps as the base of a read-only view, is copied: a derivative must not see later changes. Not so the `arguments`,
-    which the function gets as read-only views.
-    """
-
-    __slots__ = ("arguments",)
-    once = False  # the function itself runs on values
-
-    def __init__(self, arguments: Sequence[Any] = ()) -> None:
-        super().__init__("a differentiated function", effects=False)
-        self.arguments: set[int] = {id(a.base) for a in arguments if type(a) is np.ndarray}
-
-    def atom(self, value: Any) -> Atom:
-        if type(value) is Var and value.level is self:
-            return value
-        base = value.base if type(value) is np.ndarray else None
-        kept = type(base) is not np.ndarray or not base.flags.writeable or id(base) in self.arguments
-        if type(value) is not np.ndarray or (kept and not value.flags.writeable):
-            return Literal(value)
-        for level in reversed(running()[: self.depth - 1]):
-            if isinstance(level, Record) and level.once:  # it keeps the array by reference: a jitted gradient
-                return Literal(level.atom(value))
-        known = self.captured.get(id(value))
-        if known is None or not _same_bytes(value, known[1]):
-            copy = freeze(value.copy())
-            known = self.captured[id(value)] = (value, copy, Literal(copy))
-        return known[2]
-
-    def finish(self, inputs: Sequence[Var], outputs: Sequence[Any], prune: bool = True) -> Program:
-        """What was recorded; without what no output needs, unless it is used once and then thrown away."""
-        program = Program(inputs, self.equations, [self.atom(o) for o in outputs])
         self.equations, self.captured = [], {}
         return eliminate_dead(program) if prune else program
 
 
-def _same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
+def same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
+    """Do two arrays of one type hold the same numbers, bit by bit?"""
     if a.flags.c_contiguous and b.flags.c_contiguous:
         return np.array_equal(a.reshape(-1).view(np.uint8), b.reshape(-1).view(np.uint8))
     return a.tobytes() == b.tobytes()
@@ -302,7 +297,7 @@ def verify(program: Program, linear_in: Sequence[Var] = ()) -> Program:
 
     def fail(index: int, why: str) -> None:
         low = max(0, index - 2)
-        printer = Printer()
+        printer = _printer()
         lines = [
             f"{'-->' if i == index else '   '} {printer.equation(program.equations[i])}"
             for i in range(low, min(len(program.equations), index + 3))
@@ -348,78 +343,3 @@ def verify(program: Program, linear_in: Sequence[Var] = ()) -> Program:
         if isinstance(a, Var) and a not in defined:
             raise ProgramError(f"an output {a} isn't defined")
     return program
-
-
-class Printer:
-    """Names variables a, b, ..., z, ba, ... in order of appearance."""
-
-    def __init__(self) -> None:
-        self.names: dict[Var, str] = {}
-
-    def name(self, atom: Any) -> str:
-        if not isinstance(atom, Var):
-            return repr(atom)
-        if atom not in self.names:
-            n, text = len(self.names), ""
-            while n >= 0:
-                text = chr(97 + n % 26) + text
-                n = n // 26 - 1
-            self.names[atom] = text
-        return self.names[atom]
-
-    def typed(self, atom: Any) -> str:
-        return f"{self.name(atom)}:{atom.type}"
-
-    def params(self, params: Params) -> tuple[str, list[Program]]:
-        shown, programs = [], []
-        for key, value in params.items():
-            if isinstance(value, Program):
-                programs.append(value)
-            elif isinstance(value, tuple) and any(isinstance(v, Program) for v in value):
-                programs += [v for v in value if isinstance(v, Program)]
-            elif callable(value) and not isinstance(value, (np.dtype, type)):
-                shown.append(f"{key}={getattr(value, '__name__', '...')}")
-            elif value is not None:
-                shown.append(f"{key}={_show(value)}")
-        return (f"[{' '.join(shown)}]" if shown else ""), programs
-
-    def equation(self, equation: Equation, width: int = 0) -> str:
-        left = ", ".join(self.typed(v) for v in equation.outputs)
-        shown, programs = self.params(equation.params)
-        right = " ".join([f"{equation.primitive.name}{shown}", *(self.name(a) for a in equation.inputs)])
-        text = f"{left:<{width}} = {right}"
-        for program in programs:
-            text += "\n" + _indent(Printer().program(program), 6)
-        return text
-
-    def program(self, program: Program) -> str:
-        inputs = ", ".join(self.typed(v) for v in program.inputs)
-        lines = [f"program({inputs}):"]
-        for v, value in program.constants:
-            lines.append(f"  {self.typed(v)} := {_show_constant(value)}")
-        lefts = [", ".join(self.typed(v) for v in e.outputs) for e in program.equations]
-        width = min(max((len(text) for text in lefts), default=0), 32)
-        lines += [_indent(self.equation(e, width), 2) for e in program.equations]
-        lines.append("  return " + ", ".join(self.name(a) for a in program.outputs))
-        return "\n".join(lines)
-
-
-def _indent(text: str, by: int) -> str:
-    return "\n".join(" " * by + line for line in text.split("\n"))
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, np.dtype):
-        return value.name
-    if isinstance(value, tuple):
-        return "(" + ",".join(_show(v) for v in value) + ")"
-    if isinstance(value, slice):
-        parts = ["" if p is None else str(p) for p in (value.start, value.stop)]
-        return ":".join(parts) + (f":{value.step}" if value.step not in (None, 1) else "")
-    return str(value)
-
-
-def _show_constant(value: Any) -> str:
-    if isinstance(value, np.ndarray) and value.size > 6:
-        return f"array of {value.size} values"
-    return np.array2string(value, threshold=6) if isinstance(value, np.ndarray) else repr(value)

@@ -32,6 +32,7 @@ _SITE = f"{os.sep}site-packages{os.sep}"
 
 # What Python raises when our code is wrong: such errors keep their frames, which say where.
 _FAULTS = (AssertionError, AttributeError, KeyError, NameError)
+_WRITES = {opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opmap}  # `array[i] = value`
 _HIDDEN = "frames inside wonderland are hidden; WONDERLAND_TRACEBACK=full shows them"
 
 
@@ -108,6 +109,21 @@ def user_line() -> str:
     """That frame's line, for messages: ` (file.py:12)`."""
     frame = user_frame()
     return "" if frame is None else f" ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})"
+
+
+def doing(what: str) -> str:
+    """What the user's line does with a traced value: `what`; or `array[i] = value`, where NumPy converts the value."""
+    frame = user_frame()
+    writes = frame is not None and frame.f_code.co_code[frame.f_lasti] in _WRITES
+    return "writing a traced value into a part of a plain array" if writes else what
+
+
+def reveal(error: Any) -> None:
+    """Raise the error of ours behind NumPy's: if a value can't be converted, that says it can't write a sequence."""
+    ours = error.__cause__
+    numpys = error.args == ("setting an array element with a sequence.",)
+    if ours is not None and numpys and type(ours).__module__ == "wonderland.core.errors":
+        raise ours.with_traceback(error.__traceback__) from None
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:

@@ -10,25 +10,24 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import LostDerivativeError, MutationError
+from wonderland.core.later import filled
 from wonderland.core.level import Traced, _state, concrete
-from wonderland.core.tracebacks import annotated, noted, user_line
+from wonderland.core.tracebacks import annotated, doing, noted, user_line
 from wonderland.core.types import ArrayType, is_differentiable, is_python_scalar, shape_of, type_of
 
 UFUNCS: dict[Any, Callable[..., Any]] = {}  # NumPy ufunc -> function of tracers
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # NumPy function -> function of tracers
 METHODS: dict[str, Callable[..., Any]] = {}  # method or operator name -> function of tracers
 PROPERTIES: dict[str, Callable[..., Any]] = {}  # "T" and the like
-LATER: dict[str, str] = {}  # module of functions that fill the tables on first use -> the module of ours that does
 
 
-class View:
+class ViewPath:
     """A view path: how to read a view from its base's value, and how to write it back."""
 
     __slots__ = ("get", "put")
@@ -44,7 +43,7 @@ class Tracer:
     __slots__ = ("__weakref__", "_array", "_base", "_born", "_seen", "_value", "_version", "_view")
     __array_priority__ = 1000
 
-    def __init__(self, value: Any, base: Tracer | None = None, view: View | None = None):
+    def __init__(self, value: Any, base: Tracer | None = None, view: ViewPath | None = None):
         self._value = value
         self._base = base
         self._version = 0
@@ -145,10 +144,8 @@ class Tracer:
         if get is not None:
             return get(self)
         if hasattr(np.ndarray, name):
-            raise AttributeError(
-                f"traced arrays have no .{name} yet{user_line()}; they have "
-                + ", ".join(m for m in METHODS if m[0] != "_")
-            )
+            known = ", ".join(m for m in METHODS if m[0] != "_")
+            raise AttributeError(f"traced arrays have no .{name} yet{user_line()}; they have {known}")
         raise AttributeError(f"a traced array has no attribute {name!r}")
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
@@ -167,7 +164,7 @@ class Tracer:
         f = UFUNCS.get(key)
         if f is None:
             home = "np" if hasattr(np, ufunc.__name__) else "scipy.special"
-            f = _loaded(UFUNCS, key, "scipy.special") or _plain(getattr(ufunc, method), f"{home}.{name}", inputs)
+            f = filled(UFUNCS, "scipy.special").get(key) or _plain(getattr(ufunc, method), f"{home}.{name}", inputs)
         if out is not None and len(out) > 1:
             found = annotated(ufunc, f, inputs, kwargs)
             return tuple(r if o is None else _into(o, r, f"np.{name}(...)") for o, r in zip(out, found, strict=True))
@@ -183,7 +180,7 @@ class Tracer:
         if f is None:
             module = getattr(func, "__module__", None) or "numpy"
             name = f"{module}.{getattr(func, '__name__', func)}".replace("numpy.", "np.")
-            f = _loaded(FUNCTIONS, func, module) or _plain(func, name, (args, kwargs))
+            f = filled(FUNCTIONS, module).get(func) or _plain(func, name, (args, kwargs))
         out = kwargs.pop("out", None)
         try:
             result = f(*args, **kwargs)
@@ -202,7 +199,7 @@ class Tracer:
         plain = concrete(value, what)
         if is_differentiable(type_of(value).dtype) and carries_derivative(value):
             raise LostDerivativeError(
-                f"{what} of a traced array{user_line()} would drop its derivative. Keep it an array: use "
+                f"{doing(f'{what} of a traced array')}{user_line()} would drop its derivative. Keep it an array: use "
                 "wonderland.numpy (import wonderland.numpy as np), wrap the function in wl.lift, or, if the "
                 "derivative isn't wanted, use wl.stop_gradient first."
             )
@@ -247,13 +244,6 @@ class Tracer:
         raise TypeError("traced arrays, like arrays, are not hashable")
 
 
-def _loaded(table: dict, function: Any, module: str) -> Callable | None:
-    """What a table has for a function, after the module that registers its family is loaded."""
-    if module in LATER and module in sys.modules:
-        import_module(LATER[module])
-    return table.get(function)
-
-
 def _plain(function: Callable, name: str, inputs: Any) -> Callable:
     """NumPy's own function, for tracers that hold plain values without derivatives; refuses other ones."""
     for leaf in tree.leaves(inputs):
@@ -288,21 +278,9 @@ def _into(out: Any, result: Any, what: str) -> Any:
     return out
 
 
-def _operator(name: str) -> Callable:
-    def method(self: Tracer, other: Any) -> Any:
-        f = METHODS.get(name)
-        if f is None:
-            raise TypeError(_unsupported(f"the operator {name}"))
-        return f(self, other)
+def in_place(name: str) -> Callable:
+    """The operator that writes what the operator `name` gives."""
 
-    return method
-
-
-def _unary(name: str) -> Callable:
-    return lambda self: METHODS[name](self)
-
-
-def _inplace(name: str) -> Callable:
     def method(self: Tracer, other: Any) -> Any:
         result = METHODS[name](self, other)
         if result.shape != self.shape:
@@ -321,15 +299,9 @@ def _inplace(name: str) -> Callable:
     return method
 
 
-BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
-for _name in BINARY:
-    setattr(Tracer, f"__{_name}__", _operator(f"__{_name}__"))
-    setattr(Tracer, f"__r{_name}__", _operator(f"__r{_name}__"))
-    setattr(Tracer, f"__i{_name}__", _inplace(f"__{_name}__"))
-for _name in "lt le gt ge eq ne".split():
-    setattr(Tracer, f"__{_name}__", _operator(f"__{_name}__"))
-for _name in "neg pos abs invert".split():
-    setattr(Tracer, f"__{_name}__", _unary(f"__{_name}__"))
+def set_on_class(name: str, attribute: Any) -> None:
+    """Give tracers an operator or a property: Python looks these up in the class, and not in a table."""
+    setattr(Tracer, name, attribute)
 
 
 def unwrap(value: Any) -> Any:

@@ -21,6 +21,7 @@ class ByName:
     """Pickled by name, if it is what its function's name means in its module: the result of a decorator."""
 
     __slots__ = ()
+    only_wraps = False  # is its function all of the user's that it holds (a compiled one: its caches hold no tracers)?
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         f: Any = self

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as _np
 
+from wonderland.core.later import load_module as _load_module
 from wonderland.core.tracer import PROPERTIES
 from wonderland.numpy.dispatch import namespace as _namespace
 
@@ -27,7 +28,7 @@ globals().update({name: f for name, f in _namespace.items() if name in globals()
 
 def __getattr__(name: str) -> Any:
     if name in ("linalg", "fft"):  # loaded on first use
-        return _import_module(f"wonderland.numpy.{name}")
+        return _load_module(f"wonderland.numpy.{name}")
     if name in _namespace:
         return _namespace[name]
     return getattr(_np, name)

@@ -21,6 +21,7 @@ from wonderland.numpy.missing import np
 from wonderland.numpy.shape import broadcast_to, reshape_value
 from wonderland.ops import elementwise as ops
 from wonderland.ops.index import gather, scatter, scatter_max
+from wonderland.ops.math import pow
 from wonderland.ops.shape import broadcast
 
 
@@ -125,7 +126,7 @@ def _update(box: list, key: Key, name: str, value: Any) -> Any:
 
 
 _OPERATIONS: dict[str, Callable] = {
-    "add": ops.add, "multiply": ops.mul, "divide": ops.div, "power": ops.pow, "minimum": ops.minimum,
+    "add": ops.add, "multiply": ops.mul, "divide": ops.div, "power": pow, "minimum": ops.minimum,
     "maximum": ops.maximum,
 }  # fmt: skip
 

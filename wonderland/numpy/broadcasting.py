@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.tracebacks import PACKAGE, fold, user_line, warn_user
-from wonderland.core.tracer import BINARY, FUNCTIONS, METHODS, UFUNCS, Tracer
-from wonderland.numpy.dispatch import namespace, set_operator
+from wonderland.core.tracer import FUNCTIONS, METHODS, UFUNCS, Tracer
+from wonderland.numpy.dispatch import BINARY, namespace, set_operator
 
 
 class BroadcastWarning(UserWarning):
@@ -101,9 +101,8 @@ def _watch() -> None:
             namespace[ufunc.__name__] = _checked(namespace[ufunc.__name__], f"np.{ufunc.__name__}")
     if np.where in FUNCTIONS:
         FUNCTIONS[np.where] = namespace["where"] = _checked(namespace["where"], "np.where")
-    names = [n for n in (*BINARY, "lt", "le", "gt", "ge", "eq", "ne") if n != "matmul"]
-    for name in [f"__{n}__" for n in names] + [f"__r{n}__" for n in names]:
-        if name in METHODS:
+    for name in BINARY:
+        if name not in ("__matmul__", "__rmatmul__"):
             set_operator(name, _checked(METHODS[name], f"the operator {name}"))
     _watched.append(True)
 

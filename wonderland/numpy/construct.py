@@ -13,7 +13,6 @@ from wonderland.core.level import freeze
 from wonderland.core.tracer import METHODS, PROPERTIES, Tracer, concrete, unwrap
 from wonderland.core.types import NUMERIC_KINDS, is_python_scalar, shape_of, type_of
 from wonderland.numpy.dispatch import array_handle, has_tracer, implements, namespace
-from wonderland.numpy.elementwise import result_dtype
 from wonderland.numpy.join import as_value
 from wonderland.numpy.missing import np
 from wonderland.numpy.shape import (
@@ -25,7 +24,9 @@ from wonderland.numpy.shape import (
     on_handles,
     reshape_value,
 )
+from wonderland.numpy.ufuncs import result_dtype
 from wonderland.ops import elementwise as ops
+from wonderland.ops.math import pow
 from wonderland.ops.shape import convert
 
 
@@ -193,7 +194,7 @@ def logspace(
 ) -> Any:
     if shape_of(as_value(base)):
         raise TypeError("np.logspace on traced arrays takes a number as base; write base ** np.linspace(start, stop)")
-    out = ops.pow(unwrap(base), linspace(start, stop, num, endpoint, axis=axis))
+    out = pow(unwrap(base), linspace(start, stop, num, endpoint, axis=axis))
     return out if dtype is None else convert(out, dtype=np.dtype(dtype))
 
 
@@ -204,7 +205,7 @@ def geomspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype
     start, stop = convert(start, dtype=kind), convert(stop, dtype=kind)
     steps = linspace(np.zeros(()), np.ones(()), num, endpoint)
     places = reshape_value(steps, (*shape_of(steps), *(1,) * len(shape_of(ops.add(start, stop)))))
-    out = ops.mul(start, ops.pow(ops.div(stop, start), places))
+    out = ops.mul(start, pow(ops.div(stop, start), places))
     if endpoint:
         out = ops.where(np.equal(places, 1.0), stop, out)
     out = moved_value(out, 0, normalize_axis(axis, len(shape_of(out))))

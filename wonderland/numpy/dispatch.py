@@ -15,7 +15,7 @@ from wonderland.core.functions import handles
 from wonderland.core.level import Traced
 from wonderland.core.primitive import Primitive
 from wonderland.core.tracebacks import noted
-from wonderland.core.tracer import FUNCTIONS, LATER, METHODS, UFUNCS, Tracer, View
+from wonderland.core.tracer import FUNCTIONS, METHODS, UFUNCS, Tracer, ViewPath, in_place, set_on_class
 from wonderland.core.types import PYTHON_SCALARS, type_of
 from wonderland.numpy.missing import Missing
 from wonderland.ops.shape import convert
@@ -24,11 +24,6 @@ _SUBMODULES = ("numpy.linalg", "numpy.fft", "scipy.special", "scipy.linalg")
 # Name of NumPy's or SciPy's module -> our functions of its names.
 spaces: dict[str, dict[str, Any]] = {name: {} for name in ("numpy", *_SUBMODULES)}
 namespace: dict[str, Any] = spaces["numpy"]
-
-LATER.update({
-    "numpy.linalg": "wonderland.numpy.linear_algebra", "numpy.fft": "wonderland.numpy.fourier",
-    "scipy.special": "wonderland.scipy.special_functions",
-})  # fmt: skip
 
 
 def space_of(original: Any) -> dict[str, Any]:
@@ -205,17 +200,31 @@ def _returning_arrays(f: Callable) -> Callable:
     return function
 
 
+BINARY: list[str] = []  # the binary operators of tracers and their reflections: __add__, __radd__
+# Methods that change the array they belong to: a plain array can't be made to hold a traced value afterwards.
+IN_PLACE: set[str] = set()
+
+
+def writing_method(name: str, method: Callable) -> None:
+    """Register a method of traced arrays that changes its array."""
+    METHODS[name] = method
+    IN_PLACE.add(name)
+
+
 def operator(name: str, f: Callable, reverse: bool = True) -> None:
-    """Register a binary operator and its reflection."""
-    set_operator(f"__{name}__", _binary(f"__{name}__", f))
+    """Register a binary operator, and its reflection and in-place form unless it is a comparison."""
+    BINARY.append(f"__{name}__")
+    set_operator(BINARY[-1], _binary(BINARY[-1], f))
     if reverse:
-        set_operator(f"__r{name}__", _binary(f"__r{name}__", lambda x, y: f(y, x)))
+        set_operator(f"__i{name}__", in_place(BINARY[-1]))
+        BINARY.append(f"__r{name}__")
+        set_operator(BINARY[-1], _binary(BINARY[-1], lambda x, y: f(y, x)))
 
 
 def set_operator(name: str, method: Callable) -> None:
     """Make a method an operator of tracers: in the table, and on the class, where Python looks operators up."""
     METHODS[name] = method
-    setattr(Tracer, name, method)
+    set_on_class(name, method)
 
 
 # operator -> what it does with operands that aren't arrays (sparse matrices)
@@ -244,4 +253,4 @@ def _binary(name: str, f: Callable) -> Callable:
 
 def make_view(base: Tracer, get: Callable, put: Callable) -> Tracer:
     """A tracer that is a view of another."""
-    return Tracer(get(base._get())) if base._is_number() else Tracer(get(base._get()), base, View(get, put))
+    return Tracer(get(base._get())) if base._is_number() else Tracer(get(base._get()), base, ViewPath(get, put))

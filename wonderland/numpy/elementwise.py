@@ -7,35 +7,17 @@ from collections.abc import Callable
 from operator import index
 from typing import Any
 
-from wonderland.core.tracer import METHODS, Tracer, concrete
+from wonderland.core.tracer import METHODS, Tracer, concrete, set_on_class
 from wonderland.core.types import PYTHON_SCALARS, broadcast_shapes, shape_of, type_of
 from wonderland.numpy.dispatch import implements, make_view, on_handles, operator, set_operator
 from wonderland.numpy.missing import np
+from wonderland.numpy.ufuncs import implement_primitives, of_dtype, result_dtype
 from wonderland.ops import elementwise as ops
 from wonderland.ops import integer, math, special
 from wonderland.ops.reduce import sum
 from wonderland.ops.shape import convert, zeros_like_type
 
-for _ufunc, _primitive in {
-    np.negative: ops.neg, np.add: ops.add, np.subtract: ops.sub, np.multiply: ops.mul, np.true_divide: ops.div,
-    np.exp: ops.exp, np.log: ops.log, np.tanh: ops.tanh, np.sin: ops.sin, np.cos: ops.cos, np.sqrt: ops.sqrt,
-    np.maximum: ops.maximum, np.minimum: ops.minimum, np.absolute: ops.abs, np.sign: ops.sign,
-    np.equal: ops.eq, np.not_equal: ops.ne, np.less: ops.lt, np.less_equal: ops.le, np.greater: ops.gt,
-    np.greater_equal: ops.ge, np.conjugate: ops.conj, np.bitwise_and: ops.bitwise_and, np.bitwise_or: ops.bitwise_or,
-    np.bitwise_xor: ops.bitwise_xor, np.invert: ops.invert,
-    np.expm1: math.expm1, np.log1p: math.log1p, np.exp2: math.exp2, np.log2: math.log2, np.log10: math.log10,
-    np.logaddexp: math.logaddexp, np.logaddexp2: math.logaddexp2, np.cbrt: math.cbrt, np.hypot: math.hypot,
-    np.tan: math.tan, np.arcsin: math.arcsin, np.arccos: math.arccos, np.arctan: math.arctan,
-    np.arctan2: math.arctan2, np.sinh: math.sinh, np.cosh: math.cosh, np.arcsinh: math.arcsinh,
-    np.arccosh: math.arccosh, np.arctanh: math.arctanh,
-    np.floor: integer.floor, np.ceil: integer.ceil, np.trunc: integer.trunc, np.rint: integer.rint,
-    np.floor_divide: integer.floor_divide, np.remainder: integer.remainder, np.fmod: integer.fmod,
-    np.signbit: integer.signbit, np.copysign: integer.copysign, np.nextafter: integer.nextafter,
-    np.spacing: integer.spacing, np.ldexp: integer.ldexp, np.left_shift: integer.left_shift,
-    np.right_shift: integer.right_shift, np.bitwise_count: integer.bitwise_count, np.gcd: integer.gcd,
-    np.lcm: integer.lcm,
-}.items():  # fmt: skip
-    implements(_ufunc)(_primitive)
+implement_primitives("np", np)
 
 for _name, _primitive in {
     "add": ops.add, "sub": ops.sub, "mul": ops.mul, "truediv": ops.div, "and": ops.bitwise_and,
@@ -43,29 +25,13 @@ for _name, _primitive in {
     "lshift": integer.left_shift, "rshift": integer.right_shift,
 }.items():  # fmt: skip
     operator(_name, _primitive)
-for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    operator(_name, ops.comparisons[_name], reverse=False)
+for _primitive in (ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge):
+    operator(_primitive.name, _primitive, reverse=False)
 
-METHODS["__neg__"] = lambda self: Tracer(ops.neg(self._get()))
-METHODS["__pos__"] = lambda self: Tracer(self._get())
-METHODS["__abs__"] = lambda self: Tracer(ops.abs(self._get()))
-METHODS["__invert__"] = lambda self: Tracer(ops.invert(self._get()))
-
-
-_PYTHON_ONES = {"b": True, "i": 1, "f": 1.0, "c": 1j}
-
-
-def result_dtype(ufunc: np.ufunc, *operands: Any) -> np.dtype:
-    """The dtype of NumPy's or SciPy's result (of the first one); Python scalars among the operands are weak."""
-    types = [type_of(a) for a in operands]
-    with np.errstate(all="ignore"):
-        made = ufunc(*(_PYTHON_ONES[t.dtype.kind] if t.weak else np.ones(1, t.dtype) for t in types))
-    return (made[0] if isinstance(made, tuple) else made).dtype
-
-
-def of_dtype(x: Any, dtype: np.dtype) -> Any:
-    """Converted, if need be; a Python scalar stays one."""
-    return x if type_of(x).dtype == dtype or type_of(x).weak else convert(x, dtype=dtype)
+set_operator("__neg__", lambda self: Tracer(ops.neg(self._get())))
+set_operator("__pos__", lambda self: Tracer(self._get()))
+set_operator("__abs__", lambda self: Tracer(ops.abs(self._get())))
+set_operator("__invert__", lambda self: Tracer(ops.invert(self._get())))
 
 
 def _as_result(ufunc: np.ufunc, x: Any) -> Any:
@@ -77,11 +43,6 @@ def _as_result(ufunc: np.ufunc, x: Any) -> Any:
 # Powers and products -------------------------------------------------------------------------------------------------
 
 
-@implements(np.power)
-def power(x: Any, y: Any) -> Any:
-    return ops.pow(x, y)
-
-
 _BOOL = np.dtype(bool)
 
 
@@ -91,7 +52,7 @@ def _operator_pow(x: Any, y: Any) -> Any:
         return ops.sqrt(x)
     if type(y) is int and y == 2 and getattr(x, "dtype", None) is _BOOL:
         return square(x)  # in int8, as NumPy's operator has it
-    return ops.pow(x, y)
+    return math.pow(x, y)
 
 
 operator("pow", _operator_pow)
@@ -99,7 +60,7 @@ operator("pow", _operator_pow)
 
 @implements(np.float_power)
 def float_power(x: Any, y: Any) -> Any:
-    return ops.pow(_as_result(np.float_power, x), _as_result(np.float_power, y))
+    return math.pow(_as_result(np.float_power, x), _as_result(np.float_power, y))
 
 
 @implements(np.positive)
@@ -444,7 +405,7 @@ def _assign(part: Callable) -> Callable:
 
 
 for _name, _part in {"real": real, "imag": imag}.items():
-    setattr(Tracer, _name, property(_part, _assign(_part)))  # `z.real = x` needs an attribute of the class
+    set_on_class(_name, property(_part, _assign(_part)))  # for `z.real = x`
 METHODS["conj"] = METHODS["conjugate"] = lambda self: Tracer(ops.conjugate(self._get()))
 
 

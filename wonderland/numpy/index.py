@@ -8,18 +8,17 @@ values aren't known can't be read through, but one number can be written through
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 from wonderland.core.errors import NoValueError
 from wonderland.core.level import Traced, bind_update
-from wonderland.core.tracer import METHODS, PROPERTIES, Tracer, concrete, unwrap
+from wonderland.core.tracer import METHODS, Tracer, concrete, unwrap
 from wonderland.core.types import broadcast_shapes, shape_of, type_of
-from wonderland.numpy.dispatch import implements
 from wonderland.numpy.join import as_value
 from wonderland.numpy.missing import np
-from wonderland.numpy.shape import StridedView, flat_view, one_axis, reshape_value, transpose_value
+from wonderland.numpy.shape import StridedView, reshape_value, transpose_value
 from wonderland.ops import elementwise as ops
 from wonderland.ops.index import gather, scatter, scatter_slice, sliced_shape
 from wonderland.ops.index import slice as slice_primitive
@@ -439,88 +438,3 @@ def setitem(self: Tracer, index: Any, value: Any) -> None:
 
 METHODS["__getitem__"] = getitem
 METHODS["__setitem__"] = setitem
-
-
-def repeated(value: Any, size: int) -> Any:
-    """A flat value of `size` elements, again and again from the start: how `put` and `x.flat[i] = v` read theirs."""
-    value = as_value(value)
-    count = type_of(value).size
-    flat = reshape_value(value, (count,))
-    if count == size:
-        return flat
-    if count == 0:
-        raise ValueError("can't write from an empty array")
-    return gather(flat, np.arange(size) % count, axes=(0,))
-
-
-class Flat:
-    """`x.flat`: the elements in C's order, to iterate over, read and write."""
-
-    __slots__ = ("base",)
-
-    def __init__(self, base: Tracer):
-        self.base: Tracer = base
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(flat_view(self.base))
-
-    def __len__(self) -> int:
-        return self.base.size
-
-    def __getitem__(self, index: Any) -> Tracer:
-        return Tracer(flat_view(self.base)[index]._get())
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        flat = flat_view(self.base)
-        key = Key(flat.shape, index)
-        count = int(np.prod(key.result_shape())) if key.mask is None else 1
-        value = as_value(value)
-        if type_of(value).size > 1:
-            value = reshape_value(repeated(value, count), key.result_shape())
-        setitem(flat, index, reshape_value(value, ()) if type_of(value).size == 1 else value)
-
-    def copy(self) -> Tracer:
-        """As NumPy's: a flat copy."""
-        return self[:]
-
-
-PROPERTIES["flat"] = Flat
-METHODS["fill"] = lambda self, value: setitem(self, ..., value)
-
-
-def contains(self: Tracer, item: Any) -> bool:
-    """`item in x`: is any element equal to it?"""
-    return bool(np.any(self == item))
-
-
-Tracer.__contains__ = contains  # type: ignore[attr-defined]  # Python looks operators up in the class
-
-
-# Taking along an axis ------------------------------------------------------------------------------------------------
-
-
-def bounded(indices: Any, extent: int, mode: str) -> Any:
-    """Indices brought into range as the modes of `take`, `put` and `choose` say."""
-    if mode == "raise":
-        return indices
-    if mode not in ("wrap", "clip"):
-        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
-    if extent == 0 and type_of(indices).size:
-        raise IndexError("cannot do a non-empty take from an empty axes.")
-    if not isinstance(indices, Traced):
-        return np.mod(indices, extent) if mode == "wrap" else np.clip(indices, 0, extent - 1)
-    if mode == "wrap":
-        return unwrap(np.remainder(Tracer(indices), extent))
-    return ops.minimum(ops.maximum(indices, 0), extent - 1)
-
-
-@implements(np.take, method="take")
-def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Any:
-    a, indices = as_value(a), as_value(indices)
-    if type_of(indices).dtype == bool:
-        indices = convert(indices, dtype=np.dtype(np.intp))
-    if type_of(indices).dtype.kind not in "iu":
-        raise TypeError(f"Cannot cast array data from {type_of(indices).dtype} to int64 according to the rule 'safe'")
-    a, axis = one_axis(a, axis)
-    indices = bounded(indices, shape_of(a)[axis], mode)
-    return Key(shape_of(a), (*(Slice(None),) * axis, indices)).read(a)

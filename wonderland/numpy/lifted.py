@@ -13,14 +13,14 @@ import math
 import sys
 import types
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from wonderland.core.later import filled
 from wonderland.core.tracer import METHODS, Tracer
 from wonderland.numpy.construct import _held, array, held_result
-from wonderland.numpy.dispatch import has_tracer, spaces
+from wonderland.numpy.dispatch import IN_PLACE, has_tracer, spaces
 
 _DISPATCHED = type(np.sum)  # functions that look for __array_function__
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
@@ -31,8 +31,6 @@ _TAKES_LISTS = frozenset(
     broadcast_arrays multi_dot cho_solve
 """.split()
 )
-# Methods that change the array they belong to: a plain array can't be made to hold a traced value afterwards.
-_WRITES = frozenset("fill put sort partition resize setfield itemset".split())
 
 
 def replacement(g: Any) -> Callable | None:
@@ -114,7 +112,7 @@ def _of_an_array(g: Any, owner: np.ndarray) -> Callable:
     """A method of a plain array, which may get traced arguments: `weights.dot(x)`."""
     if g.__name__ in ("copy", "astype"):
         return held_result(g, owner)
-    ours = None if g.__name__ in _WRITES else METHODS.get(g.__name__)
+    ours = None if g.__name__ in IN_PLACE else METHODS.get(g.__name__)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if ours is not None and (has_tracer(args) or has_tracer(tuple(kwargs.values()))):
@@ -152,11 +150,7 @@ def _of_scipy(g: Any, module: str) -> Callable | None:
     name = g.__name__
     if getattr(sys.modules.get(module), name, None) is not g:
         return None
-    try:
-        import_module(f"wonderland.{module}")
-    except ModuleNotFoundError:
-        return None
-    ours = spaces.get(module, {}).get(name)
+    ours = filled(spaces, module).get(module, {}).get(name)
     return None if ours is None else _of_numpy(ours)
 
 

@@ -13,7 +13,7 @@ from wonderland.core.types import ArrayType, promote, shape_of, type_of
 from wonderland.numpy.dispatch import implements, present, space_of
 from wonderland.numpy.join import as_value
 from wonderland.numpy.missing import np
-from wonderland.ops import decompositions, linalg
+from wonderland.ops import decompositions, determinants, linalg
 from wonderland.ops import elementwise as ops
 from wonderland.ops.matrices import adjoint, identity_like, of_triangle, product, real_dtype, square
 from wonderland.ops.reduce import max as reduce_max
@@ -247,12 +247,12 @@ def svdvals(x: Any, /) -> Any:
 
 @implements(np.linalg.slogdet)
 def slogdet(a: Any) -> Any:
-    return SlogdetResult(*linalg.slogdet(square_matrix(a)))
+    return SlogdetResult(*determinants.slogdet(square_matrix(a)))
 
 
 @implements(np.linalg.det)
 def det(a: Any) -> Any:
-    return linalg.det(square_matrix(a))
+    return determinants.det(square_matrix(a))
 
 
 @implements(np.linalg.matrix_power)

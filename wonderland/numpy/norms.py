@@ -15,6 +15,7 @@ from wonderland.numpy.missing import np
 from wonderland.numpy.shape import normalize_axis
 from wonderland.ops import decompositions, reduce
 from wonderland.ops import elementwise as ops
+from wonderland.ops.math import pow
 from wonderland.ops.matrices import real_dtype
 from wonderland.ops.shape import convert, reshape, transpose
 
@@ -45,7 +46,7 @@ def _power_or_zero(x: Any, power: Any) -> Any:
     zero = ops.eq(x, 0)
     one = np.ones((), type_of(x).dtype)[()]
     safe = ops.where(zero, one, x)
-    raised = ops.sqrt(safe) if power == 0.5 else ops.pow(safe, power)
+    raised = ops.sqrt(safe) if power == 0.5 else pow(safe, power)
     return ops.where(zero, np.zeros((), type_of(x).dtype)[()], raised)
 
 
@@ -64,7 +65,7 @@ def _vector(x: Any, order: Any, axes: tuple[int, ...]) -> Any:
         return reduce.sum(ops.abs(x), axes=axes)
     order = float(order)
     if order < 0:  # an element 0 makes it 0
-        return ops.pow(reduce.sum(ops.pow(ops.abs(x), order), axes=axes), 1 / order)
+        return pow(reduce.sum(pow(ops.abs(x), order), axes=axes), 1 / order)
     return _power_or_zero(reduce.sum(_power_or_zero(ops.abs(x), order), axes=axes), 1 / order)
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from wonderland.core.errors import NoValueError
+from wonderland.core.level import Traced
 from wonderland.core.tracer import METHODS, Tracer, concrete, unwrap
 from wonderland.core.types import broadcast_shapes, promote, shape_of, type_of
 from wonderland.numpy.arrange import along, flat_value, target
-from wonderland.numpy.dispatch import implements
-from wonderland.numpy.index import Key, bounded, repeated, setitem
+from wonderland.numpy.dispatch import implements, writing_method
+from wonderland.numpy.flat import repeated
+from wonderland.numpy.index import Key, setitem
 from wonderland.numpy.join import as_value, stack, unstacked
 from wonderland.numpy.missing import np
 from wonderland.numpy.shape import (
@@ -27,6 +29,35 @@ from wonderland.numpy.shape import (
 )
 from wonderland.ops import elementwise as ops
 from wonderland.ops.shape import convert
+
+# Taking along an axis ------------------------------------------------------------------------------------------------
+
+
+def bounded(indices: Any, extent: int, mode: str) -> Any:
+    """Indices brought into range as the modes of `take`, `put` and `choose` say."""
+    if mode == "raise":
+        return indices
+    if mode not in ("wrap", "clip"):
+        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
+    if extent == 0 and type_of(indices).size:
+        raise IndexError("cannot do a non-empty take from an empty axes.")
+    if not isinstance(indices, Traced):
+        return np.mod(indices, extent) if mode == "wrap" else np.clip(indices, 0, extent - 1)
+    if mode == "wrap":
+        return unwrap(np.remainder(Tracer(indices), extent))
+    return ops.minimum(ops.maximum(indices, 0), extent - 1)
+
+
+@implements(np.take, method="take")
+def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Any:
+    a, indices = as_value(a), as_value(indices)
+    if type_of(indices).dtype == bool:
+        indices = convert(indices, dtype=np.dtype(np.intp))
+    if type_of(indices).dtype.kind not in "iu":
+        raise TypeError(f"Cannot cast array data from {type_of(indices).dtype} to int64 according to the rule 'safe'")
+    a, axis = one_axis(a, axis)
+    indices = bounded(indices, shape_of(a)[axis], mode)
+    return Key(shape_of(a), (*(slice(None),) * axis, indices)).read(a)
 
 
 def _known(value: Any, name: str) -> Any:
@@ -77,12 +108,15 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> Non
     setitem(arr, _along_axis(arr.shape, indices, normalize_axis(axis, arr.ndim)), values)
 
 
-@on_handles(np.put, "put")
+@on_handles(np.put)
 def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     a = target(a, "put")
     indices = flat_value(as_value(ind))
     if shape_of(indices)[0]:
         setitem(flat_view(a), bounded(indices, a.size, mode), repeated(v, shape_of(indices)[0]))
+
+
+writing_method("put", put)
 
 
 @implements(np.choose, method="choose")

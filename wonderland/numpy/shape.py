@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wonderland.core.level import Traced
-from wonderland.core.tracer import FUNCTIONS, METHODS, PROPERTIES, Tracer, View, concrete, unwrap
+from wonderland.core.tracer import FUNCTIONS, METHODS, PROPERTIES, Tracer, ViewPath, concrete, unwrap
 from wonderland.core.types import broadcast_shapes, shape_of
 from wonderland.numpy.dispatch import namespace, on_handles
 from wonderland.numpy.missing import np
@@ -120,7 +120,7 @@ def moved_value(x: Any, source: int, target: int) -> Any:
 # Views ---------------------------------------------------------------------------------------------------------------
 
 
-class StridedView(View):
+class StridedView(ViewPath):
     """A view that knows how it lies in the memory of its base, for NumPy copies where strides can't tell a shape."""
 
     __slots__ = ("layout",)

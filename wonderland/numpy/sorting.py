@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from wonderland.core.tracer import METHODS, Tracer, concrete
+from wonderland.core.tracer import Tracer, concrete
 from wonderland.core.types import promote, shape_of, type_of
 from wonderland.numpy.cumulative import diff
-from wonderland.numpy.dispatch import implements
+from wonderland.numpy.dispatch import implements, writing_method
 from wonderland.numpy.missing import np
 from wonderland.numpy.reduce import as_dtype, inexact, operand
 from wonderland.numpy.reduce import known as value_of
@@ -88,8 +88,8 @@ def _partition_in_place(self: Tracer, kth: Any, axis: int = -1, kind: str = "int
     self._replace(partition(self._get(), kth, axis, kind, order))
 
 
-METHODS["sort"] = _sort_in_place
-METHODS["partition"] = _partition_in_place
+writing_method("sort", _sort_in_place)
+writing_method("partition", _partition_in_place)
 
 
 @implements(np.sort_complex)

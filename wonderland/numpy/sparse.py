@@ -1,7 +1,7 @@
 """Products of SciPy's sparse matrices with traced arrays: `A @ x`, `x @ A`, `A.dot(x)` and, for spmatrix, `A * x`.
 
-A sparse matrix comes in as its numbers and its `Structure`; the numbers are an operand of the primitive, so they are
-captured like any array's, the structure is a parameter. SciPy is imported only by who has a matrix of its already.
+A sparse matrix comes in as its numbers and its `CompressedRows`; the numbers are an operand of the primitive, so they
+are captured like any array's, the structure is a parameter. SciPy is imported only by who has a matrix of its already.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.core.forks import loading
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.tracer import PROPERTIES, Tracer
 from wonderland.core.types import ArrayType, promote, shape_of, type_of
@@ -23,7 +24,7 @@ from wonderland.ops.shape import broadcast, convert, reshape, transpose
 from wonderland.ops.work import Work, count, work
 
 
-class Structure:
+class CompressedRows:
     """Where a sparse matrix has its numbers, by compressed rows. Compared by identity."""
 
     __slots__ = ("indices", "indptr", "shape")
@@ -37,7 +38,8 @@ class Structure:
 
     def matrix(self, data: Any, transposed: bool) -> Any:
         """The matrix with these numbers."""
-        from scipy.sparse import csr_array
+        with loading():
+            from scipy.sparse import csr_array
 
         matrix = csr_array((np.asarray(data), self.indices, self.indptr), shape=self.shape)
         return matrix.T if transposed else matrix
@@ -47,15 +49,15 @@ class Structure:
         rows = np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
         return (self.indices, rows) if transposed else (rows, self.indices)
 
-    def repeated(self, count: int) -> Structure:
+    def repeated(self, count: int) -> CompressedRows:
         """That of a matrix with this one `count` times along its diagonal."""
         (m, n), steps = self.shape, np.arange(count)[:, None]
         indices = (self.indices + n * steps).ravel()
         ends = (self.indptr[1:] + len(self.indices) * steps).ravel()
-        return Structure(indices, np.concatenate(([0], ends)), (count * m, count * n))
+        return CompressedRows(indices, np.concatenate(([0], ends)), (count * m, count * n))
 
 
-def _infer(data: ArrayType, x: ArrayType, structure: Structure, transposed: bool) -> ArrayType:
+def _infer(data: ArrayType, x: ArrayType, structure: CompressedRows, transposed: bool) -> ArrayType:
     rows, columns = structure.shape[::-1] if transposed else structure.shape
     if x.ndim not in (1, 2) or x.shape[0] != columns:
         raise ValueError(
@@ -64,12 +66,12 @@ def _infer(data: ArrayType, x: ArrayType, structure: Structure, transposed: bool
     return ArrayType((rows, *x.shape[1:]), promote(data, x)[0])
 
 
-def _evaluate(data: Any, x: Any, structure: Structure, transposed: bool) -> Any:
+def _evaluate(data: Any, x: Any, structure: CompressedRows, transposed: bool) -> Any:
     kind = _infer(type_of(data), type_of(x), structure, transposed)
     return np.asarray(structure.matrix(data, transposed) @ x, kind.dtype)
 
 
-def _transpose(ct: Any, data: Any, x: Any, structure: Structure, transposed: bool) -> tuple:
+def _transpose(ct: Any, data: Any, x: Any, structure: CompressedRows, transposed: bool) -> tuple:
     if isinstance(x, Linear):
         out = sparse_dot(conjugate(data), ct, structure=structure, transposed=not transposed)
         return None, out if type_of(out).dtype == x.dtype else convert(out, dtype=x.dtype)
@@ -79,7 +81,7 @@ def _transpose(ct: Any, data: Any, x: Any, structure: Structure, transposed: boo
     return out if type_of(out).dtype == data.dtype else convert(out, dtype=data.dtype), None
 
 
-def _batch(size: int, args: tuple, batched: tuple, structure: Structure, transposed: bool) -> Any:
+def _batch(size: int, args: tuple, batched: tuple, structure: CompressedRows, transposed: bool) -> Any:
     data, x = args
     params = {"structure": structure, "transposed": transposed}
     if batched[0]:  # one matrix each: all of them along one diagonal
@@ -96,7 +98,7 @@ def _batch(size: int, args: tuple, batched: tuple, structure: Structure, transpo
     return transpose(reshape(out, shape=(shape_of(out)[0], size, *rest)), permutation=order)
 
 
-def _lower(builder: Any, data: Any, x: Any, structure: Structure, transposed: bool) -> Any:
+def _lower(builder: Any, data: Any, x: Any, structure: CompressedRows, transposed: bool) -> Any:
     kind = _infer(data.type, x.type, structure, transposed)
     rows, columns = structure.places(transposed)
     if len(rows) == 0 or kind.size == 0:
@@ -172,7 +174,6 @@ sparse_dot: Primitive = Primitive(
     batch=_batch,
     pattern=_pattern,
     lower=_lower,
-    zero_preserving=True,
     cost=_cost,
 )
 
@@ -184,7 +185,7 @@ def is_sparse(value: Any) -> bool:
 
 def _product(matrix: Any, x: Any, transposed: bool) -> Any:
     csr = matrix.tocsr()
-    structure = Structure(csr.indices, csr.indptr, csr.shape)
+    structure = CompressedRows(csr.indices, csr.indptr, csr.shape)
     return sparse_dot(csr.data, x, structure=structure, transposed=transposed)
 
 

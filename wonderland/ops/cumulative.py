@@ -91,7 +91,6 @@ cumsum: Primitive = Primitive(
     batch=lambda size, args, batched, axis, reverse: cumsum(args[0], axis=axis + 1, reverse=reverse),
     pattern=_pattern,
     lower=_lower(lambda e, y, x: e.add(y, x), _nothing),
-    zero_preserving=True,
     cost=each(additions=1),
 )
 
@@ -112,7 +111,6 @@ cumprod: Primitive = Primitive(
     batch=lambda size, args, batched, axis, reverse: cumprod(args[0], axis=axis + 1, reverse=reverse),
     pattern=_pattern,
     lower=_lower(lambda e, y, x: e.mul(y, x), 1),
-    zero_preserving=True,
     cost=each(multiplications=1),
 )
 
@@ -121,7 +119,7 @@ def _recurrence(a: Any, b: Any, axis: int, reverse: bool) -> Any:
     a, b = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)
     out = np.empty(b.shape, np.result_type(a, b))
     order = range(len(b) - 1, -1, -1) if reverse else range(len(b))
-    if len(b) and b[0].size < _SHORT:
+    if len(b) and b[:1].size < _SHORT:
         for place in np.ndindex(b.shape[1:]):
             column = (slice(None), *place)
             factors, forces, numbers, y = a[column].tolist(), b[column].tolist(), [0.0] * len(b), 0.0
@@ -200,7 +198,6 @@ recurrence: Primitive = Primitive(
     batch=_recurrence_batch,
     pattern=_recurrence_pattern,
     lower=_lower(_recurrence_step, 0),
-    zero_preserving=True,
     cost=each(multiplications=1, additions=1),
 )
 
@@ -230,8 +227,6 @@ cummax: Primitive = Primitive(
     batch=lambda size, args, batched, axis, reverse: cummax(args[0], axis=axis + 1, reverse=reverse),
     pattern=_pattern,
     lower=_lower(lambda e, y, x: e.maximum(y, x), _lowest),
-    zero_preserving=True,
-    monotone=True,
     cost=each(calls=1),
     piecewise_linear=True,
 )

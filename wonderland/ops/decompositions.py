@@ -49,6 +49,7 @@ def _decomposition(name: str, evaluate: Any, infer: Any, jvp: Any, cubic: float)
             infer,
             jvp=jvp,
             multiple=True,
+            analytic=False,  # lengths and phases of vectors aren't
             raises=True,  # no convergence
             impossible=_NOT_LINEAR,
             cost=matrices(cubic),

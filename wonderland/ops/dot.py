@@ -155,11 +155,11 @@ dot: Primitive = Primitive(
     "dot",
     _evaluate,
     _infer,
+    balanced=True,
     transpose=_transpose_rule,
     batch=_batch_rule,
     pattern=_pattern,
     lower=lambda builder, x, y, contract, batch: builder.dot(x, y, contract, batch),
     bilinear=True,
-    zero_preserving=True,
     cost=_cost,
 )

@@ -7,9 +7,8 @@ the compiler emits (`e` is the compiler's emitter: `e.add(x, y)`, `e.call("exp",
 
 from __future__ import annotations
 
-import math
 from cmath import isfinite
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -17,19 +16,27 @@ import numpy as np
 
 from wonderland.core.level import freeze
 from wonderland.core.primitive import Linear, Primitive
-from wonderland.core.program import Tape, Var
+from wonderland.core.program import Var
 from wonderland.core.types import (
     PYTHON_SCALARS,
     ArrayType,
     broadcast_shapes,
-    is_differentiable,
     promote,
     shape_of,
     type_of,
 )
+from wonderland.ops.reading import (
+    complex_pattern,
+    elementwise_pattern,
+    product_pattern,
+    quotient_pattern,
+    reads_nothing,
+    where_pattern,
+)
 from wonderland.ops.work import each, view
 
 _COMPUTED_AS = {"f": "biuf", "c": "c"}  # kind of result -> kinds of operands that are converted to its dtype first
+_NUMBERS = {*PYTHON_SCALARS, np.float64}  # whose finiteness is asked at once
 _PYTHON_ONES = {"b": True, "i": 1, "u": 1, "f": 1.0, "c": 1j}
 
 
@@ -84,7 +91,7 @@ def elementwise(
         for i, t in enumerate(tangents):
             if t is not None:
                 term = scale(t, derivatives[i](out, *primals), out)
-                total = term if total is None else combine(add, total, term, out)
+                total = term if total is None else as_tangent(out, add, total, term)
         return out, total
 
     def lower(builder: Any, *nodes: Any) -> Any:
@@ -116,21 +123,21 @@ def elementwise(
     return primitive
 
 
+def ufunc(f: np.ufunc, derivatives: tuple[Callable[..., Any], ...] = (), *, name: str = "", **rest: Any) -> Primitive:
+    """The primitive that is a function of NumPy's or SciPy's: its values, and its calls on traced arrays."""
+    module = "np" if getattr(np, f.__name__, None) is f else "scipy.special"
+    return elementwise(name or f.__name__, f, derivatives, ufunc=f"{module}.{f.__name__}", **rest)
+
+
 def scale(tangent: Any, derivative: Any, out: Any) -> Any:
     """A tangent times a derivative, as the tangent of `out`.
 
     Where the tangent is 0 the result is, even if the derivative is infinite.
     """
     kind = type(derivative)
-    if not (_finite(derivative) if kind is np.ndarray else kind in PYTHON_SCALARS and isfinite(derivative)):
+    if not (_finite(derivative) if kind is np.ndarray else kind in _NUMBERS and isfinite(derivative)):
         return like(masked_mul(tangent, derivative), out)
-    # Nothing to mask: the cheaper product; on a tape without asking for its type, which is that of `out`.
-    if type(tangent) is Var and type(tangent.level) is Tape:
-        tape, known, goal = tangent.level, tangent.type, type_of(out)
-        if derivative.dtype is goal.dtype if kind is np.ndarray else kind is float:
-            if known is goal or (known.dtype is goal.dtype and goal.shape in (known.shape, shape_of(derivative))):
-                return tape.equation(mul, (tangent, tape.atom(derivative)), goal, {})
-    return like(mul(tangent, derivative), out)
+    return as_tangent(out, mul, tangent, derivative)  # nothing to mask: the cheaper product
 
 
 def masked(tangent: Any, derivative: Any) -> Any:
@@ -139,11 +146,14 @@ def masked(tangent: Any, derivative: Any) -> Any:
     return mul(tangent, derivative) if known and np.all(np.isfinite(derivative)) else masked_mul(tangent, derivative)
 
 
-def combine(primitive: Primitive, s: Any, t: Any, out: Any) -> Any:
-    """A sum or difference of tangents, as the tangent of `out`; on a tape without asking for its type."""
-    if type(s) is Var and type(t) is Var and s.level is t.level and type(s.level) is Tape:
-        return s.level.equation(primitive, (s, t), type_of(out), {})
-    return like(primitive(s, t), out)
+def as_tangent(out: Any, primitive: Primitive, *operands: Any) -> Any:
+    """A linear operation on tangents, the first operand among them, as the tangent of `out`."""
+    tape: Any = operands[0].level if type(operands[0]) is Var else None
+    if tape is not None and tape.residuals is not None:  # one of a function that runs on values
+        found = tape.residuals.tangent(tape, primitive, operands, out)
+        if found is not None:
+            return found
+    return like(primitive(*operands), out)
 
 
 def _finite(x: Any) -> bool:
@@ -164,71 +174,6 @@ def align(args: tuple[Any, ...], batched: tuple[bool, ...]) -> list[Any]:
             a = _shape.reshape(a, shape=(shape[0], *(1,) * (rank - len(shape) + 1), *shape[1:]))
         out.append(a)
     return out
-
-
-def elementwise_pattern(types: tuple[ArrayType, ...], params: dict[Any, Any]) -> list[Any]:
-    """Output element i reads element i of each operand, as broadcast."""
-    return reads_where(types, [True] * len(types))
-
-
-def reads_where(types: tuple[ArrayType, ...], masks: Sequence[Any]) -> list[Any]:
-    """The pattern of an elementwise operation that reads each operand where its mask says so."""
-    shape = broadcast_shapes(*(t.shape for t in types))
-    rows = np.arange(math.prod(shape))
-    return [
-        _reading(t, shape, rows, mask) if is_differentiable(t.dtype) and mask is not False else None
-        for t, mask in zip(types, masks, strict=True)
-    ]
-
-
-def _reading(t: ArrayType, shape: tuple, rows: np.ndarray, mask: Any) -> tuple[np.ndarray, np.ndarray]:
-    numbers = rows if t.shape == shape else np.broadcast_to(np.arange(t.size).reshape(t.shape), shape).ravel()
-    if mask is True or np.all(mask):
-        return rows, numbers
-    chosen = np.broadcast_to(mask, shape).ravel()
-    return rows[chosen], numbers[chosen]
-
-
-def reads_nothing(types: tuple[ArrayType, ...], params: dict[Any, Any]) -> list[Any]:
-    """The pattern of what is constant wherever it has a derivative."""
-    return [None] * len(types)
-
-
-def reads_first(types: tuple[ArrayType, ...], params: dict[Any, Any]) -> list[Any]:
-    """The pattern of what is constant in all operands but the first."""
-    return reads_where(types, [True, *[False] * (len(types) - 1)])
-
-
-def _nonzero(factor: Any) -> Any:
-    """Where a factor isn't known to be 0."""
-    return np.not_equal(factor, 0) if isinstance(factor, np.ndarray) else True
-
-
-def _product_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
-    return reads_where(types, [_nonzero(types[1]), _nonzero(types[0])])
-
-
-def _quotient_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
-    return reads_where(types, [True, _nonzero(types[0])])
-
-
-def _power_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
-    x, _ = types  # 0 and 1 stay themselves, whatever the exponent
-    constant = np.equal(x, 0) | np.equal(x, 1) if isinstance(x, np.ndarray) else np.False_
-    return reads_where(types, [_nonzero(types[1]), np.logical_not(constant)])
-
-
-def _where_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
-    condition = types[0]
-    if not isinstance(condition, np.ndarray):
-        return reads_where(types, [False, True, True])
-    chosen = np.not_equal(condition, 0)
-    return reads_where(types, [False, chosen, np.logical_not(chosen)])
-
-
-def _complex_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
-    """Of what is constant on the real line."""
-    return reads_where(types, [types[0].dtype.kind == "c"])
 
 
 def like(value: Any, model: Any) -> Any:
@@ -285,16 +230,14 @@ def _product_transpose(ct: Any, x: Any, y: Any) -> tuple:
 
 def _sum_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     (s, t), out = tangents, add(*primals)
-    return out, like(t if s is None else s, out) if s is None or t is None else combine(add, s, t, out)
+    return out, like(t if s is None else s, out) if s is None or t is None else as_tangent(out, add, s, t)
 
 
 def _difference_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     (s, t), out = tangents, sub(*primals)
     if s is not None and t is not None:
-        return out, combine(sub, s, t, out)
-    if s is None and type(t) is Var and type(t.level) is Tape:
-        return out, like(t.level.equation(neg, (t,), t.type, {}), out)
-    return out, like(neg(t) if s is None else s, out)
+        return out, as_tangent(out, sub, s, t)
+    return out, like(s, out) if t is None else as_tangent(out, neg, t)
 
 
 def _sum_taylor(out: Any, x: Any, y: Any) -> Callable:
@@ -324,30 +267,33 @@ def _where_transpose(ct: Any, condition: Any, x: Any, y: Any) -> tuple:
     )
 
 
-neg: Primitive = elementwise(
-    "neg", np.negative, emit=lambda e, x: e.neg(x), linear=(0,), zero_preserving=True, cost=each(additions=1),
+neg: Primitive = ufunc(
+    np.negative, name="neg", emit=lambda e, x: e.neg(x), linear=(0,), cost=each(additions=1),
     transpose=lambda ct, x: (neg(ct),),
+    balanced=True,
 )  # fmt: skip
-add: Primitive = elementwise(
-    "add", np.add, emit=lambda e, x, y: e.add(x, y), linear=(0, 1), zero_preserving=True, cost=each(additions=1),
+add: Primitive = ufunc(
+    np.add, emit=lambda e, x, y: e.add(x, y), linear=(0, 1), cost=each(additions=1),
     jvp=_sum_jvp, taylor=_sum_taylor,
     transpose=lambda ct, x, y: (
         unbroadcast(ct, x) if isinstance(x, Linear) else None,
         unbroadcast(ct, y) if isinstance(y, Linear) else None,
     ),
+    balanced=True,
 )  # fmt: skip
-sub: Primitive = elementwise(
-    "sub", np.subtract, emit=lambda e, x, y: e.sub(x, y), linear=(0, 1), zero_preserving=True, cost=each(additions=1),
+sub: Primitive = ufunc(
+    np.subtract, name="sub", emit=lambda e, x, y: e.sub(x, y), linear=(0, 1), cost=each(additions=1),
     jvp=_difference_jvp, taylor=_difference_taylor,
     transpose=lambda ct, x, y: (
         unbroadcast(ct, x) if isinstance(x, Linear) else None,
         neg(unbroadcast(ct, y)) if isinstance(y, Linear) else None,
     ),
+    balanced=True,
 )  # fmt: skip
-mul: Primitive = elementwise(
-    "mul", np.multiply, (lambda out, x, y: y, lambda out, x, y: x), emit=lambda e, x, y: e.mul(x, y),
-    transpose=_product_transpose, bilinear=True, zero_preserving=True, cost=each(multiplications=1),
-    pattern=_product_pattern,
+mul: Primitive = ufunc(
+    np.multiply, (lambda out, x, y: y, lambda out, x, y: x), name="mul", emit=lambda e, x, y: e.mul(x, y),
+    transpose=_product_transpose, bilinear=True, cost=each(multiplications=1),
+    pattern=product_pattern, balanced=True,
 )  # fmt: skip
 
 
@@ -374,10 +320,10 @@ masked_mul: Primitive = elementwise(
         if isinstance(t, Linear)
         else (None, unbroadcast(masked_mul(conjugate(t), ct), d))
     ),
-    pattern=_product_pattern,
+    pattern=product_pattern,
     bilinear=True,
-    zero_preserving=True,
     cost=each(multiplications=1),
+    balanced=True,
 )  # fmt: skip
 
 
@@ -411,11 +357,11 @@ def _div_taylor(out: Any, x: Any, y: Any) -> Callable:
     return coefficient
 
 
-div: Primitive = elementwise(
-    "div", np.true_divide,
+div: Primitive = ufunc(
+    np.true_divide,
     (lambda out, x, y: _reciprocal(y), lambda out, x, y: neg(div(out, y))),
-    emit=lambda e, x, y: e.div(x, y), transpose=_div_transpose, linear=(0,), taylor=_div_taylor,
-    cost=each(multiplications=1), pattern=_quotient_pattern,
+    name="div", emit=lambda e, x, y: e.div(x, y), transpose=_div_transpose, linear=(0,), taylor=_div_taylor,
+    cost=each(multiplications=1), pattern=quotient_pattern, balanced=True,
 )  # fmt: skip
 
 
@@ -424,91 +370,12 @@ def _reciprocal(y: Any) -> Any:
     return div(one, y)
 
 
-exp: Primitive = elementwise("exp", np.exp, (lambda out, x: out,), emit=lambda e, x: e.call("exp", x), monotone=True)
-log: Primitive = elementwise(
-    "log", np.log, (lambda out, x: _reciprocal(x),), emit=lambda e, x: e.call("log", x),
-    monotone=True,
-)  # fmt: skip
-tanh: Primitive = elementwise(
-    "tanh", np.tanh, (lambda out, x: sub(1.0, mul(out, out)),), emit=lambda e, x: e.call("tanh", x),
-    monotone=True, zero_preserving=True,
-)  # fmt: skip
-sin: Primitive = elementwise(
-    "sin", np.sin, (lambda out, x: cos(x),), emit=lambda e, x: e.call("sin", x), zero_preserving=True
-)
-cos: Primitive = elementwise("cos", np.cos, (lambda out, x: neg(sin(x)),), emit=lambda e, x: e.call("cos", x))
-sqrt: Primitive = elementwise(
-    "sqrt", np.sqrt, (lambda out, x: div(0.5, out),), emit=lambda e, x: e.sqrt(x),
-    monotone=True, zero_preserving=True,
-)  # fmt: skip
-
-
-def _pow_base_derivative(out: Any, x: Any, y: Any) -> Any:
-    # y x^(y-1), and 0 where y is 0: x^0 = 1 for every x.
-    if type(y) in PYTHON_SCALARS:
-        return 0.0 if y == 0 else mul(y, x) if y == 2 else mul(y, pow(x, y - 1))
-    return where(eq(y, 0), 0.0, mul(y, pow(x, sub(y, 1))))
-
-
-def _pow_exponent_derivative(out: Any, x: Any, y: Any) -> Any:
-    # x^y log x, and 0 at x = 0, where x^y stays 0 for every y > 0.
-    return where(eq(x, 0), 0.0, mul(out, log(x)))
-
-
-def _power(x: Any, y: Any) -> Any:
-    if type(y) is int and y == 2 and type(x) is np.ndarray and x.dtype.kind in "fc":
-        return np.square(x)  # the same, in half the time
-    return np.power(x, y)
-
-
-def _pow_taylor(out: Any, x: Any, y: Any) -> Callable:
-    exponent = y[0] if y.constant and isinstance(y[0], (float, int, np.number)) else None
-    if exponent is not None and exponent >= 0 and exponent == exponent // 1:  # by products: 0 is nothing special
-        whole = _repeated(x, int(exponent))
-        return lambda k: like(whole[k], out[0])
-    # x y' = a x' y, so that every order costs one convolution; at x = 0 there is nothing to divide by.
-    first, second = x.slope(), None if y.constant else y.slope()
-    slope = masked(first, mul(y, div(out, x)))
-    if second is not None:
-        slope = add(slope, masked(second, _pow_exponent_derivative(out, x, y)))
-    if _nowhere_zero(x[0]):
-        return lambda k: like(_series.integral(slope, k), out[0])
-    if exponent is None:
-        _, chain = pow.jvp((x, y), (first, second))  # type: ignore[misc]
-        slope = where(eq(x, 0), chain, slope)
-        return lambda k: like(_series.integral(slope, k), out[0])
-
-    def coefficient(k: int) -> Any:
-        # 0^(a - k) at x = 0: nothing before the order a, infinite after it wherever x moves.
-        moved: Any = None
-        for j in range(1, k + 1) if k > exponent else ():
-            moved = moved if x[j] is None else _series.plus(moved, abs(x[j]))
-        sign = -np.inf if sum(exponent < j for j in range(k)) % 2 else np.inf
-        limit = 0.0 if moved is None else masked(moved, sign)
-        value = _series.integral(slope, k)
-        return None if value is None else like(where(eq(x[0], 0), limit, value), out[0])
-
-    return coefficient
-
-
-def _repeated(x: Any, n: int) -> Any:
-    """x^n for an integer n, by squaring."""
-    if n < 2:
-        return x if n else [1.0, *[None] * x.level.order]
-    half = _repeated(x, n // 2)
-    return mul(mul(half, half), x) if n % 2 else mul(half, half)
-
-
-def _nowhere_zero(x: Any) -> bool:
-    """Is it known that there is no 0 in it?"""
-    return isinstance(x, (np.ndarray, np.number, float, int)) and bool(np.all(x))
-
-
-pow: Primitive = elementwise(
-    "pow", _power, (_pow_base_derivative, _pow_exponent_derivative),
-    emit=lambda e, x, y: e.power(x, y), compute=lambda types, out: (out, out), taylor=_pow_taylor,
-    pattern=_power_pattern, raises=lambda types, params: all(t.dtype.kind in "iu" for t in types),
-)  # fmt: skip
+exp: Primitive = ufunc(np.exp, (lambda out, x: out,), emit=lambda e, x: e.call("exp", x))
+log: Primitive = ufunc(np.log, (lambda out, x: _reciprocal(x),), emit=lambda e, x: e.call("log", x))
+tanh: Primitive = ufunc(np.tanh, (lambda out, x: sub(1.0, mul(out, out)),), emit=lambda e, x: e.call("tanh", x))
+sin: Primitive = ufunc(np.sin, (lambda out, x: cos(x),), emit=lambda e, x: e.call("sin", x))
+cos: Primitive = ufunc(np.cos, (lambda out, x: neg(sin(x)),), emit=lambda e, x: e.call("cos", x))
+sqrt: Primitive = ufunc(np.sqrt, (lambda out, x: div(0.5, out),), emit=lambda e, x: e.sqrt(x))
 
 
 def _extremum_jvp(extremum: Callable) -> Callable:
@@ -523,13 +390,13 @@ def _extremum_jvp(extremum: Callable) -> Callable:
     return jvp
 
 
-maximum: Primitive = elementwise(
-    "maximum", np.maximum, emit=lambda e, x, y: e.maximum(x, y), jvp=_extremum_jvp(lambda x, y: maximum(x, y)),
-    monotone=True, zero_preserving=True, piecewise_linear=True,
+maximum: Primitive = ufunc(
+    np.maximum, emit=lambda e, x, y: e.maximum(x, y), jvp=_extremum_jvp(lambda x, y: maximum(x, y)),
+    piecewise_linear=True,
 )  # fmt: skip
-minimum: Primitive = elementwise(
-    "minimum", np.minimum, emit=lambda e, x, y: e.minimum(x, y), jvp=_extremum_jvp(lambda x, y: minimum(x, y)),
-    monotone=True, zero_preserving=True, piecewise_linear=True,
+minimum: Primitive = ufunc(
+    np.minimum, emit=lambda e, x, y: e.minimum(x, y), jvp=_extremum_jvp(lambda x, y: minimum(x, y)),
+    piecewise_linear=True,
 )  # fmt: skip
 
 
@@ -544,8 +411,8 @@ def _sign_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return out, mul(sub(t, along), where(eq(size, 0), 0.0, div(1.0, size)))
 
 
-sign: Primitive = elementwise(
-    "sign", np.sign, emit=lambda e, x: e.sign(x), jvp=_sign_jvp, monotone=True, pattern=_complex_pattern
+sign: Primitive = ufunc(
+    np.sign, emit=lambda e, x: e.sign(x), jvp=_sign_jvp, pattern=complex_pattern, analytic=False
 )
 
 
@@ -558,67 +425,42 @@ def _abs_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return out, scale(t, sign(x), out)
 
 
-abs: Primitive = elementwise(
-    "abs", np.abs, emit=lambda e, x: e.abs(x), jvp=_abs_jvp, zero_preserving=True, piecewise_linear=True
-)
+abs: Primitive = ufunc(np.abs, name="abs", emit=lambda e, x: e.abs(x), jvp=_abs_jvp, piecewise_linear=True)
 
-conj: Primitive = elementwise(
-    "conj", np.conjugate, linear=(0,), transpose=lambda ct, x: (conjugate(ct),), zero_preserving=True,
-    emit=lambda e, x: e.conj(x),
+conj: Primitive = ufunc(
+    np.conjugate, name="conj", linear=(0,), transpose=lambda ct, x: (conjugate(ct),), emit=lambda e, x: e.conj(x),
+    analytic=False,
 )  # fmt: skip
 real: Primitive = elementwise(
-    "real", lambda x: np.array(np.real(x))[()], linear=(0,), zero_preserving=True, emit=lambda e, x: e.real(x),
+    "real", lambda x: np.array(np.real(x))[()], linear=(0,), emit=lambda e, x: e.real(x),
     transpose=lambda ct, z: (_shape.convert(ct, dtype=z.dtype),),
 )  # fmt: skip
 imag: Primitive = elementwise(
-    "imag", lambda x: np.array(np.imag(x))[()], linear=(0,), zero_preserving=True,
+    "imag", lambda x: np.array(np.imag(x))[()], linear=(0,),
     transpose=lambda ct, z: (
         mul(_shape.convert(ct, dtype=z.dtype), 1j) if z.dtype.kind == "c" else None,
     ),
-    emit=lambda e, x: e.imag(x), pattern=_complex_pattern,
+    emit=lambda e, x: e.imag(x), pattern=complex_pattern,
 )  # fmt: skip
 
 
-def _no_tangent(name: str) -> Callable:
-    def jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
-        return comparisons[name](*primals), None
-
-    return jvp
-
-
-def _comparison(name: str, ufunc: Callable) -> Primitive:
-    return elementwise(
-        name, ufunc, emit=lambda e, x, y: e.compare(name, x, y), jvp=_no_tangent(name), pattern=reads_nothing
-    )
+def steps(f: np.ufunc, **rest: Any) -> Primitive:
+    """NumPy's function, whose derivative is zero wherever there is one."""
+    primitive = ufunc(f, jvp=lambda primals, tangents: (primitive(*primals), None), pattern=reads_nothing, **rest)
+    return primitive
 
 
-comparisons: dict[str, Primitive] = {}
-for _name, _ufunc in {
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal
-}.items():  # fmt: skip
-    comparisons[_name] = _comparison(_name, _ufunc)
-eq: Primitive
-ge: Primitive
-gt: Primitive
-le: Primitive
-lt: Primitive
-ne: Primitive
-eq, ne, lt, le, gt, ge = comparisons.values()
+eq: Primitive = steps(np.equal, name="eq", emit=lambda e, x, y: e.compare("eq", x, y))
+ne: Primitive = steps(np.not_equal, name="ne", emit=lambda e, x, y: e.compare("ne", x, y))
+lt: Primitive = steps(np.less, name="lt", emit=lambda e, x, y: e.compare("lt", x, y))
+le: Primitive = steps(np.less_equal, name="le", emit=lambda e, x, y: e.compare("le", x, y))
+gt: Primitive = steps(np.greater, name="gt", emit=lambda e, x, y: e.compare("gt", x, y))
+ge: Primitive = steps(np.greater_equal, name="ge", emit=lambda e, x, y: e.compare("ge", x, y))
 
-for _name, _ufunc, _emit in (
-    ("bitwise_and", np.bitwise_and, lambda e, x, y: e.bit_and(x, y)),
-    ("bitwise_or", np.bitwise_or, lambda e, x, y: e.bit_or(x, y)),
-    ("bitwise_xor", np.bitwise_xor, lambda e, x, y: e.bit_xor(x, y)),
-    ("invert", np.invert, lambda e, x: e.invert(x)),
-):
-    comparisons[_name] = elementwise(_name, _ufunc, emit=_emit, jvp=_no_tangent(_name), pattern=reads_nothing)
-bitwise_and: Primitive
-bitwise_or: Primitive
-bitwise_xor: Primitive
-invert: Primitive
-bitwise_and, bitwise_or, bitwise_xor, invert = (
-    comparisons[n] for n in ("bitwise_and", "bitwise_or", "bitwise_xor", "invert")
-)
+bitwise_and: Primitive = steps(np.bitwise_and, emit=lambda e, x, y: e.bit_and(x, y))
+bitwise_or: Primitive = steps(np.bitwise_or, emit=lambda e, x, y: e.bit_or(x, y))
+bitwise_xor: Primitive = steps(np.bitwise_xor, emit=lambda e, x, y: e.bit_xor(x, y))
+invert: Primitive = steps(np.invert, emit=lambda e, x: e.invert(x))
 
 where: Primitive = elementwise(
     "where",
@@ -627,13 +469,14 @@ where: Primitive = elementwise(
     jvp=_where_jvp,
     transpose=_where_transpose,
     linear=(1, 2),
+    balanced=True,
     compute=lambda types, out: (np.dtype(bool), out, out),
-    pattern=_where_pattern,
+    pattern=where_pattern,
 )
 
 stop_gradient: Primitive = elementwise(
-    "stop_gradient", np.positive, emit=lambda e, x: x, jvp=lambda p, t: (stop_gradient(*p), None), zero_preserving=True,
-    monotone=True, cost=view, pattern=reads_nothing,
+    "stop_gradient", np.positive, emit=lambda e, x: x, jvp=lambda p, t: (stop_gradient(*p), None),
+    cost=view, pattern=reads_nothing, stops=lambda params: (0,),
 )  # fmt: skip
 
 from wonderland.ops import reduce as _reduce  # noqa: E402  (mutual: rules of one family use the other)

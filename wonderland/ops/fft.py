@@ -69,7 +69,6 @@ fft: Primitive = Primitive(
     batch=lambda size, args, batched, axes, inverse, norm: fft(
         args[0], axes=tuple(a + 1 for a in axes), inverse=inverse, norm=norm
     ),
-    zero_preserving=True,
     cost=transform(lambda params: params["axes"]),
 )
 fft.pattern = _axes_pattern(fft)
@@ -107,7 +106,6 @@ rfft: Primitive = Primitive(
     linear=(0,),
     transpose=_rfft_transpose,
     batch=lambda size, args, batched, axis, norm: rfft(args[0], axis=axis + 1, norm=norm),
-    zero_preserving=True,
     cost=transform(lambda params: (params["axis"],)),
 )
 rfft.pattern = _axes_pattern(rfft)
@@ -133,7 +131,6 @@ irfft: Primitive = Primitive(
     linear=(0,),
     transpose=_irfft_transpose,
     batch=lambda size, args, batched, axis, n, norm: irfft(args[0], axis=axis + 1, n=n, norm=norm),
-    zero_preserving=True,
     cost=transform(lambda params: (params["axis"],)),
 )
 irfft.pattern = _axes_pattern(irfft)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.core.forks import loading
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, Record
 from wonderland.core.types import ArrayType, broadcast_shapes, promote, shape_of
@@ -28,7 +29,6 @@ from wonderland.ops.elementwise import (
     align,
     bitwise_and,
     div,
-    elementwise_pattern,
     exp,
     gt,
     log,
@@ -43,6 +43,7 @@ from wonderland.ops.elementwise import (
     where,
 )
 from wonderland.ops.math import expm1
+from wonderland.ops.reading import elementwise_pattern
 from wonderland.ops.reduce import sum as reduce_sum
 from wonderland.ops.shape import broadcast, reshape
 from wonderland.ops.special import digamma, zeta
@@ -100,7 +101,8 @@ def _derivatives_in_a(a: np.ndarray, w: np.ndarray, order: int) -> list[np.ndarr
 
 
 def _one_side(a: np.ndarray, w: np.ndarray, order: int, side: float, large: bool) -> list[np.ndarray]:
-    from scipy.special import polygamma
+    with loading():
+        from scipy.special import polygamma
 
     left = side < 0
     z = np.exp(w)
@@ -123,7 +125,8 @@ def _one_side(a: np.ndarray, w: np.ndarray, order: int, side: float, large: bool
 
 
 def _gamma_slope(a: Any, w: Any, da: int, dw: int) -> Any:
-    from scipy.special import polygamma
+    with loading():
+        from scipy.special import polygamma
 
     dtype = np.result_type(a, w)
     a, w = (np.asarray(x, np.float64) for x in np.broadcast_arrays(a, w))

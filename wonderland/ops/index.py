@@ -49,10 +49,10 @@ slice: Primitive = Primitive(
     _slice,
     lambda x, index: ArrayType(sliced_shape(index), x.dtype),
     linear=(0,),
+    balanced=True,
     transpose=lambda ct, x, index: (Accumulation(scatter_slice, ct, index=index, mode="add"),),
     batch=lambda size, args, batched, index: slice(args[0], index=_batched_index(shape_of(args[0])[0], index)),
     lower=lambda builder, x, index: builder.slice(x, index),
-    zero_preserving=True,
     cost=view,
 )
 slice.pattern = moved_pattern(slice)
@@ -113,12 +113,12 @@ scatter_slice: Primitive = Primitive(
     _scatter_slice,
     _scatter_slice_infer,
     linear=(0, 1),
+    balanced=True,
     transpose=_scatter_slice_transpose,
     batch=_scatter_slice_batch,
     pattern=_scatter_slice_pattern,
     update=_scatter_slice_update,
     lower=lambda builder, x, u, index, mode: builder.scatter_slice(x, u, index, mode),
-    zero_preserving=True,
     cost=placed,
 )
 
@@ -190,6 +190,7 @@ gather: Primitive = Primitive(
     _gather,
     _gather_infer,
     linear=(0,),
+    balanced=True,
     transpose=lambda ct, x, *indices, axes: (
         Accumulation(scatter, *indices, ct, axes=axes, mode="add"),
         *(None for _ in indices),
@@ -197,7 +198,6 @@ gather: Primitive = Primitive(
     batch=_gather_batch,
     pattern=_gather_pattern,
     lower=lambda builder, x, *indices, axes: builder.gather(x, indices, axes),
-    zero_preserving=True,
     raises=True,  # an index out of range
     cost=picked,
 )
@@ -305,7 +305,6 @@ scatter: Primitive = Primitive(
     update=_scatter_update,
     lower=lambda builder, x, *args, axes, mode: builder.scatter(x, args[:-1], args[-1], axes, mode),
     linear=(0, -1),
-    zero_preserving=True,
     raises=True,  # an index out of range
     cost=placed,
 )
@@ -340,7 +339,6 @@ scatter_max: Primitive = Primitive(
     batch=_scatter_batch,
     pattern=_scatter_pattern,
     lower=lambda builder, x, *args, axes: builder.scatter(x, args[:-1], args[-1], axes, "max"),
-    zero_preserving=True,
     piecewise_linear=True,
     impossible={"transpose": "it isn't linear"},
     raises=True,  # an index out of range

@@ -1,6 +1,6 @@
-"""Elementary functions: exponentials, logarithms, trigonometric and hyperbolic functions and their inverses.
+"""Elementary functions: exponentials, logarithms, powers, trigonometric and hyperbolic functions and their inverses.
 
-Each is one `elementwise` block: NumPy's function, its derivatives written with primitives, and the scalar code of the
+Each is one block: NumPy's function, its derivatives written with primitives, and the scalar code of the
 compiler. Derivatives are written so that they keep their digits at the ends of the domain (1 - x^2 as a product, no
 square that overflows).
 """
@@ -8,24 +8,26 @@ square that overflows).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from wonderland.core.primitive import Linear, Primitive
-from wonderland.core.types import ArrayType, is_differentiable, type_of
+from wonderland.core.types import PYTHON_SCALARS, ArrayType, is_differentiable, type_of
 from wonderland.ops import scalar_code as code
 from wonderland.ops.elementwise import (
+    abs,
     add,
     bitwise_and,
     cos,
     div,
     elementwise,
-    elementwise_pattern,
     eq,
     exp,
     imag,
     like,
+    log,
     masked,
     mul,
     ne,
@@ -35,33 +37,29 @@ from wonderland.ops.elementwise import (
     sqrt,
     stop_gradient,
     sub,
+    ufunc,
     unbroadcast,
     where,
 )
-from wonderland.ops.series import integral
+from wonderland.ops.reading import elementwise_pattern, power_pattern
+from wonderland.ops.series import integral, plus
 from wonderland.ops.work import each
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
 # Exponentials and logarithms -----------------------------------------------------------------------------------------
 
-expm1: Primitive = elementwise(
-    "expm1", np.expm1, (lambda out, x: exp(x),), emit=lambda e, x: e.call("expm1", x),
-    monotone=True, zero_preserving=True,
-)  # fmt: skip
-log1p: Primitive = elementwise(
-    "log1p", np.log1p, (lambda out, x: div(1.0, add(1.0, x)),), emit=lambda e, x: e.call("log1p", x),
-    monotone=True, zero_preserving=True,
-)  # fmt: skip
-exp2: Primitive = elementwise(
-    "exp2", np.exp2, (lambda out, x: mul(LN2, out),), emit=lambda e, x: e.call("exp2", x), monotone=True
+expm1: Primitive = ufunc(
+    np.expm1, (lambda out, x: exp(x),), emit=lambda e, x: e.call("expm1", x), also="scipy.special.expm1"
 )
-log2: Primitive = elementwise(
-    "log2", np.log2, (lambda out, x: div(1.0, mul(LN2, x)),), emit=lambda e, x: e.call("log2", x), monotone=True
+log1p: Primitive = ufunc(
+    np.log1p, (lambda out, x: div(1.0, add(1.0, x)),), emit=lambda e, x: e.call("log1p", x), also="scipy.special.log1p"
 )
-log10: Primitive = elementwise(
-    "log10", np.log10, (lambda out, x: div(1.0, mul(LN10, x)),), emit=lambda e, x: e.call("log10", x), monotone=True
+exp2: Primitive = ufunc(
+    np.exp2, (lambda out, x: mul(LN2, out),), also="scipy.special.exp2", emit=lambda e, x: e.call("exp2", x)
 )
+log2: Primitive = ufunc(np.log2, (lambda out, x: div(1.0, mul(LN2, x)),), emit=lambda e, x: e.call("log2", x))
+log10: Primitive = ufunc(np.log10, (lambda out, x: div(1.0, mul(LN10, x)),), emit=lambda e, x: e.call("log10", x))
 
 
 def _sigmoid(x: Any) -> Any:
@@ -81,7 +79,7 @@ def _sigmoid_taylor(out: Any, x: Any) -> Any:
 # The derivative sigma(x) sigma(-x) keeps its digits in both tails, where sigma (1 - sigma) has none left.
 sigmoid: Primitive = elementwise(
     "sigmoid", _sigmoid, (lambda out, x: mul(out, sigmoid(neg(x))),), emit=lambda e, x: e.call("sigmoid", x),
-    monotone=True, taylor=_sigmoid_taylor,
+    taylor=_sigmoid_taylor, also="scipy.special.expit",
 )  # fmt: skip
 
 
@@ -93,25 +91,91 @@ def _share(x: Any, y: Any, base: float = math.e) -> Any:
     return where(eq(x, -np.inf), 0.0, sigmoid(difference if base == math.e else mul(math.log(base), difference)))
 
 
-logaddexp: Primitive = elementwise(
-    "logaddexp", np.logaddexp, (lambda out, x, y: _share(x, y), lambda out, x, y: _share(y, x)),
-    emit=code.logaddexp, monotone=True,
-)  # fmt: skip
-logaddexp2: Primitive = elementwise(
-    "logaddexp2", np.logaddexp2, (lambda out, x, y: _share(x, y, 2.0), lambda out, x, y: _share(y, x, 2.0)),
-    emit=code.logaddexp2, monotone=True,
-)  # fmt: skip
+logaddexp: Primitive = ufunc(
+    np.logaddexp, (lambda out, x, y: _share(x, y), lambda out, x, y: _share(y, x)), emit=code.logaddexp
+)
+logaddexp2: Primitive = ufunc(
+    np.logaddexp2, (lambda out, x, y: _share(x, y, 2.0), lambda out, x, y: _share(y, x, 2.0)), emit=code.logaddexp2
+)
 
-# Roots ---------------------------------------------------------------------------------------------------------------
+# Powers and roots ----------------------------------------------------------------------------------------------------
+
+
+def _pow_base_derivative(out: Any, x: Any, y: Any) -> Any:
+    # y x^(y-1), and 0 where y is 0: x^0 = 1 for every x.
+    if type(y) in PYTHON_SCALARS:
+        return 0.0 if y == 0 else mul(y, x) if y == 2 else mul(y, pow(x, y - 1))
+    return where(eq(y, 0), 0.0, mul(y, pow(x, sub(y, 1))))
+
+
+def _pow_exponent_derivative(out: Any, x: Any, y: Any) -> Any:
+    # x^y log x, and 0 at x = 0, where x^y stays 0 for every y > 0.
+    return where(eq(x, 0), 0.0, mul(out, log(x)))
+
+
+def _power(x: Any, y: Any) -> Any:
+    if type(y) is int and y == 2 and type(x) is np.ndarray and x.dtype.kind in "fc":
+        return np.square(x)  # the same, in half the time
+    return np.power(x, y)
+
+
+def _pow_taylor(out: Any, x: Any, y: Any) -> Callable:
+    exponent = y[0] if y.constant and isinstance(y[0], (float, int, np.number)) else None
+    if exponent is not None and exponent >= 0 and exponent == exponent // 1:  # by products: 0 is nothing special
+        whole = _repeated(x, int(exponent))
+        return lambda k: like(whole[k], out[0])
+    # x y' = a x' y, so that every order costs one convolution; at x = 0 there is nothing to divide by.
+    first, second = x.slope(), None if y.constant else y.slope()
+    slope = masked(first, mul(y, div(out, x)))
+    if second is not None:
+        slope = add(slope, masked(second, _pow_exponent_derivative(out, x, y)))
+    if _nowhere_zero(x[0]):
+        return lambda k: like(integral(slope, k), out[0])
+    if exponent is None:
+        _, chain = pow.jvp((x, y), (first, second))  # type: ignore[misc]
+        slope = where(eq(x, 0), chain, slope)
+        return lambda k: like(integral(slope, k), out[0])
+
+    def coefficient(k: int) -> Any:
+        # 0^(a - k) at x = 0: nothing before the order a, infinite after it wherever x moves.
+        moved: Any = None
+        for j in range(1, k + 1) if k > exponent else ():
+            moved = moved if x[j] is None else plus(moved, abs(x[j]))
+        sign = -np.inf if sum(exponent < j for j in range(k)) % 2 else np.inf
+        limit = 0.0 if moved is None else masked(moved, sign)
+        value = integral(slope, k)
+        return None if value is None else like(where(eq(x[0], 0), limit, value), out[0])
+
+    return coefficient
+
+
+def _repeated(x: Any, n: int) -> Any:
+    """x^n for an integer n, by squaring."""
+    if n < 2:
+        return x if n else [1.0, *[None] * x.level.order]
+    half = _repeated(x, n // 2)
+    return mul(mul(half, half), x) if n % 2 else mul(half, half)
+
+
+def _nowhere_zero(x: Any) -> bool:
+    """Is it known that there is no 0 in it?"""
+    return isinstance(x, (np.ndarray, np.number, float, int)) and bool(np.all(x))
+
+
+pow: Primitive = elementwise(
+    "pow", _power, (_pow_base_derivative, _pow_exponent_derivative),
+    emit=lambda e, x, y: e.power(x, y), compute=lambda types, out: (out, out), taylor=_pow_taylor,
+    pattern=power_pattern, ufunc="np.power", raises=lambda types, params: all(t.dtype.kind in "iu" for t in types),
+)  # fmt: skip
 
 # 1 / z has other signs of zero, and other limits at 0 and infinity.
 complex_reciprocal: Primitive = elementwise(
     "complex_reciprocal", np.reciprocal, (lambda out, x: neg(mul(out, out)),),
     emit=lambda e, x: e.call("reciprocal", x), cost=each(multiplications=1),
 )  # fmt: skip
-cbrt: Primitive = elementwise(
-    "cbrt", np.cbrt, (lambda out, x: div(1.0 / 3.0, mul(out, out)),), emit=lambda e, x: e.call("cbrt", x),
-    monotone=True, zero_preserving=True,
+cbrt: Primitive = ufunc(
+    np.cbrt, (lambda out, x: div(1.0 / 3.0, mul(out, out)),), emit=lambda e, x: e.call("cbrt", x),
+    also="scipy.special.cbrt",
 )  # fmt: skip
 
 
@@ -121,9 +185,9 @@ def _part_of_hypot(out: Any, x: Any) -> Any:
 
 
 # The length of (x, y). At the origin, the tip of a cone, the derivative is 0, as that of abs at 0.
-hypot: Primitive = elementwise(
-    "hypot", np.hypot, (lambda out, x, y: _part_of_hypot(out, x), lambda out, x, y: _part_of_hypot(out, y)),
-    emit=lambda e, x, y: e.call("hypot", x, y), zero_preserving=True,
+hypot: Primitive = ufunc(
+    np.hypot, (lambda out, x, y: _part_of_hypot(out, x), lambda out, x, y: _part_of_hypot(out, y)),
+    emit=lambda e, x, y: e.call("hypot", x, y),
 )  # fmt: skip
 
 # Trigonometric functions ---------------------------------------------------------------------------------------------
@@ -137,21 +201,16 @@ def _root_of_one_plus_square(x: Any) -> Any:
     return sqrt(add(1.0, mul(x, x))) if type_of(x).dtype.kind == "c" else hypot(1.0, x)  # which doesn't overflow
 
 
-tan: Primitive = elementwise(
-    "tan", np.tan, (lambda out, x: add(1.0, mul(out, out)),), emit=lambda e, x: e.call("tan", x), zero_preserving=True
+tan: Primitive = ufunc(np.tan, (lambda out, x: add(1.0, mul(out, out)),), emit=lambda e, x: e.call("tan", x))
+arcsin: Primitive = ufunc(
+    np.arcsin, (lambda out, x: div(1.0, sqrt(_one_minus_square(x))),), emit=lambda e, x: e.call("arcsin", x)
 )
-arcsin: Primitive = elementwise(
-    "arcsin", np.arcsin, (lambda out, x: div(1.0, sqrt(_one_minus_square(x))),), emit=lambda e, x: e.call("arcsin", x),
-    zero_preserving=True,
-)  # fmt: skip
-arccos: Primitive = elementwise(
-    "arccos", np.arccos, (lambda out, x: div(-1.0, sqrt(_one_minus_square(x))),),
-    emit=lambda e, x: e.call("arccos", x),
-)  # fmt: skip
-arctan: Primitive = elementwise(
-    "arctan", np.arctan, (lambda out, x: div(1.0, add(1.0, mul(x, x))),), emit=lambda e, x: e.call("arctan", x),
-    monotone=True, zero_preserving=True,
-)  # fmt: skip
+arccos: Primitive = ufunc(
+    np.arccos, (lambda out, x: div(-1.0, sqrt(_one_minus_square(x))),), emit=lambda e, x: e.call("arccos", x)
+)
+arctan: Primitive = ufunc(
+    np.arctan, (lambda out, x: div(1.0, add(1.0, mul(x, x))),), emit=lambda e, x: e.call("arctan", x)
+)
 
 
 def _turn(component: Any, other: Any) -> Any:
@@ -160,30 +219,25 @@ def _turn(component: Any, other: Any) -> Any:
     return div(div(component, length), length)
 
 
-arctan2: Primitive = elementwise(
-    "arctan2", np.arctan2, (lambda out, y, x: _turn(x, y), lambda out, y, x: neg(_turn(y, x))),
-    emit=lambda e, y, x: e.call("arctan2", y, x), zero_preserving=True,
+arctan2: Primitive = ufunc(
+    np.arctan2, (lambda out, y, x: _turn(x, y), lambda out, y, x: neg(_turn(y, x))),
+    emit=lambda e, y, x: e.call("arctan2", y, x),
 )  # fmt: skip
 
 # Hyperbolic functions ------------------------------------------------------------------------------------------------
 
-sinh: Primitive = elementwise(
-    "sinh", np.sinh, (lambda out, x: cosh(x),), emit=lambda e, x: e.call("sinh", x),
-    monotone=True, zero_preserving=True,
+sinh: Primitive = ufunc(np.sinh, (lambda out, x: cosh(x),), emit=lambda e, x: e.call("sinh", x))
+cosh: Primitive = ufunc(np.cosh, (lambda out, x: sinh(x),), emit=lambda e, x: e.call("cosh", x))
+arcsinh: Primitive = ufunc(
+    np.arcsinh, (lambda out, x: div(1.0, _root_of_one_plus_square(x)),), emit=lambda e, x: e.call("arcsinh", x)
+)
+arccosh: Primitive = ufunc(
+    np.arccosh, (lambda out, x: div(1.0, mul(sqrt(sub(x, 1.0)), sqrt(add(x, 1.0)))),),
+    emit=lambda e, x: e.call("arccosh", x),
 )  # fmt: skip
-cosh: Primitive = elementwise("cosh", np.cosh, (lambda out, x: sinh(x),), emit=lambda e, x: e.call("cosh", x))
-arcsinh: Primitive = elementwise(
-    "arcsinh", np.arcsinh, (lambda out, x: div(1.0, _root_of_one_plus_square(x)),),
-    emit=lambda e, x: e.call("arcsinh", x), monotone=True, zero_preserving=True,
-)  # fmt: skip
-arccosh: Primitive = elementwise(
-    "arccosh", np.arccosh, (lambda out, x: div(1.0, mul(sqrt(sub(x, 1.0)), sqrt(add(x, 1.0)))),),
-    emit=lambda e, x: e.call("arccosh", x), monotone=True,
-)  # fmt: skip
-arctanh: Primitive = elementwise(
-    "arctanh", np.arctanh, (lambda out, x: div(1.0, _one_minus_square(x)),), emit=lambda e, x: e.call("arctanh", x),
-    zero_preserving=True,
-)  # fmt: skip
+arctanh: Primitive = ufunc(
+    np.arctanh, (lambda out, x: div(1.0, _one_minus_square(x)),), emit=lambda e, x: e.call("arctanh", x)
+)
 
 # Complex numbers -----------------------------------------------------------------------------------------------------
 
@@ -201,7 +255,7 @@ def _complex_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
 
 
 complex: Primitive = elementwise(
-    "complex", _complex, jvp=_complex_jvp, linear=(0, 1), zero_preserving=True,
+    "complex", _complex, jvp=_complex_jvp, linear=(0, 1),
     transpose=lambda ct, x, y: (
         unbroadcast(real(ct), x) if isinstance(x, Linear) else None,
         unbroadcast(imag(ct), y) if isinstance(y, Linear) else None,

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wonderland.core.forks import loading
 from wonderland.core.level import Traced, evaluate
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Equation, Literal, Program
@@ -49,7 +50,8 @@ def program_reads(program: Program, chosen: Sequence[int] | None = None) -> Any:
 
 def matrix_of_reads(program: Program, chosen: Sequence[int], known: Sequence[Any]) -> Any:
     """The same for the chosen inputs, from the values of those inputs that are known."""
-    from wonderland.ops import sets
+    with loading():
+        from wonderland.ops import sets
 
     widths = [count(program.inputs[i].type) for i in chosen]
     reads: list = [None] * len(program.inputs)
@@ -156,7 +158,8 @@ def _zeros(equation: Equation, types: tuple, row: Sequence[Any]) -> Partly | Non
 
 def _gathered(size: int, row: Sequence[Any], reads: Sequence[Any]) -> Sets | None:
     """What the elements of an output read, from what its operands do."""
-    from wonderland.ops.sets import union
+    with loading():
+        from wonderland.ops.sets import union
 
     terms = []
     for pair, own in zip(row, reads, strict=True):
@@ -213,7 +216,8 @@ def inside(program: Program, types: Sequence[Any]) -> Any:
 
 def unions(alternatives: Sequence[Sequence[Any]]) -> list[Sets | None]:
     """What each value reads in one alternative or another."""
-    from wonderland.ops.sets import union
+    with loading():
+        from wonderland.ops.sets import union
 
     out = []
     for column in zip(*alternatives, strict=True):
@@ -249,7 +253,8 @@ def _expanded(lines: np.ndarray, line: np.ndarray, elements: np.ndarray) -> tupl
 
 
 def _by_identity(answer: Any, types: Sequence[ArrayType]) -> list[list]:
-    from wonderland.ops import sets
+    with loading():
+        from wonderland.ops import sets
 
     sizes = [count(t) for t in types]
     inputs = [s if is_differentiable(t.dtype) else None for s, t in zip(sets.identity(sizes), types, strict=True)]

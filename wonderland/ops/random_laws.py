@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.core.forks import loading
 from wonderland.core.primitive import Primitive
 from wonderland.core.types import ArrayType, broadcast_shapes, is_differentiable, shape_of
 from wonderland.ops.elementwise import scale
@@ -98,7 +99,8 @@ def _loggamma(stream: Stream, a: np.ndarray) -> np.ndarray:
 
 def _log_stirling(k: np.ndarray) -> np.ndarray:
     """log k! - (k log k - k)."""
-    from scipy.special import gammaln
+    with loading():
+        from scipy.special import gammaln
 
     big = np.maximum(k, 16.0)
     series = (1 / 12 - (1 / 360 - 1 / (1260 * big * big)) / (big * big)) / big
@@ -295,7 +297,7 @@ def _law_code(law: str) -> Callable:
 
     def emit(e: Any, *args: Any) -> Any:
         _require(e, law, *args[3:])
-        return e.routine("random_law", (law,), natural, *args)
+        return e.routine(f"random_{law}", (), natural, *args)
 
     return emit
 

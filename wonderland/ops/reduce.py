@@ -56,11 +56,11 @@ sum: Primitive = Primitive(
     lambda x, axes: np.add.reduce(x, axes, x.dtype if type(x) is np.ndarray else type_of(x).dtype),
     lambda x, axes: ArrayType(kept_shape(x.shape, axes), x.dtype),
     linear=(0,),
+    balanced=True,
     transpose=_sum_transpose,
     batch=lambda size, args, batched, axes: sum(args[0], axes=tuple(a + 1 for a in axes)),
     pattern=_reduce_pattern,
     lower=lambda builder, x, axes: builder.reduce(x, axes, "add"),
-    zero_preserving=True,
     cost=reduction("additions"),
 )
 
@@ -122,8 +122,6 @@ max: Primitive = Primitive(
     batch=lambda size, args, batched, axes: max(args[0], axes=tuple(a + 1 for a in axes)),
     pattern=_reduce_pattern,
     lower=lambda builder, x, axes: builder.reduce(x, axes, "max"),
-    zero_preserving=True,
-    monotone=True,
     piecewise_linear=True,
     impossible={"transpose": "it isn't linear"},
     cost=reduction("calls"),

@@ -38,16 +38,14 @@ def _differ_in_sign(e: Any, x: Any, y: Any) -> Any:
 def _whole_division(e: Any, x: Any, y: Any) -> tuple[Any, Any]:
     """Quotient and remainder of integers, rounded towards zero; both are 0 for y = 0."""
     zero, divisor = _safe_divisor(e, x, y)
-    sign = "s" if x.dtype.kind == "i" else "u"
     e.cost += 40
-    results = [e.let(f"{sign}{operation} {x.typed}, {divisor.text}", x.dtype) for operation in ("div", "rem")]
-    quotient, rest = (e.select(zero, e.constant(0, x), r) for r in results)
-    return quotient, rest
+    quotient, rest = e.quotient(x, divisor), e.remainder(x, divisor)
+    return e.select(zero, e.constant(0, x), quotient), e.select(zero, e.constant(0, x), rest)
 
 
 def _frem(e: Any, x: Any, y: Any) -> Any:
     e.cost += 200
-    return e.let(f"frem {x.typed}, {y.text}", x.dtype)
+    return e.remainder(x, y)
 
 
 def fmod(e: Any, x: Any, y: Any) -> Any:
@@ -108,7 +106,7 @@ def nextafter(e: Any, x: Any, y: Any) -> Any:
     smallest = e.constant(np.finfo(x.dtype).smallest_subnormal, x)
     moved = e.select(e.compare("eq", x, zero), e.intrinsic("copysign", smallest, y), moved)
     moved = e.select(e.compare("eq", x, y), y, moved)
-    unordered = e.let(f"fcmp uno {x.typed}, {y.text}", BOOL)
+    unordered = e.unordered(x, y)
     return e.select(unordered, e.add(x, y), moved)
 
 
@@ -127,9 +125,9 @@ def exponent(e: Any, x: Any) -> Any:
     size = e.abs(x)
     small = e.compare("lt", size, e.constant(info.tiny, x))
     scale = info.nmant + 2
-    scaled = e.let(f"fmul {size.typed}, {e.constant(2.0**scale, x).text}", x.dtype)
+    scaled = e.product(size, e.constant(2.0**scale, x))
     bits = e.bitcast(e.select(small, scaled, size), kind)
-    biased = e.let(f"lshr {bits.typed}, {info.nmant}", kind)
+    biased = e.shift_right(bits, e.constant(info.nmant, kind))
     offset = e.select(small, e.constant(info.minexp - scale, kind), e.constant(info.minexp, kind))
     n = e.convert(e.add(biased, offset), np.dtype(np.int32))
     usual = e.bit_and(e.compare("gt", size, e.constant(0.0, x)), e.compare("lt", size, e.constant(np.inf, x)))
@@ -145,12 +143,12 @@ def ldexp(e: Any, x: Any, n: Any) -> Any:
     for _ in range(2):
         up, down = e.compare("gt", n, e.constant(high, n)), e.compare("lt", n, e.constant(info.minexp, n))
         factor = e.select(up, e.constant(2.0**high, x), e.select(down, e.constant(2.0**low, x), e.constant(1.0, x)))
-        x = e.let(f"fmul {x.typed}, {factor.text}", x.dtype)
+        x = e.product(x, factor)
         n = e.sub(n, e.select(up, e.constant(high, n), e.select(down, e.constant(low, n), e.constant(0, n))))
     n = e.minimum(e.maximum(n, e.constant(info.minexp, n)), e.constant(high, n))
     biased = e.convert(e.add(n, e.constant(info.maxexp - 1, n)), kind)
-    last = e.bitcast(e.let(f"shl {biased.typed}, {info.nmant}", kind), x.dtype)
-    return e.let(f"fmul {x.typed}, {last.text}", x.dtype)
+    last = e.bitcast(e.shift_left(biased, e.constant(info.nmant, kind)), x.dtype)
+    return e.product(x, last)
 
 
 # Integers ------------------------------------------------------------------------------------------------------------
@@ -163,14 +161,14 @@ def bitwise_count(e: Any, x: Any) -> Any:
 
 def gcd(e: Any, x: Any, y: Any) -> Any:
     """Of the sizes, taken as unsigned numbers."""
-    return e.routine("gcd", (x.kind,), x.dtype, e.abs(x), e.abs(y))
+    return e.routine("gcd", (), x.dtype, e.abs(x), e.abs(y))
 
 
 def lcm(e: Any, x: Any, y: Any) -> Any:
     """x / gcd * y; 0 if one of them is."""
     divisor, zero = gcd(e, x, y), e.constant(0, x)
     divisor = e.select(e.compare("eq", divisor, zero), e.constant(1, x), divisor)
-    quotient = e.let(f"udiv {e.abs(x).typed}, {divisor.text}", x.dtype)
+    quotient = e.quotient(e.abs(x), divisor, signed=False)
     return e.mul(quotient, e.abs(y))
 
 
@@ -192,7 +190,7 @@ def logaddexp2(e: Any, x: Any, y: Any) -> Any:
 def logit(e: Any, x: Any) -> Any:
     """log(x / (1 - x)); near 1/2, where that is small, a difference of two log1p."""
     one, half = e.constant(1.0, x), e.constant(0.5, x)
-    s = e.let(f"fmul {e.sub(x, half).typed}, {e.constant(2.0, x).text}", x.dtype)
+    s = e.product(e.sub(x, half), e.constant(2.0, x))
     near = e.sub(e.call("log1p", s), e.call("log1p", e.neg(s)))
     far = e.call("log", e.div(x, e.sub(one, x)))
     return e.select(e.compare("lt", e.abs(s), e.constant(0.35, x)), near, far)
@@ -209,7 +207,7 @@ def rel_entr(e: Any, x: Any, y: Any) -> Any:
     positive = e.bit_and(e.compare("gt", x, zero), e.compare("gt", y, zero))
     nothing = e.bit_and(e.compare("eq", x, zero), e.compare("ge", y, zero))
     value = e.select(positive, e.mul(x, logarithm), e.select(nothing, zero, infinity))
-    return e.select(e.let(f"fcmp uno {x.typed}, {y.text}", BOOL), e.constant(np.nan, x), value)
+    return e.select(e.unordered(x, y), e.constant(np.nan, x), value)
 
 
 @cache
@@ -248,7 +246,7 @@ def log_ndtr(e: Any, x: Any) -> Any:
     """log of the normal distribution function, in double: by erfcx in the lower tail, where erfc vanishes."""
     dtype = x.dtype
     x = e.convert(x, np.dtype(np.float64))
-    t = e.let(f"fmul {x.typed}, {e.constant(math.sqrt(0.5), x).text}", x.dtype)
+    t = e.product(x, e.constant(math.sqrt(0.5), x))
     half = e.constant(0.5, x)
     tail = e.sub(e.call("log", e.mul(half, e.call("erfcx", e.neg(t)))), e.mul(t, t))
     body = e.call("log1p", e.neg(e.mul(half, e.call("erfc", t))))

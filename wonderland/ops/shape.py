@@ -13,8 +13,10 @@ import numpy as np
 
 from wonderland.core.level import running
 from wonderland.core.primitive import Linear, Primitive
+from wonderland.core.program import COMPUTED
 from wonderland.core.types import ArrayType, broadcast_shapes, is_differentiable, shape_of, type_of
-from wonderland.ops.elementwise import elementwise_pattern, real, unbroadcast
+from wonderland.ops.elementwise import real, unbroadcast
+from wonderland.ops.reading import elementwise_pattern
 from wonderland.ops.work import view
 
 
@@ -81,13 +83,23 @@ broadcast: Primitive = Primitive(
     _broadcast,
     _broadcast_infer,
     linear=(0,),
+    balanced=True,
     transpose=lambda ct, x, shape: (unbroadcast(ct, x),),
     batch=_broadcast_batch,
     lower=lambda builder, x, shape: builder.broadcast(x, shape),
-    zero_preserving=True,
     cost=view,
 )
 broadcast.pattern = moved_pattern(broadcast)
+
+
+def _one_number(array: Any) -> tuple[Primitive, tuple, dict] | None:
+    """One number that is seen many times stays one."""
+    if type(array) is not np.ndarray or array.size < 2 or array.strides[-1] != 0 or any(array.strides):
+        return None
+    return broadcast, (array[(0,) * array.ndim],), {"shape": array.shape}
+
+
+COMPUTED.append(_one_number)
 
 
 def _reshape_infer(x: ArrayType, shape: tuple) -> ArrayType:
@@ -107,10 +119,10 @@ reshape: Primitive = Primitive(
     _reshape,
     _reshape_infer,
     linear=(0,),
+    balanced=True,
     transpose=lambda ct, x, shape: (reshape(ct, shape=x.shape),),
     batch=lambda size, args, batched, shape: reshape(args[0], shape=(shape_of(args[0])[0], *shape)),
     lower=lambda builder, x, shape: builder.reshape(x, shape),
-    zero_preserving=True,
     cost=view,
 )
 reshape.pattern = moved_pattern(reshape)
@@ -129,10 +141,10 @@ transpose: Primitive = Primitive(
     lambda x, permutation: np.transpose(x, permutation),
     lambda x, permutation: ArrayType(tuple(x.shape[p] for p in permutation), x.dtype),
     linear=(0,),
+    balanced=True,
     transpose=lambda ct, x, permutation: (transpose(ct, permutation=inverse_permutation(permutation)),),
     batch=lambda size, args, batched, permutation: transpose(args[0], permutation=(0, *(p + 1 for p in permutation))),
     lower=lambda builder, x, permutation: builder.transpose(x, permutation),
-    zero_preserving=True,
     cost=view,
 )
 transpose.pattern = moved_pattern(transpose)
@@ -164,9 +176,8 @@ convert: Primitive = Primitive(
     jvp=_convert_jvp,
     transpose=_convert_transpose,
     linear=(0,),
+    balanced=True,
     batch=lambda size, args, batched, dtype: convert(args[0], dtype=dtype),
     pattern=elementwise_pattern,
     lower=lambda builder, x, dtype: builder.convert(x, dtype),
-    zero_preserving=True,
-    monotone=True,
 )

@@ -33,7 +33,7 @@ argsort: Primitive = Primitive(
     jvp=lambda primals, tangents, axis: (argsort(*primals, axis=axis), None),
     batch=lambda size, args, batched, axis: argsort(args[0], axis=axis + 1),
     pattern=lambda types, params: [None],
-    lower=lambda builder, x, axis: builder.sort(x, axis, places=True),
+    lower=lambda builder, x, axis: builder.ordered(x, axis, places=True),
     cost=sorting,
 )
 
@@ -52,9 +52,7 @@ sort: Primitive = Primitive(
     jvp=_sort_jvp,
     batch=lambda size, args, batched, axis: sort(args[0], axis=axis + 1),
     pattern=_along_pattern,
-    lower=lambda builder, x, axis: builder.sort(x, axis, places=False),
-    zero_preserving=True,
-    monotone=True,
+    lower=lambda builder, x, axis: builder.ordered(x, axis, places=False),
     cost=sorting,
     piecewise_linear=True,
 )
@@ -104,7 +102,7 @@ def _search(code: Any, out: Any, a: Any, v: Any, right: bool) -> None:
     value = v.load()
     low, count = code.variable(code.number(0)), code.variable(a.extent())
     with code.repeat(lambda: code.compare("gt", count.get(), code.number(0))):
-        half = code.let(f"lshr {count.get().typed}, 1", count.dtype)
+        half = code.shift_right(count.get(), code.number(1))
         middle = code.add(low.get(), half)
         element = a.load(middle)
         before = code.invert(_is_less(code, value, element)) if right else _is_less(code, element, value)

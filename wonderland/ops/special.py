@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.core.forks import loading
 from wonderland.core.primitive import Primitive
 from wonderland.core.types import type_of
 from wonderland.ops import scalar_code as code
@@ -47,7 +48,8 @@ def _scipy(name: str) -> Callable:
     """SciPy's function of this name, imported when it is first called."""
 
     def evaluate(*args: Any) -> Any:
-        import scipy.special
+        with loading():
+            import scipy.special
 
         f = getattr(scipy.special, name)
         if not any(getattr(a, "dtype", None) in _DOUBLE for a in args):
@@ -57,6 +59,11 @@ def _scipy(name: str) -> Callable:
         return out.astype(np.clongdouble if out.dtype.kind == "c" else np.longdouble)
 
     return evaluate
+
+
+def scipys(name: str, derivatives: tuple[Callable[..., Any], ...], **rest: Any) -> Primitive:
+    """The primitive that is SciPy's function of this name."""
+    return elementwise(name, _scipy(name), derivatives, ufunc=f"scipy.special.{name}", **rest)
 
 
 def _foreign(name: str) -> Callable:
@@ -87,25 +94,13 @@ def _bell(x: Any, factor: float = TWO_OVER_ROOT_PI) -> Any:
     return mul(factor, exp(neg(mul(x, x))))
 
 
-erf: Primitive = elementwise(
-    "erf", _scipy("erf"), (lambda out, x: _bell(x),), emit=lambda e, x: e.call("erf", x),
-    monotone=True, zero_preserving=True,
-)  # fmt: skip
-erfc: Primitive = elementwise(
-    "erfc", _scipy("erfc"), (lambda out, x: _bell(x, -TWO_OVER_ROOT_PI),), emit=lambda e, x: e.call("erfc", x)
+erf: Primitive = scipys("erf", (lambda out, x: _bell(x),), emit=lambda e, x: e.call("erf", x))
+erfc: Primitive = scipys("erfc", (lambda out, x: _bell(x, -TWO_OVER_ROOT_PI),), emit=lambda e, x: e.call("erfc", x))
+erfi: Primitive = scipys("erfi", (lambda out, x: mul(TWO_OVER_ROOT_PI, exp(mul(x, x))),), emit=_foreign("erfi"))
+erfinv: Primitive = scipys("erfinv", (lambda out, x: mul(HALF_ROOT_PI, exp(mul(out, out))),), emit=_foreign("erfinv"))
+erfcinv: Primitive = scipys(
+    "erfcinv", (lambda out, x: mul(-HALF_ROOT_PI, exp(mul(out, out))),), emit=lambda e, x: e.call("erfcinv", x)
 )
-erfi: Primitive = elementwise(
-    "erfi", _scipy("erfi"), (lambda out, x: mul(TWO_OVER_ROOT_PI, exp(mul(x, x))),), emit=_foreign("erfi"),
-    monotone=True, zero_preserving=True,
-)  # fmt: skip
-erfinv: Primitive = elementwise(
-    "erfinv", _scipy("erfinv"), (lambda out, x: mul(HALF_ROOT_PI, exp(mul(out, out))),), emit=_foreign("erfinv"),
-    zero_preserving=True,
-)  # fmt: skip
-erfcinv: Primitive = elementwise(
-    "erfcinv", _scipy("erfcinv"), (lambda out, x: mul(-HALF_ROOT_PI, exp(mul(out, out))),),
-    emit=lambda e, x: e.call("erfcinv", x),
-)  # fmt: skip
 
 
 def _erfcx_derivative(out: Any, x: Any) -> Any:
@@ -123,7 +118,7 @@ def _erfcx_derivative(out: Any, x: Any) -> Any:
     return where(far, mul(mul(-0.5 * TWO_OVER_ROOT_PI, u), series), exact)
 
 
-erfcx: Primitive = elementwise("erfcx", _scipy("erfcx"), (_erfcx_derivative,), emit=lambda e, x: e.call("erfcx", x))
+erfcx: Primitive = scipys("erfcx", (_erfcx_derivative,), emit=lambda e, x: e.call("erfcx", x))
 
 
 def _log_ndtr_derivative(out: Any, x: Any) -> Any:
@@ -136,19 +131,15 @@ def _log_ndtr_derivative(out: Any, x: Any) -> Any:
     return where(above, upper, lower)
 
 
-log_ndtr: Primitive = elementwise(
-    "log_ndtr", _scipy("log_ndtr"), (_log_ndtr_derivative,), emit=code.log_ndtr, monotone=True
-)
-ndtri_exp: Primitive = elementwise(
-    "ndtri_exp", _scipy("ndtri_exp"),
-    (lambda out, x: exp(add(x, add(LOG_ROOT_TWO_PI, mul(0.5, mul(out, out))))),), emit=_foreign("ndtri_exp"),
+log_ndtr: Primitive = scipys("log_ndtr", (_log_ndtr_derivative,), emit=code.log_ndtr)
+ndtri_exp: Primitive = scipys(
+    "ndtri_exp", (lambda out, x: exp(add(x, add(LOG_ROOT_TWO_PI, mul(0.5, mul(out, out))))),),
+    emit=_foreign("ndtri_exp"),
 )  # fmt: skip
 
 # Logarithms with a limit at 0 ----------------------------------------------------------------------------------------
 
-logit: Primitive = elementwise(
-    "logit", _scipy("logit"), (lambda out, x: div(1.0, mul(x, sub(1.0, x))),), emit=code.logit
-)
+logit: Primitive = scipys("logit", (lambda out, x: div(1.0, mul(x, sub(1.0, x))),), emit=code.logit)
 
 
 def _quotient(x: Any, y: Any) -> Any:
@@ -156,26 +147,29 @@ def _quotient(x: Any, y: Any) -> Any:
     return div(x, where(bitwise_and(eq(x, 0), eq(y, 0)), 1.0, y))
 
 
-def _emit_xlogy(logarithm: str) -> Callable:
+def _emit_xlogy(logarithm: Callable) -> Callable:
     def emit(e: Any, x: Any, y: Any) -> Any:
         zero = e.constant(0, x)
         nothing = e.bit_and(e.compare("eq", x, zero), e.compare("eq", y, y))
-        return e.select(nothing, zero, e.mul(x, e.call(logarithm, y)))
+        return e.select(nothing, zero, e.mul(x, logarithm(e, y)))
 
     return emit
 
 
 # x log y is 0 at x = 0 whatever y is; its derivative with respect to x is log y there too.
-xlogy: Primitive = elementwise(
-    "xlogy", _scipy("xlogy"), (lambda out, x, y: log(y), lambda out, x, y: _quotient(x, y)), emit=_emit_xlogy("log")
+xlogy: Primitive = scipys(
+    "xlogy",
+    (lambda out, x, y: log(y), lambda out, x, y: _quotient(x, y)),
+    emit=_emit_xlogy(lambda e, y: e.call("log", y)),
 )
-xlog1py: Primitive = elementwise(
-    "xlog1py", _scipy("xlog1py"), (lambda out, x, y: log1p(y), lambda out, x, y: _quotient(x, add(1.0, y))),
-    emit=_emit_xlogy("log1p"),
-)  # fmt: skip
-rel_entr: Primitive = elementwise(
-    "rel_entr", _scipy("rel_entr"),
-    (lambda out, x, y: add(1.0, log(div(x, y))), lambda out, x, y: neg(_quotient(x, y))), emit=code.rel_entr,
+xlog1py: Primitive = scipys(
+    "xlog1py",
+    (lambda out, x, y: log1p(y), lambda out, x, y: _quotient(x, add(1.0, y))),
+    emit=_emit_xlogy(lambda e, y: e.call("log1p", y)),
+)
+rel_entr: Primitive = scipys(
+    "rel_entr", (lambda out, x, y: add(1.0, log(div(x, y))), lambda out, x, y: neg(_quotient(x, y))),
+    emit=code.rel_entr,
 )  # fmt: skip
 
 # Gamma, beta and zeta functions --------------------------------------------------------------------------------------
@@ -190,25 +184,21 @@ def _trigamma(out: Any, x: Any) -> Any:
 zeta: Primitive = elementwise(
     "zeta", _scipy("zeta"), (_refuse("zeta", "x"), lambda out, s, q: neg(mul(s, zeta(add(s, 1.0), q)))), emit=code.zeta
 )
-digamma: Primitive = elementwise("digamma", _scipy("digamma"), (_trigamma,), emit=lambda e, x: e.call("digamma", x))
-gammaln: Primitive = elementwise(
-    "gammaln", _scipy("gammaln"), (lambda out, x: digamma(x),), emit=lambda e, x: e.call("gammaln", x)
-)
-loggamma: Primitive = elementwise("loggamma", _scipy("loggamma"), (lambda out, x: digamma(x),), emit=code.loggamma)
-gamma: Primitive = elementwise("gamma", _scipy("gamma"), (lambda out, x: mul(out, digamma(x)),), emit=_foreign("gamma"))
+digamma: Primitive = scipys("digamma", (_trigamma,), emit=lambda e, x: e.call("digamma", x))
+gammaln: Primitive = scipys("gammaln", (lambda out, x: digamma(x),), emit=lambda e, x: e.call("gammaln", x))
+loggamma: Primitive = scipys("loggamma", (lambda out, x: digamma(x),), emit=code.loggamma)
+gamma: Primitive = scipys("gamma", (lambda out, x: mul(out, digamma(x)),), emit=_foreign("gamma"))
 
 
 def _beta_slope(a: Any, b: Any) -> Any:
     return sub(digamma(a), digamma(add(a, b)))
 
 
-betaln: Primitive = elementwise(
-    "betaln", _scipy("betaln"), (lambda out, a, b: _beta_slope(a, b), lambda out, a, b: _beta_slope(b, a)),
-    emit=_foreign("betaln"),
-)  # fmt: skip
-beta: Primitive = elementwise(
-    "beta", _scipy("beta"),
-    (lambda out, a, b: mul(out, _beta_slope(a, b)), lambda out, a, b: mul(out, _beta_slope(b, a))),
+betaln: Primitive = scipys(
+    "betaln", (lambda out, a, b: _beta_slope(a, b), lambda out, a, b: _beta_slope(b, a)), emit=_foreign("betaln")
+)
+beta: Primitive = scipys(
+    "beta", (lambda out, a, b: mul(out, _beta_slope(a, b)), lambda out, a, b: mul(out, _beta_slope(b, a))),
     emit=_foreign("beta"),
 )  # fmt: skip
 
@@ -217,8 +207,8 @@ def _binom_slope(upper: Any, lower: Any) -> Any:
     return sub(digamma(add(upper, 1.0)), digamma(add(lower, 1.0)))
 
 
-binom: Primitive = elementwise(
-    "binom", _scipy("binom"),
+binom: Primitive = scipys(
+    "binom",
     (
         lambda out, n, k: mul(out, _binom_slope(n, sub(n, k))),
         lambda out, n, k: mul(out, _binom_slope(sub(n, k), k)),
@@ -237,7 +227,7 @@ def _beta_density(a: Any, b: Any, x: Any) -> Any:
 
 def _incomplete(name: str, derivative: Callable, shapes: tuple[str, ...]) -> Primitive:
     """An incomplete function or its inverse: differentiable in its last operand, not in the shape parameters."""
-    return elementwise(name, _scipy(name), (*(_refuse(name, s) for s in shapes), derivative), emit=_foreign(name))
+    return scipys(name, (*(_refuse(name, s) for s in shapes), derivative), emit=_foreign(name))
 
 
 gammainc: Primitive = _incomplete("gammainc", lambda out, a, x: _gamma_density(a, x), ("a",))
@@ -247,14 +237,14 @@ gammainccinv: Primitive = _incomplete("gammainccinv", lambda out, a, y: div(-1.0
 betainc: Primitive = _incomplete("betainc", lambda out, a, b, x: _beta_density(a, b, x), ("a", "b"))
 betaincinv: Primitive = _incomplete("betaincinv", lambda out, a, b, y: div(1.0, _beta_density(a, b, out)), ("a", "b"))
 
-exp1: Primitive = elementwise("exp1", _scipy("exp1"), (lambda out, x: neg(div(exp(neg(x)), x)),), emit=_foreign("exp1"))
-expi: Primitive = elementwise("expi", _scipy("expi"), (lambda out, x: div(exp(x), x),), emit=_foreign("expi"))
+exp1: Primitive = scipys("exp1", (lambda out, x: neg(div(exp(neg(x)), x)),), emit=_foreign("exp1"))
+expi: Primitive = scipys("expi", (lambda out, x: div(exp(x), x),), emit=_foreign("expi"))
 
 # Bessel functions ----------------------------------------------------------------------------------------------------
 
 
 def _bessel(
-    name: str, general: str, fast: str, slopes: tuple[float, float], extra: Callable | None = None
+    name: str, general: str, fast: str, slopes: tuple[float, float], extra: Callable | None = None, **facts: Any
 ) -> Primitive:
     """A Bessel function of order v: its derivative is a combination of the orders below and above.
 
@@ -285,7 +275,7 @@ def _bessel(
         tangent = scale(t, slope, out)
         return out, like(tangent if extra is None else add(tangent, extra(t, out, x)), out)
 
-    primitive = elementwise(name, evaluate, jvp=jvp, emit=_foreign(general))
+    primitive = elementwise(name, evaluate, jvp=jvp, emit=_foreign(general), ufunc=f"scipy.special.{general}", **facts)
     lower_any: Any = primitive.lower
 
     def lower(builder: Any, v: Any, x: Any) -> Any:
@@ -307,7 +297,7 @@ def _decay(t: Any, out: Any, x: Any) -> Any:
 
 
 bessel_i: Primitive = _bessel("bessel_i", "iv", "i#", (0.5, 0.5))
-bessel_ie: Primitive = _bessel("bessel_ie", "ive", "i#e", (0.5, 0.5), _decay)
+bessel_ie: Primitive = _bessel("bessel_ie", "ive", "i#e", (0.5, 0.5), _decay, analytic=False)
 bessel_j: Primitive = _bessel("bessel_j", "jv", "j#", (0.5, -0.5))
 bessel_y: Primitive = _bessel("bessel_y", "yv", "y#", (0.5, -0.5))
 bessel_k: Primitive = _bessel("bessel_k", "kv", "k#", (-0.5, -0.5))

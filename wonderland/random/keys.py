@@ -90,7 +90,7 @@ def fold_in(key: Any, data: Any) -> Any:
 # The global stream ---------------------------------------------------------------------------------------------------
 
 
-class _Stream:
+class _GlobalStream:
     """The key of the seed, and how many keys it has given."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class _Stream:
             return fold_in(self.key, self.count)
 
 
-_stream = _Stream()
+_stream = _GlobalStream()
 
 
 def seed(seed: int | None = None) -> None:

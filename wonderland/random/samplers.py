@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.core.forks import loading
 from wonderland.core.tracer import Tracer, unwrap
-from wonderland.ops.large import natively
 from wonderland.ops.quantile import normal_quantile
 from wonderland.ops.random import random_bits
 from wonderland.ops.random_laws import sampled
@@ -27,6 +27,7 @@ from wonderland.random.arguments import (
     sampler,
     shape_tuple,
 )
+from wonderland.random.large import natively
 
 # What is drawn for a key and a shape, large arrays by compiled code --------------------------------------------------
 
@@ -162,7 +163,8 @@ def truncated_normal(
     key: Any = None, shape: Shape | None = None, lower: Any = REQUIRED, upper: Any = REQUIRED, *, dtype: Any = None
 ) -> Any:
     """Standard normal, given that it is between `lower` and `upper`; differentiable with respect to both."""
-    from scipy.special import log_ndtr, ndtri_exp
+    with loading():
+        from scipy.special import log_ndtr, ndtri_exp
 
     out_dtype = float_dtype("truncated_normal", dtype, lower, upper)
     shape = common_shape("truncated_normal", shape, lower, upper)

@@ -7,7 +7,6 @@ SciPy computes in, which SciPy is asked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,54 +14,21 @@ import scipy.special as sp
 
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.dispatch import implements
-from wonderland.numpy.elementwise import of_dtype, result_dtype
 from wonderland.numpy.missing import complete
 from wonderland.numpy.shape import normalize_axes, reduced_axes
+from wonderland.numpy.ufuncs import composed, implement_primitives
 from wonderland.ops import elementwise as ops
-from wonderland.ops import integer, reduce, special
 from wonderland.ops import math as elementary
+from wonderland.ops import reduce, special
 from wonderland.ops.shape import broadcast, convert, reshape
 
 sp = complete(sp)
 
 # Ufuncs that are one primitive ---------------------------------------------------------------------------------------
 
-for _ufunc, _primitive in {
-    sp.erf: special.erf, sp.erfc: special.erfc, sp.erfcx: special.erfcx, sp.erfi: special.erfi,
-    sp.erfinv: special.erfinv, sp.erfcinv: special.erfcinv, sp.log_ndtr: special.log_ndtr,
-    sp.ndtri_exp: special.ndtri_exp, sp.logit: special.logit, sp.xlogy: special.xlogy, sp.xlog1py: special.xlog1py,
-    sp.rel_entr: special.rel_entr, sp.digamma: special.digamma, sp.gammaln: special.gammaln,
-    sp.loggamma: special.loggamma, sp.gamma: special.gamma, sp.beta: special.beta, sp.betaln: special.betaln,
-    sp.binom: special.binom, sp.gammainc: special.gammainc, sp.gammaincc: special.gammaincc,
-    sp.gammaincinv: special.gammaincinv, sp.gammainccinv: special.gammainccinv, sp.betainc: special.betainc,
-    sp.betaincinv: special.betaincinv, sp.exp1: special.exp1, sp.expi: special.expi, sp.iv: special.bessel_i,
-    sp.ive: special.bessel_ie, sp.jv: special.bessel_j, sp.yv: special.bessel_y, sp.kv: special.bessel_k,
-    sp.kve: special.bessel_ke,
-}.items():  # fmt: skip
-    implements(_ufunc)(_primitive)
+implement_primitives("scipy.special", sp)
 
 # Ufuncs that are compositions ----------------------------------------------------------------------------------------
-
-
-def composed(ufunc: np.ufunc) -> Callable:
-    """Register a composition, whose operands come in the dtype of the result."""
-
-    def register(f: Callable) -> Callable:
-        def function(*args: Any) -> Any:
-            dtype = result_dtype(ufunc, *args)
-            return f(*(of_dtype(a, dtype) for a in args))
-
-        implements(ufunc)(function)
-        return f
-
-    return register
-
-
-for _ufunc, _f in {
-    sp.expit: elementary.sigmoid, sp.log1p: elementary.log1p, sp.expm1: elementary.expm1, sp.exp2: elementary.exp2,
-    sp.cbrt: elementary.cbrt, sp.round: integer.rint,
-}.items():  # fmt: skip
-    composed(_ufunc)(_f)
 
 _BESSEL = {
     "i#": special.bessel_i, "i#e": special.bessel_ie, "j#": special.bessel_j, "y#": special.bessel_y,
@@ -75,7 +41,7 @@ for _name, _primitive in _BESSEL.items():
 
 @composed(sp.exp10)
 def exp10(x: Any) -> Any:
-    return ops.pow(10.0, x)
+    return elementary.pow(10.0, x)
 
 
 @composed(sp.cosm1)

@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from wonderland.core.errors import ArgumentError
+from wonderland.core.forks import loading
 from wonderland.core.tracebacks import edges
 from wonderland.sparse.acyclic import color_acyclic
 from wonderland.sparse.bicoloring import bipartite_graph, smallest_first
@@ -140,10 +141,10 @@ class Coloring:
                 f"{shapes[0]} and {shapes[1]}, not {type(compressed).__name__}"
             )
         parts = [np.asarray(part) for part in compressed]
-        for part, shape, kind in zip(parts, shapes, ("row",) if self.column_colors is None else ("column", "row")):
+        for part, shape, line in zip(parts, shapes, ("row",) if self.column_colors is None else ("column", "row")):
             if part.shape != shape:
                 raise ArgumentError(
-                    f"decompress: the products with {kind}s must be an array of shape {shape}, a row for each colour, "
+                    f"decompress: the products with {line}s must be an array of shape {shape}, a row for each colour, "
                     f"not {part.shape}" + ("; give its transpose" if part.shape == shape[::-1] else "")
                 )
         values = self.values(np.concatenate([part.ravel() for part in parts]))
@@ -152,7 +153,8 @@ class Coloring:
 
     def plot(self, ax: Any = None) -> Any:
         """The pattern, each entry in the colour of the product that it is read from; returns Matplotlib's axes."""
-        from wonderland.sparse.report import plot
+        with loading():
+            from wonderland.sparse.report import plot
 
         return plot(self, ax)
 
@@ -305,16 +307,16 @@ def _given(colors: Any, partition: str, shape: tuple[int, int]) -> np.ndarray:
         if not isinstance(colors, (tuple, list)) or len(colors) != 2:
             raise ArgumentError("color: colors of a bicolouring are the pair (row_colors, column_colors)")
         return np.concatenate([_given(colors[1], "column", shape), _given(colors[0], "row", shape)])
-    kind, size = ("row", m) if partition == "row" else ("column", n)
+    line, size = ("row", m) if partition == "row" else ("column", n)
     colors = np.asarray(colors)
     if colors.shape != (size,) or colors.dtype.kind not in "iu":
         raise ArgumentError(
-            f"color: colors of {kind}s must be {size} integers for a pattern of shape {shape}, not "
+            f"color: colors of {line}s must be {size} integers for a pattern of shape {shape}, not "
             f"{colors.dtype}{list(colors.shape)}"
         )
     colors = colors.astype(np.int64)
     if set(np.unique(colors).tolist()) - {-1} != set(range(_count(colors))):
-        raise ArgumentError(f"color: colors of {kind}s must be 0, 1, ... without gaps, and -1 for those in no product")
+        raise ArgumentError(f"color: colors of {line}s must be 0, 1, ... without gaps, and -1 for those in no product")
     return colors
 
 

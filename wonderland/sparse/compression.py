@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.level import Traced
-from wonderland.core.program import Program, Tape, run
+from wonderland.core.program import Program, run
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, type_of
 from wonderland.ops.elementwise import conjugate
@@ -23,7 +23,8 @@ from wonderland.sparse.choice import choose, price
 from wonderland.sparse.coloring import Coloring
 from wonderland.transform.chunks import batched, in_chunks, recording, unit_vectors
 from wonderland.transform.cost import cost
-from wonderland.transform.jacobian import as_output, pass_costs, pulled, split
+from wonderland.transform.dual import linear_tape
+from wonderland.transform.jacobian import as_output, compressed, pass_costs, pulled, split
 
 SMALLEST = 32  # rows or columns: fewer go through at once
 WORTHWHILE = 1e7  # operations of the dense passes from which a pattern is looked for, if it serves for this call alone
@@ -35,10 +36,10 @@ def products(program: Program, coloring: Coloring, size: int | None) -> Any:
     `size` is how many go through at once.
     """
 
-    def through(product: Callable, kinds: Sequence[ArrayType], colors: Any, count: int) -> list:
+    def through(product: Callable, types: Sequence[ArrayType], colors: Any, count: int) -> list:
         if not count:
             return []
-        (found,) = in_chunks(lambda numbers: batched(product, unit_vectors(numbers, kinds, colors)), count, size)
+        (found,) = in_chunks(lambda numbers: batched(product, unit_vectors(numbers, types, colors)), count, size)
         return [reshape(found, shape=(type_of(found).size,))]
 
     by_columns = through(
@@ -47,19 +48,20 @@ def products(program: Program, coloring: Coloring, size: int | None) -> Any:
     by_rows = through(
         lambda seeds: pulled(program, seeds), program.output_types, coloring.row_colors, coloring.num_row_colors
     )
-    kind = program.output_types[0].dtype
-    if kind.kind == "c":  # what is pulled back is the conjugate of a holomorphic derivative
+    dtype = program.output_types[0].dtype
+    if dtype.kind == "c":  # what is pulled back is the conjugate of a holomorphic derivative
         by_rows = list(map(conjugate, by_rows))
-    return joined([*by_columns, *(as_output(v, kind) for v in by_rows)])
+    return joined([*by_columns, *(as_output(v, dtype) for v in by_rows)])
 
 
+@compressed.fill
 def dense_blocks(
     program: Program, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType], size: int | None
 ) -> list[list[Any]] | None:
     """A linear Program's matrix, by output and input, by compressed products; None if that doesn't pay."""
-    n, m = (sum(t.size for t in kinds) for kinds in (inputs, outputs))
-    kinds = {t.dtype for t in (*inputs, *outputs)}
-    if min(n, m) < SMALLEST or len(kinds) > 1 or kinds.pop().kind != "f":
+    n, m = (sum(t.size for t in types) for types in (inputs, outputs))
+    dtypes = {t.dtype for t in (*inputs, *outputs)}
+    if min(n, m) < SMALLEST or len(dtypes) > 1 or dtypes.pop().kind != "f":
         return None
     if not recording() and min(n, m) * cost(program).operations < WORTHWHILE:
         return None
@@ -77,7 +79,7 @@ def dense_blocks(
 
 def _vectorized(program: Program, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> Program:
     """A Program of several leaves as one from vector to vector; on a tape, so that it can be transposed."""
-    with Tape() as tape:
+    with linear_tape() as tape:
         vector = tape.variable(ArrayType((sum(t.size for t in inputs),), inputs[0].dtype))
         found = run(program, split(vector, inputs, 0))
         flat = [reshape(value, shape=(t.size,)) for value, t in zip(found, outputs, strict=True)]

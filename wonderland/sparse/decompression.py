@@ -145,18 +145,18 @@ _SUBSTITUTED = {"b": np.int64, "i": np.int64, "u": np.int64, "f": np.float64, "c
 
 def substitute(reading: Reading, flat: Any, nnz: int) -> np.ndarray:
     """The values of all entries from the flat products, in single precision where they are."""
-    kind = _SUBSTITUTED.get(flat.dtype.kind)
-    if kind is None or flat.dtype.itemsize > np.dtype(kind).itemsize:
+    number_type = _SUBSTITUTED.get(flat.dtype.kind)
+    if number_type is None or flat.dtype.itemsize > np.dtype(number_type).itemsize:
         raise ArgumentError(
             "decompression by substitution takes integers, floats and complex numbers of at most double precision, "
             f"not {flat.dtype}"
         )
-    if kind is np.complex128:
+    if number_type is np.complex128:
         values = np.empty(nnz, flat.dtype)
         values.real, values.imag = (substitute(reading, part, nnz) for part in (flat.real, flat.imag))
         return values
-    if kind is np.float64 and flat.dtype.itemsize <= 4:
-        kind = np.float32
-    values = np.empty(nnz, kind)
-    _substitute(np.array(flat, kind), *reading, values)
+    if number_type is np.float64 and flat.dtype.itemsize <= 4:
+        number_type = np.float32
+    values = np.empty(nnz, number_type)
+    _substitute(np.array(flat, number_type), *reading, values)
     return values

@@ -13,6 +13,7 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, NoValueError, TracingError, check_function
+from wonderland.core.forks import loading
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
 from wonderland.core.tracebacks import edges, warn_user
@@ -22,7 +23,7 @@ from wonderland.core.types import type_of
 from wonderland.sparse.coloring import Coloring
 from wonderland.sparse.detect import scalar
 from wonderland.sparse.graphs import canonical
-from wonderland.sparse.plan import Flat, Options, Plan
+from wonderland.sparse.prepared import Options, Prepared, VectorFunction
 from wonderland.transform.chunks import check_chunks
 from wonderland.transform.derivatives import argument_numbers, grad, named, selected
 
@@ -124,32 +125,32 @@ class SparseDerivative(ByName):
         given = coloring if pattern is None else canonical(pattern)
         self.name, self.f, self.argnums = name, f, argnums
         self._options = Options(partition, decompression, order, given, format, jit, chunk_size, memory_budget)
-        self._plans: dict[Any, Plan] = {}
-        self._last: Plan | None = None
+        self._preparations: dict[Any, Prepared] = {}
+        self._last: Prepared | None = None
         named(self, f, f"sparse.{name}")
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        plan, leaves = self._prepared(args, kwargs)
-        entries = plan.entries(leaves)
+        prepared, leaves = self._prepared(args, kwargs)
+        entries = prepared.entries(leaves)
         if isinstance(entries, Tracer):
             raise TracingError(
                 f"{self.__name__} makes a SciPy matrix, which can't hold traced values. Its entries alone are an array "
                 "that can: .values(...), with .pattern for their places."
             )
-        return plan.matrix(entries)
+        return prepared.matrix(entries)
 
     def values(self, /, *args: Any, **kwargs: Any) -> Any:
         """The stored entries of the matrix, (nnz,), in the order of the format."""
-        plan, leaves = self._prepared(args, kwargs)
-        return plan.entries(leaves)
+        prepared, leaves = self._prepared(args, kwargs)
+        return prepared.entries(leaves)
 
     def prepare(self, /, *args: Any, **kwargs: Any) -> SparseDerivative:
         """Find the pattern for arguments like these, colour it, and compile."""
         self._prepared(args, kwargs)
         return self
 
-    def _prepared(self, args: tuple, kwargs: dict) -> tuple[Plan, list]:
-        """The plan for such arguments, and their leaves."""
+    def _prepared(self, args: tuple, kwargs: dict) -> tuple[Prepared, list]:
+        """What was prepared for such arguments, and their leaves."""
         leaves, structure = tree.flatten_call(args, kwargs)
         try:
             key = structure, tuple([type_of(unwrap(leaf)) for leaf in leaves]), tree.orders(structure)
@@ -157,38 +158,39 @@ class SparseDerivative(ByName):
         except TypeError:  # there is something that is no array, and belongs to the structure
             call = Call(self.f, args, kwargs, argument_numbers(self.argnums, len(args)))
             key, leaves = (call.structure, tuple(call.types), tree.orders(call.structure)), call.owners
-        plan = self._plans.get(key)
-        if plan is None or not plan.holds():
+        prepared = self._preparations.get(key)
+        if prepared is None or not prepared.holds():
             numbers = argument_numbers(self.argnums, len(args))
-            plan = self._new_plan(call or Call(self.f, args, kwargs, numbers), numbers)
-            if len(self._plans) >= MOST_PLANS:
-                self._plans.pop(next(iter(self._plans)), None)
-            self._plans[key] = plan
-        self._last = plan
-        return plan, leaves
+            prepared = self._new_preparation(call or Call(self.f, args, kwargs, numbers), numbers)
+            if len(self._preparations) >= MOST_PLANS:
+                self._preparations.pop(next(iter(self._preparations)), None)
+            self._preparations[key] = prepared
+        self._last = prepared
+        return prepared, leaves
 
-    def _new_plan(self, call: Call, numbers: tuple[int, ...]) -> Plan:
+    def _new_preparation(self, call: Call, numbers: tuple[int, ...]) -> Prepared:
         function = grad(scalar(self.f, f"wl.sparse.{self.name}"), numbers) if self.name == "hessian" else self.f
         selected(call, numbers)  # refuses integers
         traced = any(isinstance(v, Traced) for v in call.values)
-        flat = Flat(function, call, numbers)
+        flat = VectorFunction(function, call, numbers)
         if self.name == "hessian" and flat.dtype.kind == "c":
             raise ArgumentError(
                 "wl.sparse.hessian needs real arguments: with respect to complex ones the second derivatives of a real "
                 "function are no complex matrix. Use wl.hvp, or the real and the imaginary part as arguments."
             )
         try:
-            plan = Plan(self.name, flat, self._options, call.values)
+            prepared = Prepared(self.name, flat, self._options, call.values)
             if not traced:
-                plan.compile(call.values)
+                prepared.compile(call.values)
         except NoValueError as error:
             advice = "Or say which entries there are and compile nothing: pattern=..., jit=False."
             error.args = (f"{error.args[0]} {advice}",)
             raise
-        assumed = self._options.given is not None or (self.name, plan.coloring.partition) == ("jacobian", "symmetric")
+        symmetric = (self.name, prepared.coloring.partition) == ("jacobian", "symmetric")
+        assumed = self._options.given is not None or symmetric
         if assumed and not traced:
-            _probe(plan, call)
-        return plan
+            _probe(prepared, call)
+        return prepared
 
     @property
     def pattern(self) -> Any:
@@ -200,46 +202,49 @@ class SparseDerivative(ByName):
         """The colouring by which products are shared."""
         return self._known().coloring
 
-    def _known(self) -> Plan:
+    def _known(self) -> Prepared:
         if self._last is None:
             raise ArgumentError(f"{self.__name__} knows no arguments yet: call it, or .prepare(...), first")
         return self._last
 
     def report(self) -> str:
         """Sizes, density, colours and cost of the last preparation, in words."""
-        from wonderland.sparse.report import report
+        with loading():
+            from wonderland.sparse.report import report
 
         return report(self._known(), self.__name__)
 
     def plot(self, ax: Any = None) -> Any:
         """The pattern, each entry in the colour of the product that it is read from; returns Matplotlib's axes."""
-        from wonderland.sparse.report import plot
+        with loading():
+            from wonderland.sparse.report import plot
 
         return plot(self._known().coloring, ax)
 
     def __getstate__(self) -> dict[Any, Any]:
         """Without what was compiled: copies prepare themselves, in another process or here."""
-        return self.__dict__ | {"_plans": {}, "_last": None}
+        return self.__dict__ | {"_preparations": {}, "_last": None}
 
     def __repr__(self) -> str:
-        count = len(self._plans)
+        count = len(self._preparations)
         return f"<{self.__name__}, prepared for {count} kind{'s' * (count != 1)} of arguments>"
 
 
-def _probe(plan: Plan, call: Call) -> None:
+def _probe(prepared: Prepared, call: Call) -> None:
     """Does the matrix with the user's pattern do to a random vector what the derivative does?"""
-    lin = plan.flat.linearized(call.values)
-    vector = np.random.default_rng(0).standard_normal(plan.shape[1]).astype(plan.flat.dtype)
+    lin = prepared.flat.linearized(call.values)
+    vector = np.random.default_rng(0).standard_normal(prepared.shape[1]).astype(prepared.flat.dtype)
     expected = lin.push([vector])[0]
-    matrix = plan.matrix(plan.entries(call.owners))
+    matrix = prepared.matrix(prepared.entries(call.owners))
     found, scale = matrix @ vector, abs(matrix) @ abs(vector) + np.abs(expected)
     found = found if np.iscomplexobj(expected) else found.real  # of a real result: the gradient
     tolerance = np.sqrt(np.finfo(scale.dtype).eps)
     wrong = np.flatnonzero(np.abs(found - expected) > tolerance * scale)
     if len(wrong):
         i = wrong[0]
-        what, advice = f"the pattern given to wl.sparse.{plan.name} doesn't hold", "Without one the pattern is found."
-        if plan.options.given is None:
+        what = f"the pattern given to wl.sparse.{prepared.name} doesn't hold"
+        advice = "Without one the pattern is found."
+        if prepared.options.given is None:
             what, advice = "the Jacobian isn't symmetric", 'Leave out partition="symmetric".'
         warn_user(
             f"{what}: times a random vector, the sparse matrix gives {found[i]:.6g} in row {i}, the derivative "

@@ -9,7 +9,7 @@ import numpy as np
 from wonderland.sparse.coloring import Coloring
 
 if TYPE_CHECKING:
-    from wonderland.sparse.plan import Plan
+    from wonderland.sparse.prepared import Prepared
 
 # Okabe and Ito's colours, which people with colour-blindness tell apart.
 PALETTE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#000000"
@@ -17,21 +17,22 @@ MOST_CELLS = 60  # rows or columns up to which lines are drawn between the entri
 MOST_PIXELS = 700  # of a side: several entries of a larger matrix share one
 
 
-def report(plan: Plan, name: str) -> str:
+def report(prepared: Prepared, name: str) -> str:
     """Sizes, density, colours, cost against the dense derivative, and where the time of preparation went."""
-    (m, n), nnz, coloring = plan.shape, plan.pattern.nnz, plan.coloring
-    rows, columns = np.diff(plan.pattern.indptr), np.bincount(plan.pattern.indices, minlength=n)
+    (m, n), nnz, coloring = prepared.shape, prepared.pattern.nnz, prepared.coloring
+    rows, columns = np.diff(prepared.pattern.indptr), np.bincount(prepared.pattern.indices, minlength=n)
     lines = [
         f"{name}: {m:,} x {n:,}, {nnz:,} entries ({nnz / max(1, m * n):.3g} of all)",
         f"  per row     {_spread(rows)}",
         f"  per column  {_spread(columns)}",
-        f"  products    {_products(plan)}",
+        f"  products    {_products(prepared)}",
     ]
-    dense = min(m, n) if plan.name == "jacobian" else n
+    dense = min(m, n) if prepared.name == "jacobian" else n
     if coloring.num_colors:
         lines.append(f"  dense takes {dense:,}, {dense / coloring.num_colors:,.3g} times as many")
-    if plan.seconds:
-        lines.append("  prepared    " + ", ".join(f"{what} {seconds:.3g} s" for what, seconds in plan.seconds.items()))
+    if prepared.seconds:
+        parts = [f"{what} {seconds:.3g} s" for what, seconds in prepared.seconds.items()]
+        lines.append(f"  prepared    {', '.join(parts)}")
     return "\n".join(lines)
 
 
@@ -41,10 +42,10 @@ def _spread(counts: np.ndarray) -> str:
     return f"{counts.min():,} to {counts.max():,}, {counts.mean():.3g} on average"
 
 
-def _products(plan: Plan) -> str:
-    coloring = plan.coloring
+def _products(prepared: Prepared) -> str:
+    coloring = prepared.coloring
     count = {"forward": coloring.num_column_colors, "reverse": coloring.num_row_colors}
-    if plan.name == "hessian":
+    if prepared.name == "hessian":
         count = {"Hessian times vector": coloring.num_colors}
     said = " and ".join(f"{number:,} ({way})" for way, number in count.items() if number) or "none"
     return f"{said}; partition {coloring.partition}, {coloring.decompression} decompression"

@@ -3,8 +3,8 @@
 """
 
 from wonderland.studio.dot import to_dot
-from wonderland.studio.explain import Explanation, Row, explain
+from wonderland.studio.explain import Explanation, TraceRow, explain
 from wonderland.studio.memory import MemoryProfile, memory_profile
 from wonderland.studio.to_sympy import to_sympy
 
-__all__ = ["Explanation", "MemoryProfile", "Row", "explain", "memory_profile", "to_dot", "to_sympy"]
+__all__ = ["Explanation", "MemoryProfile", "TraceRow", "explain", "memory_profile", "to_dot", "to_sympy"]

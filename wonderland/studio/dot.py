@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from wonderland.core.program import Atom, Equation, Printer, Program, Var, subprograms
+from wonderland.core.printing import Printer
+from wonderland.core.program import Atom, Equation, Program, Var, drawing, subprograms
 
 _STYLES = {
     "input": 'shape=ellipse, style=filled, fillcolor="#d6e9f8"',
@@ -19,6 +20,7 @@ _STYLES = {
 }
 
 
+@drawing.fill
 def to_dot(program: Program, name: str = "program") -> str:
     """The graph of a Program in Graphviz's language: save it as `graph.dot` and run `dot -Tsvg graph.dot`."""
     lines = [f"digraph {_quoted(name)} {{", "  rankdir=TB;", '  node [fontname="monospace", fontsize=11];']
@@ -31,10 +33,10 @@ def _graph(program: Program, prefix: str) -> Iterator[str]:
     """The statements of one Program; `prefix` keeps the nodes of nested ones apart."""
     printer = Printer()
     made: dict[Var, str] = {}  # the node that a variable comes from
-    for kind, variables in (("input", program.inputs), ("constant", [v for v, _ in program.constants])):
+    for role, variables in (("input", program.inputs), ("constant", [v for v, _ in program.constants])):
         for var in variables:
-            made[var] = f"{prefix}_{kind}{len(made)}"
-            yield _node(made[var], f"{printer.name(var)}\n{var.type}", kind)
+            made[var] = f"{prefix}_{role}{len(made)}"
+            yield _node(made[var], f"{printer.name(var)}\n{var.type}", role)
     for number, equation in enumerate(program.equations):
         node = f"{prefix}_e{number}"
         yield _node(node, _label(printer, equation), "equation")
@@ -69,8 +71,8 @@ def _edges(made: dict[Var, str], atoms: Iterable[Atom], node: str) -> Iterator[s
             yield f"{made[atom]} -> {node};"
 
 
-def _node(node: str, label: str, kind: str) -> str:
-    return f"{node} [label={_quoted(label)}, {_STYLES[kind]}];"
+def _node(node: str, label: str, role: str) -> str:
+    return f"{node} [label={_quoted(label)}, {_STYLES[role]}];"
 
 
 def _quoted(text: str) -> str:

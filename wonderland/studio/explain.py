@@ -17,13 +17,14 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
-from wonderland.core.program import Equation, Printer, Var
+from wonderland.core.printing import Printer
+from wonderland.core.program import Equation, Var
 from wonderland.core.types import is_differentiable, type_of
-from wonderland.studio.watch import Watched
+from wonderland.studio.watch import WatchedCall
 from wonderland.transform.derivatives import argument_numbers
 
 
-class Row(NamedTuple):
+class TraceRow(NamedTuple):
     """One variable of the trace. What no derivative flows to (integers, constants) has no tangent and no adjoint."""
 
     name: str
@@ -69,7 +70,7 @@ def explain(
         tangent = (tangent,)
     if tangent is not None and not isinstance(tangent, (tuple, list)):
         raise ArgumentError(f"the tangent of {len(chosen)} arguments is a tuple with one for each, not {tangent!r}")
-    watched = Watched(call, select)
+    watched = WatchedCall(call, select)
     seeds = _given(tangent, tuple(chosen), "tangent")
     result = call.out_structure.unflatten(watched.result)  # type: ignore[union-attr]
     tangents = watched.tangents([seed for seed in seeds if seed is not None])
@@ -89,16 +90,16 @@ def _given(given: Any, like: Any, what: str) -> list:
 
 
 def _matching(value: Any, leaf: Any, what: str) -> Any:
-    kind = type_of(leaf)
-    if not is_differentiable(kind.dtype):
+    array_type = type_of(leaf)
+    if not is_differentiable(array_type.dtype):
         return None
-    value = np.ones(kind.shape, kind.dtype) if value is None else np.asarray(value)
-    if value.shape != kind.shape:
-        raise ArgumentError(f"the {what} has shape {value.shape}, expected {kind.shape}")
-    if not np.can_cast(value.dtype, kind.dtype, "same_kind"):
-        raise ArgumentError(f"the {what} has dtype {value.dtype}, expected {kind.dtype}")
-    value = value.astype(kind.dtype)
-    return value.item() if kind.weak else value[()]
+    value = np.ones(array_type.shape, array_type.dtype) if value is None else np.asarray(value)
+    if value.shape != array_type.shape:
+        raise ArgumentError(f"the {what} has shape {value.shape}, expected {array_type.shape}")
+    if not np.can_cast(value.dtype, array_type.dtype, "same_kind"):
+        raise ArgumentError(f"the {what} has dtype {value.dtype}, expected {array_type.dtype}")
+    value = value.astype(array_type.dtype)
+    return value.item() if array_type.weak else value[()]
 
 
 def input_names(f: Callable, args: Sequence[Any]) -> list[str]:
@@ -158,13 +159,13 @@ def _letters(n: int) -> str:
     return text
 
 
-def _rows(watched: Watched, input_names: list[str], tangents: dict, adjoints: dict) -> list[Row]:
+def _rows(watched: WatchedCall, input_names: list[str], tangents: dict, adjoints: dict) -> list[TraceRow]:
     namer = _Namer(dict(zip(watched.inputs, input_names, strict=True)))
     used = {a for e in watched.equations for a in e.inputs}
 
-    def row(var: Var, text: str) -> Row:
+    def row(var: Var, text: str) -> TraceRow:
         value = watched.values[var]
-        return Row(namer.name(var), text, *map(_plain, (value, tangents.get(var), adjoints.get(var))))
+        return TraceRow(namer.name(var), text, *map(_plain, (value, tangents.get(var), adjoints.get(var))))
 
     rows = [row(var, namer.typed(var)) for var in watched.inputs]
     rows += [row(var, f"{namer.typed(var)} := constant") for var in watched.constants if var in used]
@@ -193,11 +194,11 @@ HEADERS = ("equation", "value", "tangent", "adjoint")
 class Explanation:
     """The table of a computation: printed by `print` and at a prompt, rendered in a notebook.
 
-    `rows` has the data, one `Row` (name, equation, value, tangent, adjoint) for each variable; `value` is what the
+    `rows` has the data, one `TraceRow` (name, equation, value, tangent, adjoint) for each variable; `value` is what the
     function returned.
     """
 
-    def __init__(self, rows: list[Row], value: Any, limit: int):
+    def __init__(self, rows: list[TraceRow], value: Any, limit: int):
         self.rows = rows
         self.value = value
         self.limit = limit

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.control.cond import clamped
-from wonderland.control.scan import Parts
+from wonderland.control.scan import Parts, scan_p
 from wonderland.core.errors import ArgumentError, NoValueError, check_function
 from wonderland.core.functions import Call
 from wonderland.core.level import Level, Traced, bind, bind_update, is_alone
@@ -122,8 +122,8 @@ class Meter(Level):
     def value(self, primal: Any) -> MeteredValue:
         return MeteredValue(self, primal)
 
-    def ones(self, kind: ArrayType) -> MeteredValue:
-        return self.value(np.ones(kind.shape, kind.dtype)[()])
+    def ones(self, array_type: ArrayType) -> MeteredValue:
+        return self.value(np.ones(array_type.shape, array_type.dtype)[()])
 
     def hold(self, primal: Any, number: int) -> int:
         """Count one more value in this memory; views of an array lie in the array's."""
@@ -143,12 +143,11 @@ class Meter(Level):
             del self.holders[key]
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
-        inner = called(primitive, params)
-        if primitive.name == "cond":
-            inner, args = params["branches"][clamped(_below(args[0]), len(params["branches"]))], args[1:]
-        if inner is not None:
-            return run(inner, args)
-        if primitive.name == "scan":
+        programs = () if primitive.calls is None else primitive.calls(params)
+        if programs:
+            first = len(args) - len(programs[0].inputs)
+            return run(programs[clamped(_below(args[0]), len(programs)) if first else 0], args[first:])
+        if primitive is scan_p:
             return self._scan(args, params)
         return self._noted(primitive, bind(primitive, *map(_below, args), **params))
 
@@ -202,11 +201,9 @@ class Meter(Level):
 
 
 def called(primitive: Primitive, params: dict[Any, Any]) -> Program | None:
-    """The Program that an equation calls: jitted, checkpointed, with rules of its own."""
-    program = params.get("program")
-    if isinstance(program, Program):
-        return program
-    return None if primitive.inline is None else primitive.inline(params)
+    """The Program that an equation calls, whatever the values: jitted, checkpointed, with rules of its own."""
+    programs = () if primitive.calls is None else primitive.calls(params)
+    return programs[0] if len(programs) == 1 else None
 
 
 def _below(value: Any) -> Any:

@@ -1,14 +1,16 @@
 """`to_sympy`: a computation as SymPy's expressions, symbolic differentiation's side of the comparison.
 
 A function with its arguments, or a Program, comes in; the Program is evaluated on arrays whose elements are symbols,
-equation by equation, by a table from primitives to SymPy's functions. Expressions go out: one for a number, a NumPy
-array of them for an array. What doesn't depend on the arguments is computed as ever.
+equation by equation: elementwise primitives by SymPy's functions (`sympy_functions`), linear ones by NumPy on arrays of
+objects, others by the rules below. Expressions go out: one for a number, a NumPy array of them for an array. What
+doesn't depend on the arguments is computed as ever.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -20,12 +22,13 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call, is_array
 from wonderland.core.level import bind
-from wonderland.core.program import Equation, Literal, Printer, Program, Var
+from wonderland.core.printing import Printer
+from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.types import ArrayType
-from wonderland.ops import dot as products
 from wonderland.ops import index as indexing
 from wonderland.studio.explain import input_names
 from wonderland.studio.memory import called
+from wonderland.studio.sympy_functions import exceptions, function_of
 from wonderland.transform.programs import record
 
 
@@ -152,7 +155,8 @@ def _is_object(value: Any) -> bool:
 
 def _symbolic(equation: Equation, operands: list) -> Sequence[Any]:
     primitive, name = equation.primitive, equation.primitive.name
-    function, rule = _functions().get(name), _rules().get(name)
+    function = function_of(primitive, len(operands)) if primitive.elementwise else None
+    rule = _rules().get(name)
     bits = name in ("bitwise_and", "bitwise_or", "bitwise_xor", "invert") and equation.outputs[0].dtype != bool
     try:
         if function is not None and not bits:
@@ -165,6 +169,9 @@ def _symbolic(equation: Equation, operands: list) -> Sequence[Any]:
         program = called(primitive, equation.params)
         if program is not None:
             return _evaluate(program, operands)
+        if primitive.linear or primitive.bilinear:
+            with suppress(TypeError, AttributeError):  # LAPACK, say, takes no objects
+                return [_expressions(_by_numpy(equation, operands))]
     except _NotKnown as error:
         raise ArgumentError(f"to_sympy: {error} in `{_line(equation)}`") from None
     raise ArgumentError(
@@ -181,83 +188,16 @@ class _NotKnown(Exception):
     """Something that must be a number depends on a symbol."""
 
 
-# Elementwise functions, by primitive ----------------------------------------------------------------------------------
-
-
-@cache
-def _functions() -> dict[str, Callable]:
-    """For each elementwise primitive a function of SymPy's expressions."""
-    sp = _sympy()
-    half, two, ten = sp.Rational(1, 2), sp.Integer(2), sp.Integer(10)
-
-    def choose(condition: Any, x: Any, y: Any) -> Any:
-        if condition.is_Number:
-            condition = sp.Ne(condition, 0)
-        return sp.Piecewise((x, condition), (y, True))
-
-    def trunc(x: Any) -> Any:
-        return sp.sign(x) * sp.floor(sp.Abs(x))
-
-    def mul(x: Any, y: Any) -> Any:
-        return sp.S.Zero if x == 0 or y == 0 else x * y
-
-    def xlogy(x: Any, y: Any) -> Any:
-        return choose(sp.Eq(x, 0), sp.S.Zero, x * sp.log(y))
-
-    return {
-        # arithmetic
-        "neg": lambda x: -x, "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y,
-        "masked_mul": mul, "div": lambda x, y: x / y, "pow": lambda x, y: x**y, "sqrt": sp.sqrt,
-        "abs": sp.Abs, "sign": sp.sign, "maximum": sp.Max, "minimum": sp.Min, "stop_gradient": lambda x: x,
-        "hypot": lambda x, y: sp.sqrt(x**2 + y**2), "complex_reciprocal": lambda x: 1 / x,
-        "cbrt": lambda x: sp.sign(x) * sp.Abs(x) ** sp.Rational(1, 3),
-        # exponentials and logarithms
-        "exp": sp.exp, "log": sp.log, "expm1": lambda x: sp.exp(x) - 1, "log1p": lambda x: sp.log(1 + x),
-        "exp2": lambda x: two**x, "log2": lambda x: sp.log(x) / sp.log(two),
-        "log10": lambda x: sp.log(x) / sp.log(ten), "sigmoid": lambda x: 1 / (1 + sp.exp(-x)),
-        "logaddexp": lambda x, y: sp.log(sp.exp(x) + sp.exp(y)),
-        "logaddexp2": lambda x, y: sp.log(two**x + two**y) / sp.log(two),
-        "logit": lambda x: sp.log(x / (1 - x)), "xlogy": xlogy, "xlog1py": lambda x, y: xlogy(x, 1 + y),
-        "rel_entr": lambda x, y: xlogy(x, x / y),
-        # trigonometric and hyperbolic functions
-        "sin": sp.sin, "cos": sp.cos, "tan": sp.tan, "arcsin": sp.asin, "arccos": sp.acos, "arctan": sp.atan,
-        "arctan2": sp.atan2, "sinh": sp.sinh, "cosh": sp.cosh, "tanh": sp.tanh, "arcsinh": sp.asinh,
-        "arccosh": sp.acosh, "arctanh": sp.atanh,
-        # complex numbers
-        "conj": sp.conjugate, "real": sp.re, "imag": sp.im, "complex": lambda x, y: x + sp.I * y,
-        # decisions
-        "eq": sp.Eq, "ne": sp.Ne, "lt": sp.Lt, "le": sp.Le, "gt": sp.Gt, "ge": sp.Ge, "where": choose,
-        "bitwise_and": sp.And, "bitwise_or": sp.Or, "bitwise_xor": sp.Xor, "invert": sp.Not,
-        # whole numbers
-        "floor": sp.floor, "ceil": sp.ceiling, "trunc": trunc, "floor_divide": lambda x, y: sp.floor(x / y),
-        "remainder": sp.Mod, "fmod": lambda x, y: x - y * trunc(x / y), "signbit": lambda x: sp.Lt(x, 0),
-        "copysign": lambda x, y: choose(sp.Lt(y, 0), -sp.Abs(x), sp.Abs(x)), "ldexp": lambda x, n: x * two**n,
-        "left_shift": lambda x, n: x * two**n, "right_shift": lambda x, n: sp.floor(x / two**n),
-        # the error function
-        "erf": sp.erf, "erfc": sp.erfc, "erfi": sp.erfi, "erfinv": sp.erfinv, "erfcinv": lambda x: sp.erfinv(1 - x),
-        "normal_quantile": lambda p: sp.sqrt(2) * sp.erfinv(1 - 2 * p),
-        "erfcx": lambda x: sp.exp(x**2) * sp.erfc(x), "log_ndtr": lambda x: sp.log(half * sp.erfc(-x / sp.sqrt(2))),
-        "ndtri_exp": lambda x: sp.sqrt(2) * sp.erfinv(2 * sp.exp(x) - 1),
-        # gamma, beta and zeta functions
-        "gamma": sp.gamma, "gammaln": lambda x: sp.log(sp.Abs(sp.gamma(x))), "loggamma": sp.loggamma,
-        "digamma": sp.digamma, "zeta": sp.zeta, "beta": sp.beta, "betaln": lambda a, b: sp.log(sp.Abs(sp.beta(a, b))),
-        "binom": lambda n, k: sp.gamma(n + 1) / (sp.gamma(k + 1) * sp.gamma(n - k + 1)),
-        "gammainc": lambda a, x: sp.lowergamma(a, x) / sp.gamma(a),
-        "gammaincc": lambda a, x: sp.uppergamma(a, x) / sp.gamma(a),
-        "betainc": lambda a, b, x: sp.betainc_regularized(a, b, 0, x),
-        "exp1": lambda x: sp.expint(1, x), "expi": sp.Ei,
-        # Bessel functions
-        "bessel_i": sp.besseli, "bessel_j": sp.besselj, "bessel_y": sp.bessely, "bessel_k": sp.besselk,
-        "bessel_ie": lambda v, x: sp.exp(-sp.Abs(sp.re(x))) * sp.besseli(v, x),
-        "bessel_ke": lambda v, x: sp.exp(x) * sp.besselk(v, x),
-    }  # fmt: skip
-
-
-# What there is no expression for: rounding to even, neighbours and exponents of floats, bits, inverses without a name.
-WITHOUT_EQUIVALENT = {
-    "rint", "nextafter", "spacing", "exponent", "bitwise_count", "gcd", "lcm",
-    "gammaincinv", "gammainccinv", "betaincinv",
-}  # fmt: skip
+def _by_numpy(equation: Equation, operands: list) -> Any:
+    """A linear operation: sums, products and moves of expressions, which NumPy evaluates on arrays of objects."""
+    primitive, count = equation.primitive, len(operands)
+    linear = {0, 1} if primitive.bilinear else {i % count for i in primitive.linear}
+    if any(_is_object(operands[i]) and equation.inputs[i].type.dtype.kind in "iu" for i in {*range(count)} - linear):
+        raise _NotKnown("an index depends on the arguments")
+    if primitive.bilinear and not all(np.size(operands[i]) for i in linear):
+        return np.zeros(equation.outputs[0].shape)  # sums of nothing
+    given = [_expressions(x)[()] if i in linear else x for i, x in enumerate(operands)]
+    return primitive.evaluate(*given, **equation.params)
 
 
 # Everything else: rules on whole arrays -------------------------------------------------------------------------------
@@ -275,7 +215,7 @@ def _rules() -> dict[str, Callable]:
             if dtype.kind == "b":
                 return sp.Ne(e, 0)
             e = sp.re(e) if source.kind == "c" and dtype.kind != "c" else e
-            return _functions()["trunc"](e) if source.kind in "fc" and dtype.kind in "iu" else e
+            return exceptions()["trunc"](e) if source.kind in "fc" and dtype.kind in "iu" else e
 
         return np.frompyfunc(one, 1, 1)(x)
 
@@ -298,21 +238,6 @@ def _rules() -> dict[str, Callable]:
             return np.flip(out, axis) if reverse else out
 
         return rule
-
-    def recurrence(a: Any, b: Any, axis: int, reverse: bool) -> Any:
-        a, b = (np.moveaxis(_expressions(v), axis, 0) for v in (a, b))
-        out, y = np.empty(b.shape, object), _expressions(np.zeros(b.shape[1:], int))
-        for k in range(len(b) - 1, -1, -1) if reverse else range(len(b)):
-            y = a[k, ...] * y + b[k, ...]
-            out[k, ...] = y
-        return np.moveaxis(out, 0, axis)
-
-    def dot(x: Any, y: Any, contract: tuple, batch: tuple) -> Any:
-        x, y = _expressions(x), _expressions(y)
-        if x.size and y.size:
-            return products.dot.evaluate(x, y, contract=contract, batch=batch)
-        kinds = [ArrayType(v.shape, np.dtype(float)) for v in (x, y)]
-        return np.zeros(products.dot.infer(*kinds, contract=contract, batch=batch).shape)
 
     def sparse_dot(data: Any, x: Any, structure: Any, transposed: bool) -> Any:
         rows, columns = structure.places(transposed)
@@ -398,28 +323,13 @@ def _rules() -> dict[str, Callable]:
         return [*carry, *count, *stacks]
 
     return {
-        "checkpoint_name": lambda x, name: x,
-        "broadcast": lambda x, shape: np.broadcast_to(x, shape),
-        "reshape": lambda x, shape: np.reshape(x, shape),
-        "transpose": lambda x, permutation: np.transpose(x, permutation),
         "convert": convert,
-        "slice": lambda x, index: x[index],
-        "scatter_slice": lambda x, u, **params: indexing.scatter_slice.evaluate(
-            _expressions(x), _expressions(u)[()], **params
-        ),
-        "gather": lambda x, *indices, axes: indexing.gather.evaluate(_expressions(x), *known(*indices), axes=axes),
-        "scatter": lambda x, *args, **params: indexing.scatter.evaluate(
-            _expressions(x), *known(*args[:-1]), _expressions(args[-1])[()], **params
-        ),
         "scatter_max": scatter_max,
         "sum": reduced(sp.Add),
         "prod": reduced(sp.Mul),
         "max": reduced(sp.Max),
-        "cumsum": accumulated(np.add),
         "cumprod": accumulated(np.multiply),
         "cummax": accumulated(largest),
-        "recurrence": recurrence,
-        "dot": dot,
         "sparse_dot": sparse_dot,
         "sinc": sinc,
         "solve": lambda a, b: per_matrix(lambda m, r: m.LUsolve(r), b.shape[-2:], a, b),

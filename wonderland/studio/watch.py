@@ -1,8 +1,8 @@
 """A level that keeps everything: the equations of a computation, with their values, tangents and adjoints.
 
 The call of a function comes in; out goes its evaluation trace, each variable with its numbers. The function runs on
-real values, so Python control flow on them works. There is no second engine: the Watch level hands each operation to a
-Dual level whose tangents are recorded, and adds to each result's tangent a perturbation of its own, an input of the
+real values, so Python control flow on them works. There is no second engine: the watching level hands each operation to
+a Dual level whose tangents are recorded, and adds to each result's tangent a perturbation of its own, an input of the
 linear Program. Tangents pushed through that Program give those of all variables; cotangents pulled back through it give
 the perturbations' cotangents, which are the adjoints of all variables.
 """
@@ -17,12 +17,12 @@ import numpy as np
 from wonderland.core.functions import Call
 from wonderland.core.level import Level, Traced, bind, constant_copy
 from wonderland.core.primitive import Primitive
-from wonderland.core.program import Atom, Equation, Literal, Record, Tape, Var, run
+from wonderland.core.program import Atom, Equation, Literal, Record, Var, run
 from wonderland.core.types import ArrayType, type_of
 from wonderland.ops.elementwise import add
 from wonderland.ops.shape import zeros_like_type
 from wonderland.transform.derivatives import quiet
-from wonderland.transform.dual import Dual
+from wonderland.transform.dual import Dual, linear_tape
 from wonderland.transform.transpose import transpose
 
 
@@ -39,7 +39,7 @@ class WatchedValue(Traced):
     __slots__ = ("depth", "primal", "var")
     tangent = None  # it is the Dual value's
 
-    def __init__(self, level: Watch, primal: Any, var: Var, depth: int):
+    def __init__(self, level: WatchLevel, primal: Any, var: Var, depth: int):
         self.level = level
         self.primal: Any = primal
         self.var: Var = var
@@ -50,7 +50,7 @@ class WatchedValue(Traced):
         return type_of(self.primal)
 
 
-class Watch(Level):
+class WatchLevel(Level):
     """Records equations while they are evaluated."""
 
     __slots__ = ("carried", "constants", "direct", "dual", "equations", "perturbations", "tape", "values")
@@ -95,8 +95,8 @@ class Watch(Level):
         return value, known[2]
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[Any, Any]) -> Any:
-        if primitive.name == "jit":  # what it does is more interesting than that it is compiled
-            return run(params["program"], args)
+        if primitive.transparent:  # what a jitted function does is more interesting than that it is compiled
+            return run(primitive.inline(params), args)  # type: ignore[misc]
         depth = 1 + max(a.depth for a in args if isinstance(a, WatchedValue))
         below, atoms = zip(*(self.operand(a, depth) for a in args), strict=True)
         out = bind(primitive, *below, **params)
@@ -105,14 +105,14 @@ class Watch(Level):
         return tuple(results) if primitive.multiple else results[0]
 
 
-class Watched:
-    """A call that ran at the Watch level: its trace, and numbers for every variable of it."""
+class WatchedCall:
+    """A call that ran at the watching level: its trace, and numbers for every variable of it."""
 
     def __init__(self, call: Call, select: Sequence[bool]):
-        tape = Tape()
+        tape = linear_tape()
         with quiet(), tape:
             seeds = [tape.variable(t) if s else None for t, s in zip(call.types, select, strict=True)]
-            with Dual(tape) as dual, Watch(tape, dual) as watch:
+            with Dual(tape) as dual, WatchLevel(tape, dual) as watch:
                 lifted = [v if t is None else dual.lift(v, t) for v, t in zip(call.values, seeds, strict=True)]
                 arguments = [watch.watch(value, 0) for value in lifted]
                 outs, _ = call.split(call.run(arguments))

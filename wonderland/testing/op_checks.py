@@ -378,7 +378,7 @@ def check_programs(s: Sample) -> None:
     pushed_again = run(linear, (*residuals, *tangents))
     assert_close(pushed_again, tuple(kept), f"{s}: the linear Program", s.tolerance)
     known = (*(False,) * count, *(True,) * len(chosen))
-    back, _ = transpose_program(linear, known, (True,) * len(linear.outputs), True)
+    back, _ = transpose_program(linear, known, (True,) * len(linear.outputs), (True,) * sum(known))
     verify(back)
     cotangents = random_like(tuple(kept), np.random.default_rng(6))
     pulled = run(back, (*residuals, *cotangents))

@@ -25,7 +25,6 @@ from wonderland.transform.derivatives import named
 from wonderland.transform.dual import DualValue
 from wonderland.transform.programs import cached, linearize_program, record, transpose_program
 
-CALLS = frozenset({"checkpoint", "cond", "jit", "recompute"})  # their results are made by the Programs that they hold
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of segments
 
 
@@ -49,7 +48,7 @@ def peak_bytes(program: Program) -> int:
     for i, equation in enumerate(program.equations):
         inner = max((peak_bytes(p) for p in subprograms(equation)), default=0)
         made = sum(bytes_of(v.type) for v in equation.outputs if v in own)
-        most = max(most, alive + (max(inner, made) if equation.primitive.name in CALLS else inner + made))
+        most = max(most, alive + (inner + made if equation.primitive.calls is None else max(inner, made)))
         alive += made - sum(bytes_of(v.type) for v in ends.get(i, ()) if v in own)
     return most
 
@@ -86,22 +85,19 @@ def within(f: Callable, budget: Any) -> Callable:
     return named(budgeted, f, "within_budget", within, budget)
 
 
-class _Opened(Record):
-    """Records what a jitted function does, not that it is jitted."""
-
-    def process(self, primitive: Primitive, args: tuple, params: dict) -> Any:
-        return run(params["program"], args) if primitive.name == "jit" else super().process(primitive, args, params)
-
-
 def opened(f: Callable[..., Sequence[Any]], types: Sequence[ArrayType]) -> Program:
-    """`record`, with calls of jitted functions replaced by what they contain."""
-    with _Opened() as level:
+    """`record`, with what a jitted function does in the place of its call."""
+
+    def inside(primitive: Primitive, args: tuple, params: dict) -> Any:
+        return run(primitive.inline(params), args) if primitive.transparent else None  # type: ignore[misc]
+
+    with Record(first=inside) as level:
         inputs = [level.variable(t) for t in types]
         return level.finish(inputs, f(*inputs))
 
 
 def _flat(program: Program) -> Program:
-    if not any(e.primitive.name == "jit" for e in program.equations):
+    if not any(e.primitive.transparent for e in program.equations):
         return program
     return opened(lambda *args: run(program, args), program.input_types)
 
@@ -211,7 +207,7 @@ def _gradient(program: Program, nonzero: tuple) -> Program:
     if not flags or not flags[0]:  # it doesn't depend on what is differentiated
         return program
     wanted = tuple(i == 0 for i in range(sum(flags)))
-    back, _ = transpose_program(linear, (False,) * kept + (True,) * sum(nonzero), wanted, False)
+    back, _ = transpose_program(linear, (False,) * kept + (True,) * sum(nonzero), wanted, (False,) * sum(nonzero))
 
     def f(*args: Any) -> list:
         outs = run(forward, args[:-1])

@@ -21,26 +21,16 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, NoValueError, check_function
 from wonderland.core.functions import Call, is_array, mutable_leaves
 from wonderland.core.level import Level, Traced, bind, concrete, running
-from wonderland.core.primitive import Linear, Primitive
+from wonderland.core.primitive import Primitive
 from wonderland.core.program import Equation, Program, Record, Var, eliminate_dead, hoist, run, subprograms
 from wonderland.core.tracer import Tracer
 from wonderland.core.types import PYTHON_SCALARS, ArrayType, P, R
-from wonderland.ops.pattern import inside
 from wonderland.ops.work import Runs, view
 from wonderland.transform.closures import unwritten
 from wonderland.transform.derivatives import named, quiet
 from wonderland.transform.dual import DualValue
-from wonderland.transform.programs import (
-    batch_program,
-    cached,
-    jvp_program,
-    linearize_program,
-    pick,
-    record,
-    scatter_flags,
-    transpose_program,
-)
-from wonderland.transform.taylor import program_rule
+from wonderland.transform.holding import Holding
+from wonderland.transform.programs import cached, linearize_program, pick, record, scatter_flags
 
 Policy = Callable[[Equation], bool]  # is what this equation makes kept?
 
@@ -196,6 +186,7 @@ def _keepable(program: Program, policy: Policy) -> set[Var]:
 
 
 def _linearize(primitive: Primitive, primals: tuple, tangents: tuple, program: Program, policy: Policy) -> tuple:
+    """What is kept is the policy's matter, and the linear part is a `recompute`, whichever of the two this is."""
     nonzero = tuple(t is not None for t in tangents)
     forward, linear, recomputes, used, flags = divided(program, nonzero, policy)
     count = len(program.outputs)
@@ -208,53 +199,19 @@ def _linearize(primitive: Primitive, primals: tuple, tangents: tuple, program: P
     return outs[:count], scatter_flags(tangents_out, flags)
 
 
-def _jvp(primitive: Primitive, primals: tuple, tangents: tuple, program: Program, policy: Policy) -> tuple:
-    nonzero = tuple(t is not None for t in tangents)
-    count = len(program.outputs)
-    form, flags = jvp_program(program, nonzero, (False,) * count)
-    outs = primitive(*primals, *pick(tangents, nonzero), program=form, policy=policy)
-    return outs[:count], scatter_flags(outs[count:], flags)
-
-
-def _transpose(primitive: Primitive, cts: Sequence[Any], operands: tuple, program: Program, policy: Policy) -> list:
-    linear = tuple(isinstance(o, Linear) for o in operands)
-    nonzero = tuple(ct is not None for ct in cts)
-    form, flags = transpose_program(program, linear, nonzero, False)
-    known = [o for o in operands if not isinstance(o, Linear)]
-    outs = primitive(*known, *pick(cts, nonzero), program=form, policy=policy)
-    return scatter_flags(scatter_flags(outs, flags), linear)
-
-
-def _batch(primitive: Primitive, size: int, args: tuple, batched: tuple, program: Program, policy: Policy) -> tuple:
-    form, flags = batch_program(program, size, tuple(batched), (False,) * len(program.outputs))
-    return primitive(*args, program=form, policy=policy), flags
-
-
-def _pattern(types: tuple[ArrayType, ...], params: dict) -> Callable:
-    return inside(params["program"], types)
-
-
-def _call(name: str, **compiled: Any) -> Primitive:
-    """A call of a Program, whose transformed forms are calls of the transformed Programs."""
-    primitive = Primitive(
-        name,
-        lambda *args, program, policy: run(program, args),
-        lambda *types, program, policy: program.output_types,
-        jvp=lambda primals, tangents, **params: _jvp(primitive, primals, tangents, **params),
-        linearize=lambda primals, tangents, **params: _linearize(primitive, primals, tangents, **params),
-        transpose=lambda cts, *operands, **params: _transpose(primitive, cts, operands, **params),
-        batch=lambda size, args, batched, **params: _batch(primitive, size, args, batched, **params),
-        pattern=_pattern,
-        taylor=program_rule(lambda *args, **params: primitive(*args, **params)),
-        multiple=True,
-        **compiled,
-    )
-    return primitive
-
-
 def _apart(builder: Any, *operands: Any, program: Program, policy: Policy) -> Any:
     """A branch of one: a region that the compiler neither merges with others nor starts early."""
     return builder.branch(builder.constant(np.array(0)), (program,), operands)
+
+
+def _call(name: str, **slots: Any) -> Primitive:
+    primitive = Holding("program").primitive(
+        name,
+        lambda *args, program, policy: run(program, args),
+        linearize=lambda primals, tangents, **params: _linearize(primitive, primals, tangents, **params),
+        **slots,
+    )
+    return primitive
 
 
 checkpoint_p: Primitive = _call(
@@ -262,7 +219,12 @@ checkpoint_p: Primitive = _call(
     inline=lambda params: params["program"],
     impossible={"lower": "compiled code contains its Program"},
 )
-recompute_p: Primitive = _call("recompute", lower=_apart, cost=lambda types, outs, params: Runs([params["program"]]))
+recompute_p: Primitive = _call(
+    "recompute",
+    calls=lambda params: (params["program"],),
+    lower=_apart,
+    cost=lambda types, outs, params: Runs([params["program"]]),
+)
 
 
 def has_value(values: Sequence[Any]) -> bool:
@@ -363,7 +325,7 @@ def checkpointed_call(f: Callable, args: tuple[Any, ...], kwargs: dict[Any, Any]
     function, owner = getattr(f, "__func__", f), getattr(f, "__self__", None)
     if owner is not None and function is not f:
         args = (owner, *args)
-    call = _Call(lambda g, *rest, **named: g(*rest, **named), (function, *args), kwargs, ())
+    call = _ArrayCall(lambda g, *rest, **named: g(*rest, **named), (function, *args), kwargs, ())
     name = getattr(f, "__name__", type(f).__name__)
     if running():
         try:
@@ -381,7 +343,7 @@ def checkpointed_call(f: Callable, args: tuple[Any, ...], kwargs: dict[Any, Any]
     return call.result(results)
 
 
-class _Call(Call):
+class _ArrayCall(Call):
     """A call whose arguments that are Python's numbers stay what they are: `train=True` decides, `n=3` is a size."""
 
     def __init__(self, f: Callable, args: tuple, kwargs: dict, differentiated: Sequence[int]):

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.errors import ArgumentError
+from wonderland.core.later import Slot
 from wonderland.core.level import bind_update, running
-from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, Record, Var, hoist, subprograms
 from wonderland.core.tracer import Tracer
 from wonderland.core.types import ArrayType, shape_of, type_of
@@ -30,9 +30,7 @@ EAGER_BUDGET, COMPILED_BUDGET = 2**28, 2**24
 MOST_CONSTANT = 512  # unit vectors that compiled code has as constants
 
 
-def loop() -> Primitive:
-    """The primitive that loops, of a later layer: `wonderland` itself puts the function here that loads it."""
-    raise NotImplementedError
+loop: Slot[..., Sequence[Any]] = Slot("loop")  # the primitive that loops
 
 
 def batched(f: Callable[[list[Any]], Sequence[Any]], seeds: Sequence[Any]) -> list[Any]:
@@ -126,7 +124,7 @@ def _scanned(f: Callable[[Any], Sequence[Any]], total: int, size: int) -> list:
     size = -(-total // count)
     numbers = np.minimum(np.arange(count * size), total - 1).reshape(count, size)
     body, captured = hoist(record(f, [ArrayType((size,), numbers.dtype)]))
-    outs = loop()(
+    outs = loop(
         *captured, numbers, body=body, condition=None, n_consts=len(captured), n_carry=0, length=count, reverse=False
     )
     flat = [reshape(out, shape=(count * size, *shape_of(out)[2:])) for out in outs]

@@ -17,6 +17,7 @@ from wonderland.core.functions import Call, handles
 from wonderland.core.level import Level, Traced
 from wonderland.core.program import Program, hoist, run
 from wonderland.core.tracer import Tracer, unwrap
+from wonderland.core.transformed import ByName
 from wonderland.core.types import type_of
 from wonderland.transform.derivatives import named
 from wonderland.transform.programs import record
@@ -95,8 +96,8 @@ def parts(thing: Any) -> Iterable[Part]:
         return [(None, None, thing.__func__), (None, "self", thing.__self__)]
     if isinstance(thing, functools.partial):
         return [(None, None, value) for value in (thing.func, *thing.args, *thing.keywords.values())]
-    if type(thing).__module__.startswith("wonderland.compile"):  # a jitted function, whose caches hold no tracers
-        return [(None, None, thing.__wrapped__)] if hasattr(thing, "__wrapped__") else []
+    if isinstance(thing, ByName) and thing.only_wraps:
+        return [(None, None, thing.__wrapped__)]  # type: ignore[attr-defined]
     if isinstance(thing, (Tracer, *_PLAIN, *_OURS)):
         return []
     attributes = getattr(thing, "__dict__", {})

@@ -14,14 +14,15 @@ import numpy as np
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call, handles
+from wonderland.core.later import load_module
 from wonderland.core.level import constant_copy
-from wonderland.core.program import Literal, Program, Tape, Var, run
+from wonderland.core.program import Literal, Program, Var, run
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.transformed import named
 from wonderland.core.types import ArrayType, P, R, is_differentiable, type_of
 from wonderland.ops.elementwise import stop_gradient as stop_gradient_p
 from wonderland.ops.shape import convert, zeros_like_type
-from wonderland.transform.dual import Dual, DualValue
+from wonderland.transform.dual import Dual, DualValue, linear_tape
 from wonderland.transform.programs import dense, pick, record, scatter_flags
 from wonderland.transform.residuals import keep
 from wonderland.transform.transpose import pull_back
@@ -102,7 +103,7 @@ class Linearized:
     def __init__(self, call: Call, select: Sequence[bool], prune: bool = True):
         self.call = call
         self.select: list[bool] = []  # which leaves are differentiated
-        tape = Tape(call.values)
+        tape = linear_tape(call.values)
         with tape:
             lifted, variables = [], []
             with Dual(tape) as level:
@@ -224,9 +225,7 @@ def value_and_grad(
 ) -> Callable[P, tuple[R, Any]]:
     """Like `grad`, returning `(value, gradient)`; with `has_aux`, `((value, aux), gradient)`."""
     if memory_budget is not None:
-        from wonderland.transform.budget import within
-
-        f = within(f, memory_budget)
+        f = load_module("wonderland.transform.budget").within(f, memory_budget)
 
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         numbers = argument_numbers(argnums, len(args))

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from itertools import starmap
 from typing import Any
 
-from wonderland.core.level import Level, Traced, bind, bind_update, is_alone
+import numpy as np
+
+from wonderland.core.level import Level, Traced, bind, bind_update, freeze, is_alone, running
 from wonderland.core.primitive import Primitive
-from wonderland.core.program import Record, Tape, Var
+from wonderland.core.program import Literal, Record, Var, same_bytes
 from wonderland.core.types import PYTHON_SCALARS, ArrayType, Params, type_of
-from wonderland.ops.elementwise import add, combine
+from wonderland.ops.elementwise import add, as_tangent
 from wonderland.ops.shape import zeros_like_type
+from wonderland.transform.residuals import can_change
 
 
 class DualValue(Traced):
@@ -153,13 +156,69 @@ def _bilinear_jvp(primitive: Primitive, primals: tuple, tangents: tuple, params:
     of_y = None if t is None else _linear_tangent(primitive, (x, t), t, out, params)
     if of_x is None or of_y is None:
         return out, of_y if of_x is None else of_x
-    return out, combine(add, of_x, of_y, out)
+    return out, as_tangent(out, add, of_x, of_y)
+
+
+# -- tapes -------------------------------------------------------------------------------------------------------------
+
+
+def linear_tape(arguments: Sequence[Any] = ()) -> Record:
+    """A Record of the linear part of a derivative, of a function that runs on values and gets these `arguments`."""
+    return Record("a differentiated function", effects=False, residuals=Residuals(arguments))
+
+
+class Residuals:
+    """What a tape captures. Residuals are written into the equations that need them, and let go with the equation,
+    when the backward pass has used it.
+
+    An array that can be written to is copied: a derivative must not see later changes. Not so the `arguments`, which
+    the function gets as read-only views.
+    """
+
+    __slots__ = ("arguments",)
+
+    def __init__(self, arguments: Sequence[Any]):
+        self.arguments: set[int] = {id(a.base) for a in arguments if type(a) is np.ndarray}
+
+    def atom(self, value: Any, tape: Record) -> Literal:
+        """An operand of an equation that is no variable of the tape."""
+        if not can_change(value, self.arguments):
+            return Literal(value)
+        for level in reversed(running()[: tape.depth - 1]):
+            if isinstance(level, Record) and level.once:  # it keeps the array by reference: a jitted gradient
+                return Literal(level.atom(value))
+        known = tape.captured.get(id(value))
+        if known is None or not same_bytes(value, known[1]):
+            copy = freeze(value.copy())
+            known = tape.captured[id(value)] = (value, copy, Literal(copy))
+        return known[2]
+
+    def tangent(self, tape: Record, primitive: Primitive, operands: tuple[Any, ...], out: Any) -> Var | None:
+        """An elementwise operation on tangents, the first operand among them, where its type is seen to be that of
+        `out`: written without asking for it, which takes most of the time of a small one."""
+        x, goal = operands[0].type, type_of(out)
+        if x.dtype is not goal.dtype:
+            return None
+        if len(operands) == 1:
+            return tape.equation(primitive, operands, goal, {}) if x.shape == goal.shape else None
+        y = operands[1]
+        if type(y) is np.ndarray:
+            known, atom = y, self.atom(y, tape)
+        elif type(y) is Var and y.level is tape:
+            known, atom = y.type, y
+        elif type(y) is float or (type(y) is np.float64 and x.dtype is y.dtype):
+            known, atom = x, Literal(y)
+        else:
+            return None
+        if known.dtype is not goal.dtype or (x.shape != goal.shape and known.shape != goal.shape):
+            return None
+        return tape.equation(primitive, (operands[0], atom), goal, {})
 
 
 def _linear_tangent(primitive: Primitive, operands: Sequence[Any], moved: Any, out: Any, params: dict) -> Any:
     """A linear operation on tangents, `moved` among them; on a tape its type is that of `out`."""
-    if type(moved) is Var and type(moved.level) is Tape and not primitive.multiple:
-        tape = moved.level
+    tape: Any = moved.level if type(moved) is Var else None
+    if tape is not None and tape.residuals is not None and not primitive.multiple:
         for a in operands:
             if isinstance(a, Traced) and a.level is not tape:
                 break  # of a level further in, perhaps, which has its own rule

@@ -22,12 +22,13 @@ from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.types import ArrayType
 from wonderland.numpy.join import stack
 from wonderland.ops.dot import dot
-from wonderland.ops.elementwise import add, div, elementwise_pattern, masked_mul, mul, neg, sub, where
+from wonderland.ops.elementwise import add, div, masked_mul, mul, neg, sub, where
 from wonderland.ops.pattern import equation_pattern
+from wonderland.ops.reading import elementwise_pattern
 from wonderland.ops.shape import reshape
 from wonderland.transform.chunks import element
 from wonderland.transform.derivatives import Linearized, argument_numbers, quiet, trace
-from wonderland.transform.elimination_order import ORDERS, Graph, find_order
+from wonderland.transform.elimination_order import ORDERS, EliminationGraph, find_order
 from wonderland.transform.jacobian import by_rows
 
 LIMIT = 5_000  # numbers in a linear Program that is taken apart
@@ -128,12 +129,12 @@ class Elimination:
                 self.eliminate(v)
         return sorted(left)
 
-    def graph(self) -> Graph:
+    def graph(self) -> EliminationGraph:
         """What an order is chosen by: the vertices that are left, numbered anew, and the kinds of their edges."""
         kept = [*(v for s in self.sources for v in s), *self.inner, *(v for s in self.sinks for v in s)]
         number = {v: k for k, v in enumerate(kept)}
         edges = [(number[a], number[b], edge.number is None) for a in kept for b, edge in self.successors[a].items()]
-        return Graph(len(kept), edges, [number[v] for v in self.inner])
+        return EliminationGraph(len(kept), edges, [number[v] for v in self.inner])
 
     def run(self, order: str, search_seconds: float) -> None:
         """Eliminate all inner vertices, in the order of this name."""
@@ -300,7 +301,7 @@ def count_multiplications(
     return counts
 
 
-def equation_graph(program: Program) -> Graph:
+def equation_graph(program: Program) -> EliminationGraph:
     """The literature's graph of a function: a vertex for each number that an equation computes, all edges alike.
 
     Moving numbers about (indexing, stacking) makes no vertices.
@@ -339,7 +340,7 @@ def equation_graph(program: Program) -> Graph:
     for v in sorted(results & read):  # a result that is read as well stays, as a vertex behind it
         edges.append((v, count, True))
         count += 1
-    return Graph(count, set(edges), inner)
+    return EliminationGraph(count, set(edges), inner)
 
 
 def _moved(equation: Equation, active: Sequence[int], places: dict[Any, np.ndarray]) -> np.ndarray | None:

@@ -1,9 +1,9 @@
 """In which order to eliminate the vertices of a computational graph: forward, in reverse, Markowitz's, or searched.
 
-A `Graph` comes in (which vertex reads which, and which edges are plain ones: +1 or -1); an order of its inner vertices
-goes out. Eliminating vertex v joins each of its predecessors to each of its successors by the product of the two edges,
-so it costs one multiplication for each pair, products with plain edges apart. Finding the best order is NP-complete
-(Naumann 2008): of small parts of a graph it is found, of others simulated annealing finds a good one.
+An `EliminationGraph` comes in (which vertex reads which, and which edges are plain ones: +1 or -1); an order of its
+inner vertices goes out. Eliminating vertex v joins each of its predecessors to each of its successors by the product of
+the two edges, so it costs one multiplication for each pair, products with plain edges apart. Finding the best order is
+NP-complete (Naumann 2008): of small parts of a graph it is found, of others simulated annealing finds a good one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ORDERS = ("forward", "reverse", "markowitz", "search")
 SMALL = 13  # vertices of which the best order is found: at most 8192 sets of them
 
 
-class Graph:
+class EliminationGraph:
     """Edges (from, to, plain?) between vertices, numbered so that edges go up; `inner` are those to be eliminated.
 
     Sets of vertices are bits of a Python integer: union is `|`, and counting is one call.
@@ -40,9 +40,9 @@ class Graph:
                 self.heavy_successors[a] |= 1 << b
                 self.heavy_predecessors[b] |= 1 << a
 
-    def copy(self) -> Graph:
+    def copy(self) -> EliminationGraph:
         """A graph to eliminate vertices from."""
-        other = object.__new__(Graph)
+        other = object.__new__(EliminationGraph)
         other.edges, other.inner = self.edges, self.inner
         other.successors, other.predecessors = self.successors[:], self.predecessors[:]
         other.heavy_successors, other.heavy_predecessors = self.heavy_successors[:], self.heavy_predecessors[:]
@@ -94,7 +94,7 @@ def members(mask: int) -> set[int]:
     return found
 
 
-def markowitz(graph: Graph) -> list[int]:
+def markowitz(graph: EliminationGraph) -> list[int]:
     """Greedily: always the vertex that costs least now."""
     graph = graph.copy()
     left = {*graph.inner}
@@ -114,7 +114,9 @@ def markowitz(graph: Graph) -> list[int]:
     return order
 
 
-def anneal(graph: Graph, order: Sequence[int], steps: int, rng: Random, deadline: float) -> tuple[int, list[int]]:
+def anneal(
+    graph: EliminationGraph, order: Sequence[int], steps: int, rng: Random, deadline: float
+) -> tuple[int, list[int]]:
     """Simulated annealing from an order: one vertex moves to another place; worse orders are taken now and then.
 
     What is left after eliminating some vertices doesn't depend on their order, so that a move changes only the costs
@@ -162,7 +164,7 @@ def anneal(graph: Graph, order: Sequence[int], steps: int, rng: Random, deadline
     return best, best_order
 
 
-def parts(graph: Graph) -> list[list[int]]:
+def parts(graph: EliminationGraph) -> list[list[int]]:
     """Inner vertices that aren't neighbours, nor neighbours of neighbours and so on, don't matter to each other."""
     left, out = {*graph.inner}, []
     while left:
@@ -177,11 +179,11 @@ def parts(graph: Graph) -> list[list[int]]:
     return sorted(out)
 
 
-def optimum(graph: Graph, part: Sequence[int]) -> list[int]:
+def optimum(graph: EliminationGraph, part: Sequence[int]) -> list[int]:
     """The best order of a few vertices: a shortest path through the sets of them that are eliminated."""
     reached = {frozenset(): (0, [], graph)}
     for _ in part:
-        following: dict[frozenset, tuple[int, list[int], Graph]] = {}
+        following: dict[frozenset, tuple[int, list[int], EliminationGraph]] = {}
         for gone, (cost, order, left) in reached.items():
             for v in part:
                 if v not in gone:
@@ -197,7 +199,7 @@ def optimum(graph: Graph, part: Sequence[int]) -> list[int]:
     return reached[frozenset(part)][1]
 
 
-def search(graph: Graph, seconds: float) -> list[int]:
+def search(graph: EliminationGraph, seconds: float) -> list[int]:
     """The best order of each small part of the graph, and of a large one the best that annealing finds, in rounds of
     growing length, each from the best known before: the same order for the same graph, if the time is enough."""
     greedy = {v: k for k, v in enumerate(markowitz(graph))}
@@ -219,7 +221,7 @@ def search(graph: Graph, seconds: float) -> list[int]:
 _found: dict[tuple, list[int]] = {}  # searched orders: a graph is searched once
 
 
-def find_order(graph: Graph, name: str, seconds: float) -> Sequence[int]:
+def find_order(graph: EliminationGraph, name: str, seconds: float) -> Sequence[int]:
     """The order of this name: "forward", "reverse", "markowitz" or "search"."""
     if name == "forward":
         return graph.inner

@@ -260,7 +260,7 @@ class _Quotients:
                 program = record(lambda *zs: self.run_complex(dict(zip(self.chosen, zs, strict=True))), types)
             except NoValueError:  # it decides by values: there isn't one Program
                 return
-            for equation in _not_analytic(program):
+            for equation in not_analytic(program):
                 raise ArgumentError(
                     f'scheme="complex_step" needs an analytic function, and `{equation}` isn\'t: use scheme="central"'
                 )
@@ -287,12 +287,14 @@ def _far(a: Any, b: Any, tolerance: float) -> Any:
     return ~(np.abs(a - b) <= tolerance * np.abs(b))
 
 
-def _not_analytic(program: Program) -> Iterator[Equation]:
+def not_analytic(program: Program) -> Iterator[Equation]:
     """The equations that lose or turn an imaginary part."""
     for equation in all_equations(program):
-        if any(a.type.dtype.kind == "c" for a in equation.inputs):
-            turned = equation.primitive.name in ("conj", "sign", "bessel_ie")
-            if turned or any(v.type.dtype.kind == "f" for v in equation.outputs):
+        types = tuple(a.type for a in equation.inputs)
+        if any(t.dtype.kind == "c" for t in types):
+            fact = equation.primitive.analytic
+            analytic = fact(types, equation.params) if callable(fact) else fact
+            if not analytic or any(v.type.dtype.kind == "f" for v in equation.outputs):
                 yield equation
 
 

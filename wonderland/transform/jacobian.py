@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.errors import ArgumentError, check_function
+from wonderland.core.forks import loading
 from wonderland.core.functions import Call, handles
+from wonderland.core.later import Slot
 from wonderland.core.program import Equation, Program, eliminate_dead, run, subprograms
 from wonderland.core.types import ArrayType, P, is_differentiable, shape_of, type_of
 from wonderland.ops.elementwise import add, conjugate, mul
@@ -33,18 +35,11 @@ from wonderland.transform.transpose import pull_back
 from wonderland.transform.vmap import move_axis
 
 MODES = ("auto", "forward", "reverse", "elimination")
-# Primitives whose transpose has the same multiplications: J' v has those of J v.
-BALANCED = {
-    "add", "broadcast", "convert", "div", "dot", "gather", "masked_mul", "mul", "neg", "reshape", "scatter_slice",
-    "slice", "sub", "sum", "transpose", "where",
-}  # fmt: skip
 
 
-def compressed(
-    program: Program, inputs: list[ArrayType], outputs: list[ArrayType], size: int | None
-) -> list[Any] | None:
-    """The blocks of a sparse Jacobian, of a later layer: `wonderland` itself puts the function here that loads it."""
-    raise NotImplementedError
+# The blocks of a sparse Jacobian, (program, types of inputs and of outputs, seeds at once); None if that doesn't pay.
+compressed: Slot[[Program, Sequence[ArrayType], Sequence[ArrayType], int | None], list[list[Any]] | None]
+compressed = Slot("compressed")
 
 
 def jacobian(
@@ -86,7 +81,8 @@ def jacobian(
 
     def blocks_of(program: Program, inputs: list[ArrayType], outputs: list[ArrayType]) -> list[list]:
         if mode == "elimination":
-            from wonderland.transform.elimination import eliminate  # not before: few programs need it
+            with loading():  # not before: few programs need it
+                from wonderland.transform.elimination import eliminate
 
             return eliminate(program, order, search_seconds)
         size = chunk_of(program, chunk_size, memory_budget)
@@ -163,13 +159,14 @@ def prefer_forward(program: Program, inputs: Sequence[ArrayType], outputs: Seque
 def pass_costs(program: Program, outputs: Sequence[ArrayType], count: bool = True) -> tuple[float, float]:
     """Operations of a run of a linear Program and of its transpose, or only their ratio; inf if there is none."""
     equations = list(all_equations(program))
-    if any(e.primitive.name == "custom_linear" for e in equations):  # a rule for reverse mode, from the user
+    if any(e.primitive.reverse_only for e in equations):
         return math.inf, 1
     if any(e.primitive.transpose is None for e in equations):
         return 1, math.inf
-    if not count or BALANCED.issuperset([e.primitive.name for e in equations]):
+    if not count or all(e.primitive.balanced for e in equations):  # J' v has the multiplications of J v
         return 1, 1
-    from wonderland.transform.cost import cost  # not before: it loads what an import shouldn't
+    with loading():  # not before: it loads what an import shouldn't
+        from wonderland.transform.cost import cost
 
     backward = record(lambda *cts: pulled(program, cts), outputs)
     return cost(program).operations, cost(backward).operations

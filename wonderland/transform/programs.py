@@ -1,7 +1,8 @@
 """Transformations of Programs: evaluate one at a level and record the result. One implementation each.
 
 Each takes a Program and says by flags which inputs are differentiated, linear or batched, and which outputs must come
-out dense; the results are cached on the Program they come from.
+out dense; the results are cached on the Program they come from. `transform.holding` makes rules of them, for
+primitives that hold Programs.
 """
 
 from __future__ import annotations
@@ -111,9 +112,9 @@ def linearize_program(program: Program, nonzero: Flags, fill: Flags) -> tuple[Pr
 
 
 @cached
-def transpose_program(program: Program, linear: Flags, nonzero: Flags, fill: bool) -> tuple[Program, Flags]:
+def transpose_program(program: Program, linear: Flags, nonzero: Flags, fill: Flags) -> tuple[Program, Flags]:
     """Of a Program linear in the flagged inputs: (other inputs, nonzero cotangents of outputs) -> (cotangents of the
-    linear inputs that aren't structurally zero), and which those are; all of them with `fill`."""
+    linear inputs that aren't structurally zero), and which those are; `fill` forces those of some linear inputs."""
     flags: list[bool] = []
     known_inputs = pick(program.inputs, [not flag for flag in linear])
     linear_inputs = pick(program.inputs, linear)
@@ -122,7 +123,7 @@ def transpose_program(program: Program, linear: Flags, nonzero: Flags, fill: boo
         known: dict[Var, Any] = dict(zip(known_inputs, args[: len(known_inputs)], strict=True))
         cts = scatter_flags(args[len(known_inputs) :], nonzero)
         outs = pick(transpose(program, known, cts), linear)
-        flags.extend(fill or o is not None for o in outs)
+        flags.extend(force or o is not None for o, force in zip(outs, fill, strict=True))
         return [
             zeros_like_type(v.type) if o is None else o
             for v, o, flag in zip(linear_inputs, outs, flags, strict=True)

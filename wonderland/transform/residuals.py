@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from wonderland.core.program import Literal, Program
 
 
 def keep(tape: Program) -> Program:
-    """A Program from a Tape to be used later: residuals whose memory the caller can write to are copied.
+    """A Program from a tape to be used later: residuals whose memory the caller can write to are copied.
 
     A tape that is transposed at once, as `grad` does, has no need of it.
     """
@@ -31,8 +32,21 @@ def kept(value: Any) -> Any:
     return freeze(value.copy()) if can_change(value) else value
 
 
-def can_change(value: Any) -> bool:
-    """Is it an array that somebody can write to, perhaps through another one that it is a view of?"""
+def can_change(value: Any, fixed: Collection[int] = ()) -> bool:
+    """Is it an array that somebody can write to, perhaps through another one that it is a view of?
+
+    `fixed` has the ids of arrays that nobody writes to for now, though one could.
+    """
     if not isinstance(value, np.ndarray):
         return False
-    return value.flags.writeable or can_change(value.base) or not isinstance(value.base, (np.ndarray, type(None)))
+    if value.flags.writeable:
+        return True
+    base = value.base
+    if base is None or id(base) in fixed:
+        return False
+    if isinstance(base, np.ndarray):
+        return can_change(base, fixed)
+    try:
+        return not memoryview(base).readonly
+    except TypeError:  # memory of which only its owner knows
+        return True

@@ -17,7 +17,7 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import handles
 from wonderland.core.level import Traced
-from wonderland.core.program import Program, Tape, run
+from wonderland.core.program import Program, run
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, P, is_differentiable, type_of
 from wonderland.ops.elementwise import add, mul
@@ -31,6 +31,7 @@ from wonderland.transform.chunks import (
     unit_vectors,
 )
 from wonderland.transform.derivatives import argument_numbers, grad, jvp, matched, named, quiet
+from wonderland.transform.dual import linear_tape
 from wonderland.transform.jacobian import split
 from wonderland.transform.residuals import keep
 
@@ -183,7 +184,7 @@ def _checked(name: str, f: Callable, has_aux: bool, *args: Any) -> Any:
 
 def taped(f: Callable[..., Sequence[Any]], types: Sequence[ArrayType]) -> Program:
     """The Program of a function of vectors. What doesn't depend on them is computed here, and runs once."""
-    tape = Tape()
+    tape = linear_tape()
     with tape:
         vectors = [tape.variable(t) for t in types]
         return tape.finish(vectors, f(*vectors))

@@ -352,17 +352,3 @@ def all_orders(outs: Sequence[Series], operands: Sequence[Series], compute: Call
         return [row[k] for row in found]
 
     return coefficients
-
-
-def program_rule(call: Callable) -> Callable:
-    """The `taylor` rule of a primitive that holds one Program, its parameter `program`, and runs it as it is."""
-
-    def taylor(outs: Sequence[Series], *operands: Series, program: Program, **params: Any) -> Callable:
-        def compute(order: int) -> list[list]:
-            primals, nonzero, terms = packed(operands, order)
-            form, flags = taylor_program(program, order, nonzero, ((False,) * order,) * len(outs))
-            return unpacked(call(*primals, *terms, program=form, **params), flags)
-
-        return all_orders(outs, operands, compute)
-
-    return taylor

@@ -51,7 +51,7 @@ def transpose(
 
 
 def pull_back(tape: Program, cotangents: Sequence[Any], consume: bool) -> list[Any]:
-    """`transpose` for a Program from a Tape: every equation is linear, and has its residuals with it.
+    """`transpose` for a Program from a tape: every equation is linear, and has its residuals with it.
 
     `consume` lets go of each equation, and so of its residuals, when it is used: the memory of a backward pass.
     """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from wonderland.compile.ir.values import (
@@ -28,6 +29,7 @@ from wonderland.compile.ir.values import (
     lanes_of,
     mangled,
     vector,
+    without_attributes,
 )
 
 # Hints about loops.
@@ -71,20 +73,48 @@ class Variable:
         self.set(self.get() + value)
 
 
+@cache
+def _intrinsic(name: str, returns: str, over: tuple[str, ...], parameters: tuple[str, ...]) -> External:
+    return External(".".join([f"llvm.{name}", *map(mangled, over)]), returns, parameters)
+
+
+def _folding(name: str, neutral: int) -> Any:
+    """An operation that leaves integers alone if the second operand is this one."""
+
+    def operation(f: Function, x: Value, y: Number, flags: str = "") -> Value:
+        if is_number(y, neutral) and not is_float(x.type):
+            return x
+        return f._binary(x, y, f"f{name}", name, flags)
+
+    return operation
+
+
+def _of_integers(operation: str) -> Any:
+    return lambda f, x, y: f._binary(x, y, "", operation)
+
+
 class Function:
     """A function that is being written. `head` comes before `body`; code goes into `current`."""
 
     def __init__(
         self, name: str, parameters: Iterable[tuple[str, str]] = (), returns: str = VOID, *, exported: bool = False,
-        attributes: str = "",
+        hidden: bool = False, attributes: str = "", hint: str = "",
     ):  # fmt: skip
-        """`parameters` are (name, type), a type with its attributes: `("x", "ptr noalias")`."""
+        """`parameters` are (name, type), a type with its attributes: `("x", "ptr noalias")`; `hint`: of all loops.
+
+        `hidden`: nothing outside its module finds it, but LLVM keeps it even while nothing calls it.
+        """
         self.name: str = name
         self.returns: str = returns
         self.exported: bool = exported
+        self.hidden: bool = hidden
         self.attributes: str = attributes
+        self.hint: str = hint
+        self.cost: int = 0  # of a call, in additions, where that is known
         self._parameters: list[tuple[str, str]] = list(parameters)
-        self.parameters: list[Value] = [Value(type.split()[0], f"%{word}", self) for word, type in self._parameters]
+        self.parameters: list[Value] = [
+            Value(without_attributes(type), f"%{word}", self) for word, type in self._parameters
+        ]
         self.needs: dict[str, Function | External | Global] = {}
         self.head: Block = Block("entry")
         self.body: Block = Block("entry")
@@ -92,19 +122,14 @@ class Function:
         self._count: int = 0
 
     def parameter(self, name: str, type: str) -> Value:
-        """One parameter more, if it isn't there."""
-        if (name, type) not in self._parameters:
-            self._parameters.append((name, type))
-        return Value(type.split()[0], f"%{name}", self)
-
-    @property
-    def address(self) -> Value:
-        """A pointer to it, for a function that takes one."""
-        return Value(POINTER, f"@{self.name}", self)
+        """One parameter more."""
+        self._parameters.append((name, type))
+        self.parameters.append(Value(without_attributes(type), f"%{name}", self))
+        return self.parameters[-1]
 
     def lines(self) -> list[str]:
         typed = ", ".join(f"{type} %{name}" for name, type in self._parameters)
-        linkage = "" if self.exported else "internal "
+        linkage = "" if self.exported else "hidden " if self.hidden else "internal "
         attributes = f" {self.attributes}" if self.attributes else ""
         last = ["  ret void"] if self.body.open and self.returns == VOID else []
         define = f"define {linkage}{self.returns} @{self.name}({typed}){attributes} {{"
@@ -142,20 +167,7 @@ class Function:
         words = f"{operation} {flags} " if flags else f"{operation} "
         return self._let(x.type, f"{words}{x.type} {x.text}, {x.like(y).text}")
 
-    def add(self, x: Value, y: Number, flags: str = "") -> Value:
-        if is_number(y, 0) and not is_float(x.type):
-            return x
-        return self._binary(x, y, "fadd", "add", flags)
-
-    def sub(self, x: Value, y: Number, flags: str = "") -> Value:
-        if is_number(y, 0) and not is_float(x.type):
-            return x
-        return self._binary(x, y, "fsub", "sub", flags)
-
-    def mul(self, x: Value, y: Number, flags: str = "") -> Value:
-        if is_number(y, 1) and not is_float(x.type):
-            return x
-        return self._binary(x, y, "fmul", "mul", flags)
+    add, sub, mul = _folding("add", 0), _folding("sub", 0), _folding("mul", 1)
 
     def divide(self, x: Value, y: Number, signed: bool = False) -> Value:
         return self._binary(x, y, "fdiv", "sdiv" if signed else "udiv")
@@ -166,17 +178,7 @@ class Function:
     def neg(self, x: Value) -> Value:
         return self._let(x.type, f"fneg {x}") if is_float(x.type) else self.sub(x.like(0), x)
 
-    def bit_and(self, x: Value, y: Number) -> Value:
-        return self._binary(x, y, "", "and")
-
-    def bit_or(self, x: Value, y: Number) -> Value:
-        return self._binary(x, y, "", "or")
-
-    def bit_xor(self, x: Value, y: Number) -> Value:
-        return self._binary(x, y, "", "xor")
-
-    def shift_left(self, x: Value, y: Number) -> Value:
-        return self._binary(x, y, "", "shl")
+    bit_and, bit_or, bit_xor, shift_left = map(_of_integers, ("and", "or", "xor", "shl"))
 
     def shift_right(self, x: Value, y: Number, signed: bool = False) -> Value:
         return self._binary(x, y, "", "ashr" if signed else "lshr")
@@ -237,6 +239,14 @@ class Function:
         type = vector(lanes_of(x.type)[1], len(order))
         return self._let(type, f"shufflevector {x}, {y}, <{len(order)} x i32> <{indices}>")
 
+    def extract(self, x: Value, lane: Number) -> Value:
+        """The number in a lane."""
+        return self._let(lanes_of(x.type)[1], f"extractelement {x}, {self.integer(lane)}")
+
+    def insert(self, x: Value, number: Value, lane: Number) -> Value:
+        """The vector with another number in a lane."""
+        return self._let(x.type, f"insertelement {x}, {number}, {self.integer(lane)}")
+
     def lanes(self, values: Sequence[int], type: str = LONG) -> Value:
         """A vector of constants."""
         items = ", ".join(str(constant(v, type)) for v in values)
@@ -275,8 +285,8 @@ class Function:
         made.set(start)
         return made
 
-    def at(self, item: External | Global) -> Value:
-        """The address of a variable or table."""
+    def at(self, item: Function | External | Global) -> Value:
+        """The address of a function, variable or table."""
         self.needs[item.name] = item
         return Value(POINTER, f"@{item.name}", self)
 
@@ -288,6 +298,10 @@ class Function:
         """Replace a word of memory if it has a value; did it?"""
         pair = self._let("", f"cmpxchg {pointer}, {old}, {new} {orders}, align {bytes_of(old.type)}")
         return self._let(BOOL, f"extractvalue {{ {old.type}, i1 }} {pair.text}, 1")
+
+    def fence(self, order: str) -> None:
+        """Accesses before and after it don't change places."""
+        self._do(f"fence {order}")
 
     # -- calls ------------------------------------------------------------------------------------
 
@@ -310,8 +324,8 @@ class Function:
     ) -> Value:
         """A function that LLVM knows. It returns the type of its first argument, and is named by it, or by `over`."""
         returns = returns or args[0].type
-        full = ".".join([f"llvm.{name}", *map(mangled, [returns] if over is None else over)])
-        return self.call(External(full, returns, tuple(a.type for a in args)), *args, flags=flags)
+        over = (returns,) if over is None else tuple(over)
+        return self.call(_intrinsic(name, returns, over, tuple(a.type for a in args)), *args, flags=flags)
 
     def copy(self, to: Value, source: Value, size: Number) -> None:
         """Bytes from one place to another."""
@@ -340,6 +354,10 @@ class Function:
 
     def ret(self, value: Value | None = None) -> None:
         self._end("ret void" if value is None else f"ret {value}")
+
+    def ret_if(self, condition: Value, value: Value | None = None) -> None:
+        with self.when(condition):
+            self.ret(value)
 
     def _end(self, text: str, hint: str = "") -> None:
         line = Hinted(f"  {text}")
@@ -373,8 +391,34 @@ class Function:
         self.start(f"{head}.body")
         yield index
         self._carry(at, [index], [start], before, [index + step])
-        self.jump(head, hint)
+        self.jump(head, hint or self.hint)
         self.start(f"{head}.exit")
+
+    def nest(
+        self, outer: Block, inner: Block, index: Value, start: Value, stop: Value,
+        carried: Sequence[tuple[Value, Value, Value]] = (), hint: str = "",
+    ) -> None:  # fmt: skip
+        """Put a loop, whose inside is written in a block of its own, into the block around it. It runs at least once.
+
+        `carried` are (value in this turn, in the first one, in the next one).
+        """
+        head, before = index.text[1:-2], outer.label
+        self.current = inner
+        more = (following := self.add(index, 1, "nuw nsw")).below(stop)
+        self.branch(more, head, f"{head}.exit", hint)
+        self.current = outer
+        self.start(head)
+        for now, first, after in ((index, start, following), *carried):
+            sources = f"[ {first.text}, %{before} ], [ {after.text}, %{inner.label} ]"
+            self.current.lines.append(f"  {now.text} = phi {now.type} {sources}")
+        self.current.lines += inner.lines
+        self.current.open = False
+        self.start(f"{head}.exit")
+
+    def inside(self, prefix: str) -> tuple[Block, Value]:
+        """The block of a loop for `nest`, and the loop's index."""
+        head = self.fresh(prefix)
+        return Block(head), Value(LONG, f"%{head}.i", self)
 
     def _phis(self, types: Sequence[str]) -> tuple[int, list[Value]]:
         """Values at the head of a loop, and the place of their lines, which are written at its end."""
@@ -386,6 +430,25 @@ class Function:
         for i, (now, first, following) in enumerate(zip(values, start, after, strict=True)):
             sources = f"[ {first.text}, %{before} ], [ {following.text}, %{self.current.label} ]"
             self.current.lines[at + i] = f"  {now.text} = phi {now.type} {sources}"
+
+    @contextmanager
+    def forever(self) -> Iterator[Callable[..., None]]:
+        """Again and again: `with f.forever() as leave`, and `leave(condition)` or `leave()` ends it."""
+        head, left = self.fresh("again"), set()
+
+        def leave(condition: Value | None = None) -> None:
+            left.add(f"{head}.exit")
+            if condition is None:
+                return self.jump(f"{head}.exit")
+            stay = self.fresh("stay")
+            self.branch(condition, f"{head}.exit", stay)
+            return self.start(stay)
+
+        self.start(head)
+        yield leave
+        self.jump(head)
+        for label in left:
+            self.start(label)
 
     @contextmanager
     def again_while(self, condition: Callable[[], Value]) -> Iterator[None]:

@@ -5,8 +5,6 @@ What a module declares, imports and says about loops and the CPU is data here, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from wonderland.compile import llvm
 from wonderland.compile.ir.function import AS_IT_IS, INTERLEAVED, Function, Hinted
 from wonderland.compile.ir.values import External, Global
@@ -34,7 +32,6 @@ class Module:
         self.as_written: bool = as_written  # its loops need no vectorising, unrolling or inlining
         self.items: dict[str, Item] = {}
         self._shared: dict[str, Function] = {}
-        self._included: list[str] = []
 
     def add(self, item: Item) -> None:
         """A function, and what it calls: now, so it has to be complete."""
@@ -56,10 +53,6 @@ class Module:
             function.name = f"{prefix}{len(self._shared) - 1}"
             self.add(function)
         return self._shared[text]
-
-    def include(self, definitions: str) -> None:
-        """Functions written in LLVM's language; what they call is added like the rest."""
-        self._included.append(definitions)
 
     @property
     def exports(self) -> list[str]:
@@ -84,10 +77,9 @@ class Module:
                     metadata.append(f"!{number} = distinct !{{!{number}, {_HINTS[line.hint]}}}")
                     line = f"{line}, !llvm.loop !{number}"
                 lines.append(line)
-        lines += self._included
         lines += ["", *([f"attributes #0 = {{ {target} }}"] if target else []), *metadata, ""]
         return "\n".join(lines)
 
-    def load(self, exports: Sequence[str] = (), quick: bool = False) -> llvm.Library:
+    def load(self) -> llvm.Library:
         """Its machine code in this process."""
-        return llvm.compile_library(self.text(), [*self.exports, *exports], self.imports(), quick)
+        return llvm.compile_library(self.text(), self.exports, self.imports())

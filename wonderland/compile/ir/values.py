@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 BOOL, BYTE, INT, LONG, FLOAT, DOUBLE, POINTER, VOID = "i1", "i8", "i32", "i64", "float", "double", "ptr", "void"
@@ -28,6 +29,7 @@ def array(type: str, count: int) -> str:
     return f"[{count} x {type}]"
 
 
+@cache
 def lanes_of(type: str) -> tuple[int, str]:
     """How many numbers a value of this type has (0: it isn't a vector), and their type."""
     if type[0] != "<":
@@ -36,17 +38,25 @@ def lanes_of(type: str) -> tuple[int, str]:
     return int(count), element
 
 
+def without_attributes(type: str) -> str:
+    """The type alone of a parameter such as `ptr noalias`."""
+    return type.partition(">")[0] + ">" if type[0] == "<" else type.split()[0]
+
+
+@cache
 def is_float(type: str) -> bool:
     """Is it a type of floats, or of vectors of them?"""
     return type.endswith(("float", "double", "float>", "double>"))
 
 
+@cache
 def mangled(type: str) -> str:
     """A type as names of intrinsics have it."""
     lanes, element = lanes_of(type)
     return f"v{lanes}{SUFFIX.get(element, element)}" if lanes else SUFFIX.get(type, type)
 
 
+@cache
 def bytes_of(type: str) -> int:
     """The size of a value in memory."""
     lanes, element = lanes_of(type)
@@ -159,7 +169,7 @@ class External:
     returns: str = ""
     parameters: tuple[str, ...] | None = None
     attributes: str = ""
-    address: Callable[[], int] | None = None
+    address: Callable[[], int] | None = field(default=None, compare=False)
 
     def text(self) -> str:
         if self.parameters is None:
@@ -178,9 +188,9 @@ class Global:
         return f"@{self.name} = {self.definition}"
 
 
-def table(name: str, values: Sequence[int], type: str = LONG) -> Global:
+def table(name: str, values: Sequence[int | float], type: str = LONG) -> Global:
     """Constants in memory."""
-    items = ", ".join(f"{type} {value}" for value in values)
+    items = ", ".join(str(constant(value, type)) for value in values)
     return Global(name, f"private unnamed_addr constant {array(type, len(values))} [{items}]")
 
 

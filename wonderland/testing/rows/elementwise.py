@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.special
 
+from wonderland.core.primitive import registry
 from wonderland.testing.op_table import add, function
 from wonderland.testing.samples import Operand, between, booleans, broadcast_cases, case, positive, reals
 
@@ -19,9 +21,17 @@ shifts: Operand = Operand(lambda rng, shape: rng.integers(0, 5, shape), dtype=np
 
 
 def both(name: str, ufunc: Callable, *operands: Operand, **rest: Any) -> None:
-    """A row for the primitive and one for NumPy's function, which it is."""
+    """A row for the primitive, one for NumPy's function, which it is, and one for SciPy's if it is that too."""
     add(name, *operands, reference=ufunc, **rest)
     function(ufunc, *operands, **rest)
+    others(name, *operands)
+
+
+def others(name: str, *operands: Operand) -> None:
+    """Rows for SciPy's functions that the primitive is, in their dtypes."""
+    for full in registry[name].also:
+        f = getattr(scipy.special, full.removeprefix("scipy.special."))
+        function(f, *operands, dtypes="if", excluded={"higher precision": "SciPy knows no long doubles"})
 
 
 # Elementary functions ------------------------------------------------------------------------------------------------
@@ -36,6 +46,7 @@ both("cbrt", np.cbrt, reals, dtypes="bif")
 for _ufunc in (np.logaddexp, np.logaddexp2, np.hypot, np.arctan2):
     both(_ufunc.__name__, _ufunc, reals, reals, dtypes="bif")
 add("sigmoid", reals, reference=lambda x: 1 / (1 + np.exp(-np.asarray(x, float))), dtypes="if")
+others("sigmoid", reals)
 add(
     "sinc", reals, reference=lambda t, order: np.sinc(t / np.pi), dtypes="ifc",
     cases=[case(c.shapes[0], order=0) for c in broadcast_cases(1)],

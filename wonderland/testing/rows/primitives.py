@@ -17,7 +17,7 @@ from wonderland.control.effects import HostCall, check, host_call_p
 from wonderland.control.loops import fori_loop, scan, while_loop
 from wonderland.control.segments import binomial
 from wonderland.core.tracer import unwrap
-from wonderland.numpy.sparse import Structure
+from wonderland.numpy.sparse import CompressedRows
 from wonderland.testing.op_table import add
 from wonderland.testing.samples import Case, Operand, between, booleans, case, indices, positive, reals
 from wonderland.transform.checkpoint import checkpoint
@@ -264,14 +264,14 @@ for _name, _function in (("check", _checked), ("host_call", _watched)):
 # Products with SciPy's sparse matrices -------------------------------------------------------------------------------
 
 
-def _sparse_dense(data: Any, x: Any, structure: Structure, transposed: bool) -> Any:
+def _sparse_dense(data: Any, x: Any, structure: CompressedRows, transposed: bool) -> Any:
     rows, columns = structure.places(False)
     matrix = np.zeros(structure.shape, np.result_type(data, x))
     matrix[rows, columns] = data
     return (matrix.T if transposed else matrix) @ x
 
 
-_places = Structure(np.array([0, 2, 1]), np.array([0, 2, 2, 3]), (3, 4))
+_places = CompressedRows(np.array([0, 2, 1]), np.array([0, 2, 2, 3]), (3, 4))
 add(
     "sparse_dot", reals, reals, reference=_sparse_dense, dtypes="fc",
     cases=[

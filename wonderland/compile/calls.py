@@ -1,0 +1,162 @@
+"""Calls of NumPy from compiled code: the node, its step, and the Python function that native code calls."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from wonderland.compile import ir, signals
+from wonderland.compile.loops import note_failure
+from wonderland.compile.memory import Buffer
+from wonderland.compile.nodes import Node, Number, Several, contiguous_strides, is_big
+from wonderland.compile.sites import NO_MEMORY
+from wonderland.compile.steps import Step
+
+CALL_NANOSECONDS = 10_000.0
+
+
+class HostNode(Several):
+    """An equation that NumPy evaluates (`why`: the reason), or one with an effect that Python has."""
+
+    can_fail = True
+
+    def __init__(
+        self, name: str, evaluate: Callable, multiple: bool, operands: Sequence[Node], why: str, effect: bool = False
+    ):
+        super().__init__()
+        self.name, self.evaluate, self.multiple, self.why = name, evaluate, multiple, why
+        self.given: tuple[Node, ...] = tuple(operands)
+        self.has_effect = effect
+
+    @property
+    def memory(self) -> tuple[Node, ...]:
+        return tuple(n.base for n in self.given if n.in_memory)
+
+    @property
+    def nanoseconds(self) -> float:
+        return CALL_NANOSECONDS
+
+    def plan(self, plan: Any, position: int) -> None:
+        operands = [plan.memory[n.base] if n.in_memory else None for n in self.given]
+        plan.add(RunCall(self, operands, [plan.own(r) for r in self.results]))
+
+    def __str__(self) -> str:
+        return f"{self.name}, by NumPy: {self.why}"
+
+
+class RunCall(Step):
+    """Let NumPy do it: it gets pointers to operands and results."""
+
+    def __init__(self, node: HostNode, operands: list[Buffer | None], made: list[Buffer]):
+        self.node, self.operands, self.made = node, operands, made
+
+    def emit(self, out: Any, f: ir.Function) -> None:
+        """An array of pointers; a dynamic operand's length follows its pointer."""
+        pointers: list[ir.Value] = []
+        for node, buffer in zip(self.node.given, self.operands, strict=True):
+            if buffer is not None:
+                pointers.append(out.pointer(f, buffer))
+                if None in node.shape:
+                    pointers.append(out.length(f, buffer).convert(ir.POINTER))
+        for node, buffer in zip(self.node.results, self.made, strict=True):
+            pointers.append(out.cell(f, buffer.data) if None in node.shape else out.pointer(f, buffer))
+        array = out.record(f, pointers)
+        function = out.number(f, out.callbacks.add(self)).convert(ir.POINTER)
+        failed = f.call(signals.HOST, function, array)
+        with f.when(failed.differs(0)):
+            f.call(note_failure(), out.arena, failed, f.constant(0))
+            out.leave(f)
+
+    def __str__(self) -> str:
+        return f"{self.node.name}, by NumPy"
+
+
+class Callbacks:
+    """The Python functions that native code calls."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, str] = {}  # why NumPy evaluates something, by its name
+        self.names: list[str] = []
+        self.alive: list[Any] = []
+
+    def add(self, step: RunCall) -> int:
+        """The address of a Python function that evaluates this step on an array of pointers, given by its address."""
+        function = partial(_evaluate, step.node)
+        if not step.node.has_effect:  # the others are calls of Python that the function asks for
+            self.names.append(step.node.name)
+            self.reasons[step.node.name] = step.node.why
+        self.alive.append(function)
+        return id(function)
+
+
+def _evaluate(node: HostNode, place_of_pointers: int) -> None:
+    pointers = ctypes.cast(place_of_pointers, ctypes.POINTER(ctypes.c_void_p))
+    place = iter(range(1 << 30))
+    operands = []
+    for operand in node.given:
+        if isinstance(operand, Number) and is_big(operand.value):
+            operands.append(operand.value)
+            continue
+        if isinstance(operand, Number):
+            spread = np.broadcast_to(np.asarray(operand.value, operand.dtype), operand.shape)
+            operands.append(_value(spread, operand))
+            continue
+        address, shape, size = pointers[next(place)] or 0, operand.shape, operand.dtype.itemsize
+        if None in shape:
+            shape = (pointers[next(place)] or 0, *shape[1:])
+            offset, strides = 0, contiguous_strides(shape)
+        else:
+            offset, strides = operand.layout
+        array = _array(address + offset * size, shape, operand.dtype, tuple(s * size for s in strides))
+        operands.append(_value(array.copy(), operand))
+    with np.errstate(all="ignore"):
+        out = node.evaluate(*operands)
+    for result, value in zip(node.results, out if node.multiple else (out,), strict=True):
+        address = pointers[next(place)]
+        if None in result.shape:
+            _hand_over(address, np.ascontiguousarray(value, result.dtype))
+        else:
+            _array(address, result.shape, result.dtype)[...] = value
+
+
+def _value(array: np.ndarray, node: Node) -> Any:
+    """What `evaluate` expects: Python scalars where weak, NumPy scalars where 0-d."""
+    if node.type.weak:
+        return array.item()
+    return array[()]
+
+
+class _AddressedMemory:
+    """Memory at an address, for `np.asarray`."""
+
+    def __init__(self, address: int, shape: tuple, dtype: np.dtype, strides: tuple | None):
+        self.__array_interface__ = {
+            "data": (address, False), "shape": shape, "typestr": dtype.str, "strides": strides, "version": 3,
+        }  # fmt: skip
+
+
+def _array(address: int | None, shape: tuple, dtype: np.dtype, strides: tuple | None = None) -> np.ndarray:
+    if 0 in shape:
+        return np.zeros(shape, dtype)
+    return np.asarray(_AddressedMemory(address or 0, shape, dtype, strides))
+
+
+@cache
+def _realloc() -> Any:
+    function = ctypes.CDLL(None).realloc
+    function.restype, function.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_size_t)
+    return function
+
+
+def _hand_over(cells: Any, value: np.ndarray) -> None:
+    """Put a dynamic result into a growing buffer."""
+    words = (ctypes.c_int64 * 3).from_address(cells)
+    address = _realloc()(words[0] or None, max(value.nbytes, 8))
+    if not address:
+        raise MemoryError(NO_MEMORY)
+    words[0], words[1], words[2] = address, len(value), max(value.nbytes, 8)
+    ctypes.memmove(address, value.ctypes.data, value.nbytes)

@@ -1,0 +1,202 @@
+"""Clusters: kernels to be. Members and what is known of their loops, and whether they go together.
+
+A cluster's space is a shape without its axes of extent 1; some of its axes may be reduced. Its members are full maps
+over the space, reductions, and row maps over the axes that are kept. A value that runs along an axis is swept along it
+like a reduction, and read like a full map.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from wonderland.compile.nodes import Node, Shape, Whole, contiguous_strides
+
+LONG_ROW = 1 << 15  # elements from which few rows are cut into pieces, and so must be done with in one sweep
+FEW_ROWS, FEW_COLUMNS = 8, 1 << 14
+MOST_ACROSS = 1 << 14  # elements of a row up to which rows are summed up while they are swept
+PER_ELEMENT = ("full", "cumulate")  # roles with a value at each element of the space
+
+Item = TypeVar("Item")
+
+
+class Ordered(dict[Item, None]):
+    """A set in the order of insertion: the same Program gives the same text in every process."""
+
+    def add(self, item: Item) -> None:
+        self[item] = None
+
+    def remove(self, item: Item) -> None:
+        del self[item]
+
+
+class Unit(ABC):
+    """Something that runs as a whole: a cluster, or a node by itself."""
+
+    def __init__(self) -> None:
+        self.rank = 0  # its place in the order
+        self.before: Ordered[Unit] = Ordered()
+
+    @property
+    @abstractmethod
+    def reads(self) -> Sequence[Node]:
+        """The nodes whose memory it reads."""
+
+    @property
+    @abstractmethod
+    def results(self) -> Sequence[Node]:
+        """The nodes that it defines."""
+
+    @property
+    @abstractmethod
+    def can_fail(self) -> bool: ...
+
+    @abstractmethod
+    def count(self, base: Node) -> int:
+        """How often it uses the memory of a node."""
+
+    @abstractmethod
+    def at_own_element(self, node: Node, old: Node, scalars: Iterable[Node]) -> bool:
+        """Does it read `old` only at the element where it writes `node`, and not after it has?"""
+
+    @abstractmethod
+    def plan(self, plan: Any, position: int) -> None:
+        """Find memory for what it writes, and add its steps to the plan of a region."""
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+
+
+class Alone(Unit):
+    """A node that runs by itself."""
+
+    def __init__(self, node: Whole):
+        super().__init__()
+        self.node = node
+
+    @property
+    def reads(self) -> Sequence[Node]:
+        return self.node.memory
+
+    @property
+    def results(self) -> Sequence[Node]:
+        return self.node.results
+
+    @property
+    def can_fail(self) -> bool:
+        return self.node.can_fail
+
+    def count(self, base: Node) -> int:
+        return sum(n is base for n in self.node.memory)
+
+    def at_own_element(self, node: Node, old: Node, scalars: Iterable[Node]) -> bool:
+        return False
+
+    def plan(self, plan: Any, position: int) -> None:
+        self.node.plan(plan, position)
+
+    def __str__(self) -> str:
+        return str(self.node)
+
+
+class Cluster(Unit):
+    """A kernel to be."""
+
+    def __init__(self, space: Shape):
+        super().__init__()
+        self.space = space
+        self.reduced: tuple[int, ...] | None = None  # or along which values run
+        self.reverse: bool | None = None  # the direction in which values run, if some do
+        self.roles: dict[Node, str] = {}  # "full", "row", "reduce", "across", "cumulate" or "scatter"; in order
+        self.cost = 0  # of all maps
+        self.levels: dict[Node, int] = {}  # how many sweeps over a row a value waits for
+        self.sources: Ordered[Node] = Ordered()  # memory that is read
+        self.targets: Ordered[Node] = Ordered()  # memory that scatters write
+        self.partials: dict[Node, Node] = {}  # where the pieces of a reduction go that is done in pieces
+        self.override: dict[Node, Node] = {}  # and, in the kernel that combines them, what it reads instead
+
+    @property
+    def reads(self) -> Sequence[Node]:
+        return (*self.sources, *self.targets)
+
+    @property
+    def results(self) -> Sequence[Node]:
+        return list(self.roles)
+
+    @property
+    def can_fail(self) -> bool:
+        return any(node.can_fail for node in self.roles)
+
+    def count(self, base: Node) -> int:
+        return 1 + (base in self.sources and bool(self.space))  # a single element is read before it is written
+
+    def at_own_element(self, node: Node, old: Node, scalars: Iterable[Node]) -> bool:
+        roles, levels = self.roles, self.levels
+        if roles[node] not in PER_ELEMENT or old in self.targets:
+            return False
+        if old.bytes != node.bytes or old.dtype.itemsize != node.dtype.itemsize:
+            return False
+        if levels[node] != max(level - (roles[n] == "reduce") for n, level in levels.items() if roles[n] != "row"):
+            return False
+        return self.reads_own_element(old, scalars) is not False
+
+    def reads_own_element(self, old: Node, scalars: Iterable[Node]) -> bool | None:
+        """Is a value from outside read only at the element that is computed? None if it isn't read at all."""
+        identity, found = contiguous_strides(self.space), None
+        members, seen = list(self.roles), set(self.roles)
+        while members:
+            member = members.pop()
+            if member.source is old:
+                return False
+            for operand in member.operands:
+                if operand.base is old:
+                    found = True
+                    if self.roles.get(member) == "row" or operand.layout[0] or squeezed_strides(operand) != identity:
+                        return False
+                if operand.base in scalars and operand.base not in seen:
+                    seen.add(operand.base)
+                    members.append(operand.base)
+        return found
+
+    def plan(self, plan: Any, position: int) -> None:
+        plan.add_nests(self, position)
+
+    def __str__(self) -> str:
+        axes = f", reducing {list(self.reduced)}" if self.reduced else ""
+        members = "\n".join(f"  {role:<8} {node}" for node, role in self.roles.items())
+        return f"cluster over {list(self.space)}{axes}\n{members}"
+
+    @property
+    def rows(self) -> Shape:
+        return tuple(n for i, n in enumerate(self.space) if i not in (self.reduced or ()))
+
+    def is_long(self) -> bool:
+        """Few and long rows: one sweep only, so that it can be cut into pieces for the threads."""
+        if not self.reduced or self.reverse is not None:
+            return False
+        rows, total = math.prod(self.rows), math.prod(self.space)
+        # Many columns side by side (the last axis is kept) are swept together: they don't make many tasks either.
+        few = FEW_ROWS if len(self.space) - 1 in self.reduced else FEW_COLUMNS
+        return rows < few and total >= LONG_ROW and total // rows >= LONG_ROW // 8
+
+    def crosses(self, axes: tuple[int, ...] | None) -> bool:
+        """Would a reduction along these axes leave one row of the many that are swept?"""
+        last = len(self.space) - 1
+        if self.reduced != (last,) or self.reverse is not None or axes != tuple(range(last)) or self.is_long():
+            return False
+        return self.space[last] <= MOST_ACROSS and math.prod(self.space) >= LONG_ROW
+
+    def is_serial(self, axes: tuple[int, ...] | None = None) -> bool:
+        """Does the innermost loop go from element to element, so that it can't be vectorised?"""
+        return (axes or (self.reduced if self.reverse is not None else ())) == (len(self.space) - 1,)
+
+    def is_costly(self) -> bool:
+        """Does it compute functions that are worth being vectorised?"""
+        return any(node.is_costly for node in self.roles)
+
+
+def squeezed_strides(node: Node) -> Shape:
+    """A node's strides along its axes of extent other than 1."""
+    return tuple(s for n, s in zip(node.shape, node.layout[1], strict=True) if n != 1)

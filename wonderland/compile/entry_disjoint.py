@@ -1,0 +1,150 @@
+"""Written arguments share no memory with others: the slots of a call come in, a function that tells goes out.
+
+A range is the bytes [start, end) of an array, as two words: start and 2 * end + written; the second is 0 if the array
+is empty or a Python scalar.
+"""
+
+from __future__ import annotations
+
+from wonderland.compile.entry_layout import CACHE_LINE, FEW, KNOWN
+from wonderland.compile.entry_records import NO, YES, Struct, function, input_of, item, within
+from wonderland.compile.ir import BOOL, BYTE, INT, LONG, POINTER, External, Function, Value, array
+
+RANGE = array(LONG, 2)
+COMPARE = External("memcmp", INT, (POINTER, POINTER, LONG))
+
+
+def disjoint() -> Function:
+    """Does every written argument share memory with nothing else?
+
+    The slots of the block's last calls that were found so are kept: calls with the same arrays, of one model or of a
+    few in turn, aren't checked again, and of calls like an earlier one only what moved.
+    """
+    f, (at, block) = function("disjoint", "spec* block*", BOOL)
+    spec, slots = Struct("spec", at), f.element(BYTE, block, CACHE_LINE)
+    known, size, calls = within(block, spec["known"]), spec["slot_bytes"], Struct("block", block)["calls"]
+    kept = f.min(calls, KNOWN, signed=False)
+    with f.loop(0, kept) as k:
+        f.ret_if(f.call(COMPARE, slots, f.element(BYTE, known, k * size), size).equals(0), YES)
+    f.ret_if(~f.call(_compare(), at, block, kept), NO)
+    f.copy(f.element(BYTE, known, (calls % KNOWN) * size), slots, size)
+    f.store(calls + 1, Struct("block", block).at("calls"))
+    f.ret(YES)
+    return f
+
+
+def _compare() -> Function:
+    """Only what moved since one of the `kept` calls, if that is little, otherwise all."""
+    f, (at, block, kept) = function("compare", "spec* block* kept", BOOL)
+    spec = Struct("spec", at)
+    count, ranges = spec["range_count"], _ranges(f, spec, block)
+    with f.loop(0, kept) as k:
+        earlier = f.element(BYTE, within(block, spec["known"]), k * spec["slot_bytes"])
+        some = f.call(_moved(), at, block, earlier)
+        with f.when(some <= FEW):
+            f.ret(f.call(_disjoint_few(), ranges, within(block, spec["changed"]), count, some))
+    f.ret(f.call(_disjoint_all(), ranges, count))
+    return f
+
+
+def _ranges(f: Function, spec: Struct, block: Value) -> Value:
+    """The ranges of the arguments, then of the arrays that the code reads by itself, into the block."""
+    inputs, count, ranges = spec["inputs"], spec["input_count"], within(block, spec["ranges"])
+    with f.loop(0, count) as i:
+        one, place = input_of(inputs, i), f.element(RANGE, ranges, i)
+        slot, size = within(block, one["slot"]), f.variable(one["bytes"])
+        with f.when(one["dynamic"].differs(0)):
+            size.set(size.get() * f.load(LONG, f.element(LONG, slot, 1)))
+        start, size = f.load(LONG, slot), size.get()
+        f.store(start, place)
+        f.store(f.select(size.equals(0), 0, (start + size) << 1 | one["written"]), f.element(LONG, place, 1))
+    f.copy(f.element(RANGE, ranges, count), spec["captured"], (spec["range_count"] - count) * 16)
+    return ranges
+
+
+def _range(f: Function, ranges: Value, i: Value) -> tuple[Value, Value, Value]:
+    """Start, end, and the second word."""
+    place = f.element(RANGE, ranges, i)
+    tail = f.load(LONG, f.element(LONG, place, 1))
+    return f.load(LONG, place), tail >> 1, tail
+
+
+def _moved() -> Function:
+    """Which arguments are elsewhere than in an earlier call, into the block's list.
+
+    Returns their number, FEW + 1 if more than FEW.
+    """
+    f, (at, block, earlier) = function("moved", "spec* block* earlier*", LONG)
+    spec, found = Struct("spec", at), f.variable(0)
+    inputs, changed = spec["inputs"], within(block, spec["changed"])
+    with f.loop(0, spec["input_count"]) as i:
+        one = input_of(inputs, i)
+        slots = f.element(BYTE, block, one["slot"]), f.element(BYTE, earlier, one["slot"] - CACHE_LINE)
+        differs = f.variable(f.load(LONG, slots[0]).differs(f.load(LONG, slots[1])))
+        with f.when(one["dynamic"].differs(0)):
+            now, before = (f.load(LONG, f.element(LONG, slot, 1)) for slot in slots)
+            differs.set(differs.get() | now.differs(before))
+        with f.when(differs.get()):
+            f.store(i, f.element(LONG, changed, found.get()))
+            found.add(1)
+            f.ret_if(found.get() > FEW, found.get())
+    f.ret(found.get())
+    return f
+
+
+def _disjoint_few() -> Function:
+    """Few arguments moved since an earlier call: each against all."""
+    f, (ranges, changed, count, moved) = function("disjoint_few", "ranges* changed* count moved", BOOL)
+    with f.loop(0, moved) as c:
+        mine = item(f, LONG, changed, c)
+        start, end, tail = _range(f, ranges, mine)
+        with f.loop(0, count) as i:
+            other_start, other_end, other_tail = _range(f, ranges, i)
+            meet = start.below(other_end) & other_start.below(end) & ((tail | other_tail) & 1).differs(0)
+            f.ret_if(meet & mine.differs(i), NO)
+    f.ret(YES)
+    return f
+
+
+def _disjoint_all() -> Function:
+    """All of them: sort the ranges by start, then sweep. O(n log n): 600 arrays are normal."""
+    f, (unsorted, count) = function("disjoint_all", "ranges* count", BOOL)
+    ranges = f.call(_sort(), unsorted, count)
+    reach, reach_written = f.variable(0), f.variable(0)
+    with f.loop(0, count) as i:
+        start, end, tail = _range(f, ranges, i)
+        written = (tail & 1).differs(0)
+        clash = written & start.below(reach.get()) | start.below(reach_written.get())
+        f.ret_if(clash & tail.differs(0), NO)
+        reach.set(f.max(reach.get(), end, signed=False))
+        reach_written.set(f.max(reach_written.get(), f.select(written, end, 0), signed=False))
+    f.ret(YES)
+    return f
+
+
+def _sort() -> Function:
+    """Sort ranges by their start, by merging runs of 1, 2, 4, ...: from one half of the space to the other and back.
+
+    Returns the half with the result. A run's end may be looked at, so each half has room for one more.
+    """
+    f, (ranges, count) = function("sort", "ranges* count", POINTER)
+    source, target, width = f.variable(ranges), f.variable(f.element(RANGE, ranges, count + 1)), f.variable(1)
+    with f.again_while(lambda: width.get() < count):
+        half, here, there = width.get(), source.get(), target.get()
+        with f.loop(0, count, half << 1) as low:
+            middle, high = f.min(low + half, count), f.min(low + (half << 1), count)
+            left, right = f.variable(low), f.variable(middle)
+            with f.loop(low, high) as k:  # without branches: which one is next is a coin's toss
+                i, j = left.get(), right.get()
+                i_at, j_at = f.element(RANGE, here, i), f.element(RANGE, here, j)
+                smaller = f.compare("le", f.load(LONG, i_at), f.load(LONG, j_at), signed=False)
+                is_left = (i < middle) & ((j >= high) | smaller)
+                f.copy(f.element(RANGE, there, k), f.select(is_left, i_at, j_at), 16)
+                step = is_left.convert(LONG, signed=False)
+                left.set(i + step)
+                right.set(j + (step ^ 1))
+        width.set(half << 1)
+        source.set(there)
+        target.set(here)
+    f.ret(source.get())
+    return f
