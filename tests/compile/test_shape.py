@@ -221,7 +221,7 @@ def test_an_operator_with_vector_code_is_one_file(added, rng):
 )
 def test_a_misspelt_name_raises(added, name, emit):
     operator = wl.as_function(elementwise(name, np.tanh, emit=emit))
-    with pytest.raises(AttributeError, match="mutliply|tahn"):
+    with pytest.raises(AttributeError, match=r"mutliply|tahn"):
         wl.jit(operator)(np.ones(3))
     del registry[name]
 
