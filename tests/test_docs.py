@@ -143,6 +143,16 @@ def test_readme_has_code_that_runs():
     assert any(block.runs for block in blocks_of(PAGES[0].read_text(encoding="utf-8")))
 
 
+def test_the_compiler_s_page_names_its_files():
+    """The table of files has every file of `compile/`, or its directory, and no other."""
+    text = (ROOT / "docs" / "compiler.md").read_text(encoding="utf-8").rpartition("## Which file does what")[2]
+    first = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
+    named = {name for cell in first for name in re.findall(r"`(\w+\.py|\w+/)`", cell)}
+    directory = ROOT / "wonderland" / "compile"
+    files = {path.name for path in directory.glob("*.py")} - {"__init__.py"}
+    assert named == files | {f"{path.parent.name}/" for path in directory.glob("*/__init__.py")}
+
+
 GOOD = """
 ```python
 x = 1

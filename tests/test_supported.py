@@ -14,6 +14,7 @@ import wonderland.scipy.linalg
 import wonderland.scipy.special
 from wonderland.core.tracer import UFUNCS, Tracer
 from wonderland.testing import op_table, supported
+from wonderland.testing.op_checks import samples
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "supported.md"
 MODULES = {"np": (np, wnp), "scipy": (scipy, wonderland.scipy)}
@@ -65,6 +66,19 @@ def test_lines_are_compared_without_what_numpy_lacks():
 def test_what_the_page_says_of_a_function(name, derivative, compiled):
     (row,) = (group[name] for group in GROUPS.values() if name in group)
     assert (supported._derivative(row), supported._compiled(row)) == (derivative, compiled)
+
+
+@pytest.mark.parametrize("name", ["np.exp", "np.linalg.cond", "np.polyfit"])
+def test_the_reasons_on_the_page_are_those_of_compiled_code(name):
+    (row,) = (group[name] for group in GROUPS.values() if name in group)
+    found = {}
+    for sample in samples(row, ["float64"], ("contiguous",)):
+        found |= wl.jit(sample.function).inspect(*sample.args()).reasons
+    assert supported.reasons(row) == found
+    written = PAGE.read_text(encoding="utf-8").splitlines()
+    for operator, why in found.items():
+        line = next(line for line in written if line.startswith(f"| `{operator}` |"))
+        assert f"| {why} |" in line and f"`{name}`" in line
 
 
 def test_every_row_is_on_the_page_once():

@@ -39,6 +39,43 @@ def test_a_summary_names_everything(arguments):
     assert 0 < sum(found.seconds.values()) <= found.compile_seconds
 
 
+NODES = """
+region(x0:f64[2,3], x1:f64[3], x2:f64[4]):
+  n0 = map add f64[2,3] (x0, x1+2@[0,-1])
+  n1 = reduce f64[2] by max over [1] (n0)
+  n2 = loop f64[2], f64[4] (n1, x2, x1)
+    region(x3:f64[2], x1:f64[3]):
+      n3 = map mul f64[2] (x3, 2.0)
+      n4 = map f64[] (x1@[])
+      return n3, n4
+  return n2.0, n2.1
+"""
+
+UNITS = """
+  0  cluster over [2, 3], reducing [1]
+       full     n0 = map add f64[2,3] (x0, x1+2@[0,-1])
+       reduce   n1 = reduce f64[2] by max over [1] (n0)
+  1  n2 = loop f64[2], f64[4] (n1, x2, x1)
+         0  cluster over [2]
+              full     n3 = map mul f64[2] (x3, 2.0)
+         1  cluster over []
+              full     n4 = map f64[] (x1@[])
+            in memory: n3, n4
+     in memory: n1, n2.0, n2.1
+"""
+
+
+def test_nodes_and_units_name_what_they_read():
+    def f(x, y):
+        start = np.max(x + y[::-1], axis=1)
+        state, ys = wl.scan(lambda c, _: (c * 2.0, y[0]), start, np.zeros(4))
+        return state, ys
+
+    region = wl.jit(f).inspect(np.ones((2, 3)), np.ones(3)).region
+    assert str(region) == NODES.strip()
+    assert str(region.schedule) == UNITS[1:-1]
+
+
 def test_inspect_runs_nothing():
     seen = []
     x = np.arange(3.0)

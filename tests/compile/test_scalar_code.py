@@ -7,7 +7,8 @@ import wonderland as wl
 import wonderland.scipy.special as sp
 from wonderland.compile import ir
 from wonderland.compile.emitter import Emitter
-from wonderland.compile.scalars import is_native, named
+from wonderland.compile.scalars import Unsupported, is_native, named
+from wonderland.compile.vecmath.formula import where
 from wonderland.core.primitive import registry
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.testing import op_table
@@ -130,6 +131,56 @@ def test_a_rule_that_lowers_to_another_type_is_refused(monkeypatch):
     monkeypatch.setattr(registry["sin"], "lower", lambda builder, x: builder.convert(x, np.dtype(np.float32)))
     with pytest.raises(RuntimeError, match=r"sin is lowered to f32\[2\] instead of f64\[2\]"):
         wl.jit(lambda x: np.sin(x))(np.ones(2))
+
+
+class TestOperators:
+    """`x + y` of scalars is `e.add(x, y)`: to the letter, with numbers of Python too."""
+
+    def written(self, f, *dtypes):
+        e = Emitter(ir.Function("f"))
+        result = f(e, *(named(f"%x{i}", np.dtype(d), e) for i, d in enumerate(dtypes)))
+        return e.f.body.lines, result.dtype, [part.text for part in result.parts], e.cost
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+    def test_arithmetic(self, dtype):
+        by_operators = lambda e, x, y: 2.0 * x + y / (1 - abs(x).convert(x.dtype)) - (-y)
+
+        def by_methods(e, x, y):
+            double = e.mul(x, e.constant(2.0, x))
+            quotient = e.div(y, e.sub(e.constant(1, x), e.convert(e.abs(x), x.dtype)))
+            return e.sub(e.add(double, quotient), e.neg(y))
+
+        assert self.written(by_operators, dtype, dtype) == self.written(by_methods, dtype, dtype)
+
+    @pytest.mark.parametrize("dtype", ["int8", "uint16", "int64"])
+    def test_bits(self, dtype):
+        by_operators = lambda e, x, y: (~x & y | 3) ^ x << 1 >> y
+
+        def by_methods(e, x, y):
+            left = e.bit_or(e.bit_and(e.invert(x), y), e.constant(3, x))
+            return e.bit_xor(left, e.shift_right(e.shift_left(x, e.constant(1, x)), y))
+
+        assert self.written(by_operators, dtype, dtype) == self.written(by_methods, dtype, dtype)
+
+    @pytest.mark.parametrize("dtype", ["uint8", "int32", "float64", "complex128"])
+    def test_conditions(self, dtype):
+        by_operators = lambda e, x, y: where((x > 0) & x.differs(y) | (y <= 1), x, 7)
+
+        def by_methods(e, x, y):
+            both = e.bit_and(e.compare("gt", x, e.constant(0, x)), e.compare("ne", x, y))
+            return e.select(e.bit_or(both, e.compare("le", y, e.constant(1, y))), x, e.constant(7, x))
+
+        assert self.written(by_operators, dtype, dtype) == self.written(by_methods, dtype, dtype)
+
+    def test_a_product_becomes_part_of_a_sum(self):
+        lines, _, _, _ = self.written(lambda e, x, y: x * y + 1.0, "float64", "float64")
+        assert "fmuladd" in lines[-1]
+
+    def test_types_that_do_not_meet(self):
+        with pytest.raises(TypeError, match="double meets float"):
+            self.written(lambda e, x, y: x + y, "float64", "float32")
+        with pytest.raises(Unsupported, match="no such operation on complex128"):
+            self.written(lambda e, x, y: x + y, "float64", "complex128")
 
 
 class TestIntegerPowers:

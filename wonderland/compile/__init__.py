@@ -1,1 +1,1 @@
-"""From a Program to one native call: passes, fusion, memory plan, loop nests, LLVM, threads, `jit`."""
+"""From a Program to one native call: passes, lower, schedule, allocate, emit, build (`stages`); `jit`, threads."""

@@ -66,7 +66,8 @@ class Unit(ABC):
         """Find memory for what it writes, and add its steps to the plan of a region."""
 
     @abstractmethod
-    def __str__(self) -> str: ...
+    def text(self, names: dict[Node, str]) -> str:
+        """It, for a person to read; `names` are the region's."""
 
 
 class Alone(Unit):
@@ -97,8 +98,9 @@ class Alone(Unit):
     def plan(self, plan: Any, position: int) -> None:
         self.node.plan(plan, position)
 
-    def __str__(self) -> str:
-        return str(self.node)
+    def text(self, names: dict[Node, str]) -> str:
+        inner = [region.schedule.text(names) for region in self.node.regions]
+        return "\n".join([self.node.line(names), *(f"  {part}".replace("\n", "\n  ") for part in inner)])
 
 
 class Cluster(Unit):
@@ -163,9 +165,10 @@ class Cluster(Unit):
     def plan(self, plan: Any, position: int) -> None:
         plan.add_nests(self, position)
 
-    def __str__(self) -> str:
-        axes = f", reducing {list(self.reduced)}" if self.reduced else ""
-        members = "\n".join(f"  {role:<8} {node}" for node, role in self.roles.items())
+    def text(self, names: dict[Node, str]) -> str:
+        what = "along" if self.reverse is not None else "reducing"
+        axes = f", {what} {list(self.reduced)}" if self.reduced else ""
+        members = "\n".join(f"  {role:<8} {node.line(names)}" for node, role in self.roles.items())
         return f"cluster over {list(self.space)}{axes}\n{members}"
 
     @property

@@ -15,17 +15,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.compile import complex_code, foreign, ir, routines, vecmath
-from wonderland.compile.scalars import (
-    TYPES,
-    Complex,
-    Scalar,
-    Unsupported,
-    assembled,
-    literal,
-    memory_type,
-    named,
-    real_dtype,
-)
+from wonderland.compile.scalars import TYPES, Complex, Scalar, Unsupported, literal, memory_type, named, real_dtype
 
 BOOL, INT32, INT64 = np.dtype(bool), np.dtype(np.int32), np.dtype(np.int64)
 FLOAT64 = np.dtype(np.float64)
@@ -34,22 +24,23 @@ FOREIGN_COST = 1000  # of a function of SciPy
 NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
 
 
-def _complex_too(method: Callable) -> Any:
-    """An operation that, on complex operands, is what `complex_code` says."""
-    name = method.__name__
+def _bitwise(name: str) -> Any:
+    """An operation on the bits of integers; of a signed number the sign comes in, when shifted to the right."""
 
-    @wraps(method)
-    def operation(self: Emitter, *args: Any, **options: Any) -> Any:
-        for a in args:
-            if type(a) is Complex:
-                return complex_code.operate(self, name, *args, **options)
-        return method(self, *args, **options)
+    def operation(self: Emitter, x: Scalar, y: Scalar) -> Scalar:
+        if x.dtype.kind == "f":
+            raise Unsupported("bits of floats")
+        signed = {"signed": x.dtype.kind == "i"} if name == "shift_right" else {}
+        return self._new(getattr(self.f, name)(x, y, **signed), x.dtype)
 
     return operation
 
 
 class Emitter:
-    """Writes scalar code into a function. `cost` counts what it writes, in additions."""
+    """Writes scalar code into a function. `cost` counts what it writes, in additions.
+
+    On complex operands an operation is what `complex_code.OPERATIONS` says.
+    """
 
     def __init__(self, f: ir.Function) -> None:
         self.f: ir.Function = f
@@ -61,7 +52,6 @@ class Emitter:
         self.cost += 1
         return Scalar(value.text, dtype, self)
 
-    @_complex_too
     def intrinsic(self, name: str, *args: Scalar, flags: str = "") -> Scalar:
         """An LLVM intrinsic whose operands and result have one type."""
         return self._new(self.f.intrinsic(name, *args, flags=flags), args[0].dtype)
@@ -70,7 +60,6 @@ class Emitter:
         """A number of the dtype of a scalar."""
         return literal(value, like.dtype if isinstance(like, Scalar) else like, self)
 
-    @_complex_too
     def add(self, x: Scalar, y: Scalar) -> Scalar:
         if x.factors:
             return self.intrinsic("fmuladd", *x.factors, y)
@@ -78,7 +67,6 @@ class Emitter:
             return self.intrinsic("fmuladd", *y.factors, x)
         return self.bit_or(x, y) if x.dtype.kind == "b" else self._new(self.f.add(x, y), x.dtype)
 
-    @_complex_too
     def sub(self, x: Scalar, y: Scalar) -> Scalar:
         if x.factors:
             return self.intrinsic("fmuladd", *x.factors, self.neg(y))
@@ -88,7 +76,6 @@ class Emitter:
             raise Unsupported("a difference of bools")
         return self._new(self.f.sub(x, y), x.dtype)
 
-    @_complex_too
     def mul(self, x: Scalar, y: Scalar) -> Scalar:
         if x.dtype.kind == "f":  # `contract` lets the sum of a reduction, whose order is free, take it over
             product = self._new(self.f.mul(x, y, "contract"), x.dtype)
@@ -107,28 +94,25 @@ class Emitter:
     def reduced_product(self, x: Scalar, y: Scalar) -> Scalar:
         return self._new(self.f.mul(x, y, "reassoc"), x.dtype) if x.dtype.kind == "f" else self.mul(x, y)
 
-    @_complex_too
     def div(self, x: Scalar, y: Scalar) -> Scalar:
         if x.dtype.kind != "f":
             raise Unsupported("division of integers")
         self.cost += DIVIDE_COST
-        return self._new(self.f.divide(x, y), x.dtype)
+        return self._new(self.f.div(x, y), x.dtype)
 
     def quotient(self, x: Scalar, y: Scalar, signed: bool = True) -> Scalar:
         """Of integers, towards zero; of signed ones also as if they weren't."""
-        return self._new(self.f.divide(x, y, signed=signed and x.dtype.kind == "i"), x.dtype)
+        return self._new(self.f.div(x, y, signed=signed and x.dtype.kind == "i"), x.dtype)
 
     def remainder(self, x: Scalar, y: Scalar) -> Scalar:
         """C's, with the sign of x."""
         return self._new(self.f.remainder(x, y, signed=x.dtype.kind == "i"), x.dtype)
 
-    @_complex_too
     def neg(self, x: Scalar) -> Scalar:
         if x.dtype.kind == "b":
             raise Unsupported("the negative of a bool")
         return self._new(self.f.neg(x), x.dtype)
 
-    @_complex_too
     def abs(self, x: Scalar) -> Scalar:
         if x.dtype.kind == "f":
             return self.intrinsic("fabs", x)
@@ -136,34 +120,28 @@ class Emitter:
             return x
         return self._new(self.f.intrinsic("abs", x, ir.constant(False, ir.BOOL)), x.dtype)
 
-    @_complex_too
     def conj(self, x: Scalar) -> Scalar:
         return x
 
-    @_complex_too
     def real(self, x: Scalar) -> Scalar:
         return x
 
-    @_complex_too
     def imag(self, x: Scalar) -> Scalar:
         return self.constant(0, x)
 
     def complex(self, re: Scalar, im: Scalar) -> Scalar:
         return Complex(re, im)
 
-    @_complex_too
     def sqrt(self, x: Scalar) -> Scalar:
         self.cost += DIVIDE_COST
         return self.intrinsic("sqrt", x)
 
-    @_complex_too
     def sign(self, x: Scalar) -> Scalar:
-        one, zero = self.constant(1, x), self.constant(0, x)
         if x.dtype.kind in "bu":
-            return self.select(self.compare("ne", x, zero), one, zero)
-        negative = self.select(self.compare("lt", x, zero), self.constant(-1, x), zero)
-        known = self.select(self.compare("gt", x, zero), one, negative)
-        return self.select(self.compare("ne", x, x), x, known) if x.dtype.kind == "f" else known
+            return self.select(x.differs(0), x.like(1), 0)
+        negative = self.select(x < 0, x.like(-1), 0)
+        known = self.select(x > 0, 1, negative)
+        return self.select(x.differs(x), x, known) if x.dtype.kind == "f" else known
 
     def _extreme(self, x: Scalar, y: Scalar, compare: str, name: str) -> Scalar:
         if x.dtype.kind == "b":
@@ -171,69 +149,49 @@ class Emitter:
         if x.dtype.kind != "f":
             return self.intrinsic(("s" if x.dtype.kind == "i" else "u") + name, x, y)
         # The first operand where it wins or is NaN; a NaN in the second loses no comparison and so is taken.
-        wins = self.compare(compare, x, y)
-        return self.select(self.bit_or(wins, self.compare("ne", x, x)), x, y)
+        return self.select(self.compare(compare, x, y) | x.differs(x), x, y)
 
-    @_complex_too
     def maximum(self, x: Scalar, y: Scalar) -> Scalar:
         return self._extreme(x, y, "gt", "max")
 
-    @_complex_too
     def minimum(self, x: Scalar, y: Scalar) -> Scalar:
         return self._extreme(x, y, "lt", "min")
 
-    @_complex_too
-    def compare(self, op: str, x: Scalar, y: Scalar) -> Scalar:
-        return self._new(self.f.compare(op, x, y, signed=x.dtype.kind == "i"), BOOL)
+    def compare(self, op: str, x: Scalar, y: Scalar, signed: bool = True) -> Scalar:
+        return self._new(self.f.compare(op, x, y, signed=signed and x.dtype.kind == "i"), BOOL)
 
     def below(self, x: Scalar, y: Scalar) -> Scalar:
         """Less, as unsigned numbers."""
-        return self._new(self.f.compare("lt", x, y, signed=False), BOOL)
+        return self.compare("lt", x, y, signed=False)
 
     def unordered(self, x: Scalar, y: Scalar) -> Scalar:
         """Is one of them NaN?"""
         return self._new(self.f.unordered(x, y), BOOL)
 
-    @_complex_too
-    def select(self, condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
+    def select(self, condition: Scalar, x: Any, y: Any) -> Any:
+        """One of x and y may be a number of Python."""
+        x = x if isinstance(x, Scalar) else y.like(x)
         return self._new(self.f.select(condition, x, y), x.dtype)
 
-    def bit_and(self, x: Scalar, y: Scalar) -> Scalar:
-        return self._new(self.f.bit_and(*_bits(x, y)), x.dtype)
-
-    def bit_or(self, x: Scalar, y: Scalar) -> Scalar:
-        return self._new(self.f.bit_or(*_bits(x, y)), x.dtype)
-
-    def bit_xor(self, x: Scalar, y: Scalar) -> Scalar:
-        return self._new(self.f.bit_xor(*_bits(x, y)), x.dtype)
-
-    def shift_left(self, x: Scalar, y: Scalar) -> Scalar:
-        return self._new(self.f.shift_left(*_bits(x, y)), x.dtype)
-
-    def shift_right(self, x: Scalar, y: Scalar) -> Scalar:
-        """Of a signed number the sign comes in."""
-        return self._new(self.f.shift_right(*_bits(x, y), signed=x.dtype.kind == "i"), x.dtype)
+    bit_and, bit_or, bit_xor = _bitwise("bit_and"), _bitwise("bit_or"), _bitwise("bit_xor")
+    shift_left, shift_right = _bitwise("shift_left"), _bitwise("shift_right")
 
     def invert(self, x: Scalar) -> Scalar:
-        return self.bit_xor(x, self.constant(x.dtype.kind == "b" or -1, x))
+        return ~x
 
-    @_complex_too
     def power(self, x: Scalar, y: Scalar) -> Scalar:
         if x.dtype.kind == "f":
             return self.call("pow", x, y)
         if x.dtype.kind == "b":
             raise Unsupported("powers of bools")
-        zero, one = self.constant(0, x), self.constant(1, x)
         if x.dtype.kind == "i":
-            self.require(self.compare("ge", y, zero), ValueError, NEGATIVE_POWER)
-        result = one
+            self.require(y >= 0, ValueError, NEGATIVE_POWER)
+        result = self.constant(1, x)
         for bit in range(8 * x.dtype.itemsize - (x.dtype.kind == "i")):  # a known exponent leaves only its own steps
-            chosen = self.compare("ne", self.bit_and(y, self.constant(1 << bit, x)), zero)
-            result = self.mul(result, self.select(chosen, x, one))
-            x = self.mul(x, x)
+            result = result * self.select((y & 1 << bit).differs(0), x, 1)
+            x = x * x
         return result
 
-    @_complex_too
     def call(self, name: str, *args: Scalar) -> Scalar:
         """A function of the vector library."""
         if args[0].type not in ir.SUFFIX:
@@ -273,7 +231,6 @@ class Emitter:
         """The same bits as another type of the same size."""
         return self._new(self.f.bitcast(x, TYPES[dtype.name]), dtype)
 
-    @_complex_too
     def convert(self, x: Scalar, dtype: np.dtype) -> Scalar:
         """NumPy's `astype`."""
         if x.dtype == dtype:
@@ -284,7 +241,7 @@ class Emitter:
         if dtype.name not in TYPES:
             raise Unsupported(f"a conversion to {dtype}")
         if dtype.kind == "b":
-            return self.compare("ne", x, self.constant(0, x))
+            return x.differs(0)
         if x.dtype.kind == "f" and dtype.kind != "f":
             return self._to_integer(x, dtype)
         if TYPES[dtype.name] == x.type:
@@ -295,14 +252,10 @@ class Emitter:
         # Through int32 or int64 as x86 does it: what doesn't fit (or is NaN) becomes the smallest number.
         wide = INT32 if dtype.itemsize < 4 or dtype == INT32 else INT64
         limit = 2.0 ** (8 * wide.itemsize - 1)
-        low = self.compare("ge", x, self.constant(-limit, x))
-        high = self.compare("lt", x, self.constant(limit, x))
-        inside = self.bit_and(low, high)
-        value = self._new(self.f.convert(x, TYPES[wide.name]), wide)
-        value = self.select(inside, value, self.constant(-int(limit), wide))
+        inside = (x >= -limit) & (x < limit)
+        value = self.select(inside, self._new(self.f.convert(x, TYPES[wide.name]), wide), -int(limit))
         if dtype.name == "uint64":
-            above = self.bit_and(self.compare("ge", x, self.constant(limit, x)),
-                                 self.compare("lt", x, self.constant(2 * limit, x)))  # fmt: skip
+            above = (x >= limit) & (x < 2 * limit)
             value = self.select(above, self._new(self.f.convert(x, ir.LONG, signed=False), INT64), value)
         return self.convert(value, dtype)
 
@@ -310,7 +263,7 @@ class Emitter:
         """An element from memory."""
         if dtype.kind == "c":
             part = real_dtype(dtype)
-            return assembled(tuple(self.load(p, part) for p in self.part_pointers(pointer, part)))
+            return Complex(*(self.load(p, part) for p in self.part_pointers(pointer, part)))
         value = self.f.load(memory_type(dtype), pointer, dtype.itemsize)
         return self._new(value.differs(0) if dtype.kind == "b" else value, dtype)
 
@@ -332,10 +285,22 @@ class Emitter:
         return pointer, self.f.element(TYPES[part.name], pointer, 1)
 
 
-def _bits(x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
-    if x.dtype.kind == "f":
-        raise Unsupported("bits of floats")
-    return x, y
+def _complex_too(name: str) -> Any:
+    """An operation of the emitter, of complex numbers too."""
+    method = getattr(Emitter, name)
+
+    @wraps(method)
+    def operation(self: Emitter, *args: Any, **options: Any) -> Any:
+        for a in args:
+            if type(a) is Complex:
+                return complex_code.operate(name, *args, **options)
+        return method(self, *args, **options)
+
+    return operation
+
+
+for _name in complex_code.OPERATIONS:
+    setattr(Emitter, _name, _complex_too(_name))
 
 
 def lowest(dtype: np.dtype) -> Any:
@@ -355,7 +320,7 @@ def probe(emit: Any, dtypes: tuple[np.dtype, ...], out: np.dtype) -> tuple[int, 
     key = (emit, dtypes)
     if key not in _probed:
         e = Emitter(ir.Function("probe"))
-        result = emit(e, *(named(f"%x{i}", d) for i, d in enumerate(dtypes)))
+        result = emit(e, *(named(f"%x{i}", d, e) for i, d in enumerate(dtypes)))
         _probed[key] = result.dtype, e.cost, e.checks
     dtype, cost, checks = _probed[key]
     if dtype != out:

@@ -148,7 +148,7 @@ class Sweeps:
             scope = scopes[depth]
             carried = [] if nest.column else running.carried(depth, scope is body)
             for node, value in sums.items():
-                so_far = named(f"%{loops.f.fresh('a')}", node.dtype)
+                so_far = named(f"%{loops.f.fresh('a')}", node.dtype, loops.e)
                 sums[node] = combine(loops.at(scope), node, so_far, value, "nsz")
                 carried += zip(so_far.parts, neutral(node).parts, sums[node].parts, strict=True)
             loops.close(scope, carried)

@@ -436,6 +436,9 @@ def _lower_equation(builder: Builder, equation: Equation, nodes: list[Node]) -> 
     try:
         rule = _rule(primitive, [*types, *(n.type for n in nodes)])
         out = rule(builder, *nodes, **equation.params)
+        for made in builder.region.nodes[mark:]:
+            if isinstance(made, Map) and not made.origin:
+                made.origin = primitive.name
         return tuple(out) if primitive.multiple else (out,)
     except Unsupported as reason:
         del builder.region.nodes[mark:]

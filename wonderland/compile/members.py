@@ -43,6 +43,10 @@ class Map(Member):
         self.operands = tuple(operands)
         self.cost = cost
         self.can_fail = checks
+        self.origin: str = ""  # the operator that it comes from
+
+    def __str__(self) -> str:
+        return f"map {self.origin} {self.type}" if self.origin else f"map {self.type}"
 
     def emit(self, values: Any, home: Any) -> Any:
         row = values.is_row(self)
@@ -74,6 +78,9 @@ class Reduce(Member):
         if role == "reduce":
             cluster.reduced = self._squeezed(self.axes)
         return role
+
+    def __str__(self) -> str:
+        return f"reduce {self.type} by {self.op} over {list(self.axes)}"
 
 
 class Cumulative(Member):
@@ -108,6 +115,9 @@ class Cumulative(Member):
 
     def emit(self, values: Any, home: Any) -> Any:
         return values.running.step(self, home)
+
+    def __str__(self) -> str:
+        return f"cumulative {self.type} along {list(self.axes)}{', backwards' if self.reverse else ''}"
 
 
 @dataclass(frozen=True)
@@ -175,3 +185,6 @@ class Scatter(Member):
     def join(self, cluster: Any) -> str | None:
         cluster.targets.add(self.target)
         return "scatter"
+
+    def __str__(self) -> str:
+        return f"scatter {self.type} by {self.mode}"

@@ -11,7 +11,8 @@ Views (broadcast, transpose, slice, most reshapes) are strided layouts on anothe
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,19 @@ class Node:
     def __str__(self) -> str:
         return f"{type(self).__name__.lower()} {self.type}"
 
+    def line(self, names: dict[Node, str]) -> str:
+        """It and what it reads, by their names."""
+        read = list(dict.fromkeys(n.named(names) for n in (*self.operands, *self.memory)))
+        return f"{names[self]} = {self}" + (f" ({', '.join(read)})" if read else "")
+
+    def named(self, names: dict[Node, str]) -> str:
+        """Its name; that of its base with offset and strides, "n2+4@[1,0]", if it is another layout of it."""
+        name = names[self.base]
+        if self.base is self or self.layout == self.base.layout:
+            return name
+        offset, strides = self.layout
+        return f"{name}{f'+{offset}' if offset else ''}@[{','.join(map(str, strides))}]"
+
 
 class Leaf(Node):
     """Memory that is there before the region runs: an argument, a carried value, a slice of xs."""
@@ -146,6 +160,9 @@ class Number(Node):
         super().__init__(type)
         self.value: Any = value
 
+    def named(self, names: dict[Node, str]) -> str:
+        return str(self.value)
+
 
 def is_big(value: Any) -> bool:
     """Is it an integer of Python's that no int64 holds?"""
@@ -162,6 +179,9 @@ class Index(Number):
     @property
     def layout(self) -> tuple[int, Shape]:
         return 0, self._strides
+
+    def named(self, names: dict[Node, str]) -> str:
+        return f"index@[{','.join(map(str, self._strides))}]"
 
 
 class View(Node):
@@ -215,6 +235,9 @@ class Several(Whole):
     def start_of(self, index: int) -> Node | None:
         """The node whose memory a result may take over and change."""
         return None
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__.lower()} {', '.join(str(r.type) for r in self.made)}"
 
 
 class Result(Node):
@@ -275,5 +298,32 @@ class Region:
                 needed.update(node.reads)
         self.nodes = live[::-1]
 
+    # -- for a person to read ---------------------------------------------------------------------
+
+    def names(self) -> dict[Node, str]:
+        """Names of all values: memory from outside is "x0", nodes are "n0", one of several results "n0.1"."""
+        return dict(self._name(set(), count(), count()))
+
+    def _name(self, seen: set[Node], outside: Iterator[int], nodes: Iterator[int]) -> Iterator[tuple[Node, str]]:
+        for leaf in self.captured():
+            if leaf not in seen:
+                seen.add(leaf)
+                yield leaf, f"x{next(outside)}"
+        for node in self.nodes:
+            name = f"n{next(nodes)}"
+            seen.update((node, *node.results))
+            yield node, name
+            yield from ((result, f"{name}.{i}") for i, result in enumerate(node.results) if result is not node)
+            for inner in node.regions:
+                yield from inner._name(seen, outside, nodes)
+
+    def text(self, names: dict[Node, str]) -> str:
+        """The nodes, and below a node the regions that it runs."""
+        lines = [f"region({', '.join(f'{names[n]}:{n.type}' for n in self.captured())}):"]
+        for node in self.nodes:
+            parts = [node.line(names), *(f"  {inner.text(names)}" for inner in node.regions)]
+            lines += [f"  {line}" for part in parts for line in part.replace("\n", "\n  ").splitlines()]
+        return "\n".join([*lines, f"  return {', '.join(n.named(names) for n in self.outputs)}"])
+
     def __str__(self) -> str:
-        return "\n".join(map(str, self.nodes))
+        return self.text(self.names())

@@ -95,9 +95,7 @@ class RowKernel(Kernel):
         begin, end = code.loops.parameter("begin"), code.loops.parameter("end")
         if self.scratch is not None:
             first = code.quotient(begin, code.number(self.grain))
-            extra["scratch"] = code.shifted(
-                parameters[f"p{len(self.arrays)}"], code.mul(first, code.number(node.scratch))
-            )
+            extra["scratch"] = code.shifted(parameters[f"p{len(self.arrays)}"], first * code.number(node.scratch))
         with code.loop(begin, end) as row:
             rows = []
             for i, (n, (_, strides)) in enumerate(zip(self.arrays, self.layouts, strict=True)):
@@ -126,7 +124,7 @@ class ScalarVariable:
         self.code.store(value, self.place, self.dtype)
 
     def add(self, value: Scalar) -> None:
-        self.set(self.code.add(self.get(), value))
+        self.set(self.get() + value)
 
 
 class Array:
@@ -147,8 +145,8 @@ class Array:
         for i, stride in zip(index, self.strides, strict=True):
             if stride == 0 and isinstance(stride, int):
                 continue
-            moved = code.mul(code.number(i), code.number(stride))
-            total = moved if total is None else code.add(total, moved)
+            moved = code.number(i) * code.number(stride)
+            total = moved if total is None else total + moved
         if total is None:
             return self.pointer
         return code.f.element(memory_type(self.dtype), self.pointer, total)
@@ -165,8 +163,9 @@ class Code(Emitter):
 
     def __init__(self, loops: Loops, site: int | None):
         super().__init__(loops.f)
-        self.loops = loops
+        self.loops, loops.e = loops, self
         self.site = site  # the number of what is raised
+        self.when, self.repeat = loops.f.when, loops.f.again_while  # a condition; what computes one before each round
 
     def number(self, value: Number) -> Scalar:
         """An integer known when compiling: in the code if small, otherwise from the table."""
@@ -177,9 +176,6 @@ class Code(Emitter):
         made.set(start)
         return made
 
-    def pointer_variable(self, start: ir.Value) -> ir.Variable:
-        return self.f.variable(start)
-
     def buffer(self, pointer: ir.Value, dtype: np.dtype) -> Array:
         """Contiguous memory as an array of one axis."""
         return Array(self, pointer, dtype, (), (1,))
@@ -188,18 +184,11 @@ class Code(Emitter):
         """A pointer some bytes further."""
         return self.f.element(ir.BYTE, pointer, self.number(offset))
 
-    def repeat(self, condition: Callable[[], Scalar]) -> Any:
-        """As long as a condition holds, which is computed before each round."""
-        return self.f.again_while(condition)
-
     @contextmanager
     def loop(self, start: Number, stop: Number) -> Iterator[Scalar]:
         """Over the integers from `start` to below `stop`."""
         with self.f.loop(self.number(start), self.number(stop)) as i:
             yield Scalar(i.text, I64, self)
-
-    def when(self, condition: Scalar) -> Any:
-        return self.f.when(condition)
 
     def fail(self) -> None:
         """Note that the procedure can't be done; it goes on with whatever it has."""

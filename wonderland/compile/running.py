@@ -35,7 +35,7 @@ class Running:
             name = array
         else:
             name = f"%{loops.f.fresh('r')}"
-            value = node.function(loops.at(body), named(name, node.dtype), *scalars)
+            value = node.function(loops.at(body), named(name, node.dtype, loops.e), *scalars)
         value = value.rounded()  # as the next element sees it
         self.found[node] = (name, value)
         return value

@@ -61,17 +61,22 @@ class Scalar(ir.Value):
         """The same number, not to be taken over by a sum: others may read it from memory."""
         return Scalar(self.text, self.dtype, self.code) if self.factors else self
 
+    def like(self, other: Any) -> Any:
+        """`other` as a number of this dtype."""
+        return super().like(other) if isinstance(other, ir.Value) else literal(other, self.dtype, self.code)
+
+    def __abs__(self) -> Any:
+        return self.code.abs(self)
+
 
 class Complex(Scalar):
     """A complex number: two real values. It has no text, so that code for real numbers can't take it for one."""
 
     __slots__ = ("im", "re")
 
-    im: Scalar
-    re: Scalar
-
     def __init__(self, re: Scalar, im: Scalar):
-        self.re, self.im = re.rounded(), im.rounded()
+        self.re: Scalar = re.rounded()
+        self.im: Scalar = im.rounded()
         self.code: Any = re.code or im.code
         self.dtype: np.dtype = np.dtype(f"c{2 * re.dtype.itemsize}")
         self.factors: Any = None
@@ -88,17 +93,20 @@ class Complex(Scalar):
     def rounded(self) -> Scalar:
         return self
 
+    def like(self, other: Any) -> Any:
+        return other if isinstance(other, Complex) else super().like(other)
+
 
 def assembled(parts: tuple[Scalar, ...]) -> Scalar:
     """A number from its parts."""
     return Complex(*parts) if len(parts) == 2 else parts[0]
 
 
-def named(name: str, dtype: np.dtype) -> Scalar:
+def named(name: str, dtype: np.dtype, code: Any = None) -> Scalar:
     """A number whose parts have names made of this one."""
     if dtype.kind == "c":
-        return Complex(*(Scalar(name + end, real_dtype(dtype)) for end in (".re", ".im")))
-    return Scalar(name, dtype)
+        return Complex(*(Scalar(name + end, real_dtype(dtype), code) for end in (".re", ".im")))
+    return Scalar(name, dtype, code)
 
 
 def literal(value: Any, dtype: np.dtype, code: Any = None) -> Scalar:

@@ -301,8 +301,17 @@ class Schedule:
             if isinstance(unit, Cluster):
                 self.stored.update(node for node, role in unit.roles.items() if role == "scatter")
 
+    def text(self, names: dict[Node, str]) -> str:
+        """The units in order, then which values get memory, and which scalars each reader computes for itself."""
+        lines = [f"{i:>3}  {unit.text(names)}".replace("\n", "\n     ") for i, unit in enumerate(self.units)]
+        made = {result for node in self.region.nodes for result in (node, *node.results)}
+        notes = {"in memory": [n for n in names if n in self.stored and n in made],
+                 "computed where they are read": [n for n in self.costs if n not in self.unit]}  # fmt: skip
+        lines += [f"     {what}: {', '.join(map(names.__getitem__, found))}" for what, found in notes.items() if found]
+        return "\n".join(lines)
+
     def __str__(self) -> str:
-        return "\n".join(f"{i:>3}  {unit}".replace("\n", "\n     ") for i, unit in enumerate(self.units))
+        return self.text(self.region.names())
 
 
 def _cost(node: Node) -> int:

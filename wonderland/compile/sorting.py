@@ -17,6 +17,7 @@ import numpy as np
 from wonderland.compile import ir
 from wonderland.compile.nodes import Number
 from wonderland.compile.scalars import TYPES, Scalar, Unsupported
+from wonderland.compile.vecmath.formula import where
 from wonderland.core.types import ArrayType
 
 RUN = 32  # numbers that are sorted by counting
@@ -45,7 +46,8 @@ def sorter(n: int, dtype: np.dtype, places: bool) -> tuple[Callable[..., Any], i
         arrays[name] = start
         start += (size // LINE + 1) * LINE
     if n <= RUN:
-        way, cost = partial(_by_ranks, size=16 if n <= 16 else RUN), 4 * n
+        size, cost = 16 if n <= 16 else RUN, 4 * n
+        way = lambda code, x, row: _rank(code, x, row, code.number(0), x.extent(), size)
     elif not long:
         way, cost = _by_merging, n * (4 + 3 * (n // RUN).bit_length())
     else:
@@ -69,14 +71,9 @@ def lower(builder: Any, x: Any, axis: int, places: bool) -> Any:
 class KeyRow:
     """The keys (and places) of a row, and room for as many; both change their roles while sorting goes on."""
 
-    code: Any
-    key: np.dtype
-    place: np.dtype
-    places: bool
-
-    def __init__(self, code: Any, at: dict[str, str], key: np.dtype, place: np.dtype, places: bool):
+    def __init__(self, code: Any, at: dict[str, ir.Value], key: np.dtype, place: np.dtype, places: bool):
         self.code, self.key, self.place, self.places = code, key, place, places
-        self.variables: dict[str, Any] = {name: code.pointer_variable(at[name]) for name in at if name != "counts"}
+        self.variables: dict[str, Any] = {name: code.f.variable(at[name]) for name in at if name != "counts"}
         self.counts: Any = code.buffer(at["counts"], place)
 
     def read(self, name: str) -> Any:
@@ -92,67 +89,61 @@ class KeyRow:
 
 
 def _sort(
-    code: Any, out: Any, x: Any, scratch: str, way: Callable, key: np.dtype, place: np.dtype, arrays: dict, places: bool
-) -> None:
+    code: Any, out: Any, x: Any, scratch: ir.Value, way: Callable, key: np.dtype, place: np.dtype, arrays: dict,
+    places: bool,
+) -> None:  # fmt: skip
     n = x.extent()
     row = KeyRow(code, {name: code.shifted(scratch, offset) for name, offset in arrays.items()}, key, place, places)
     way(code, x, row)
     keys, numbers = row.read("keys"), row.read("places")
     with code.loop(0, n) as i:
-        out.store(code.convert(numbers.load(i), I64) if places else _number_of(code, keys.load(i), x.dtype), i)
-
-
-def _by_ranks(code: Any, x: Any, row: KeyRow, size: int) -> None:
-    _rank(code, x, row, code.number(0), x.extent(), size)
+        out.store(numbers.load(i).convert(I64) if places else _number_of(keys.load(i), x.dtype), i)
 
 
 def _rank(code: Any, x: Any, row: KeyRow, start: Scalar, stop: Scalar, size: int) -> None:
     """Sort a run of at most `size` numbers: each goes where as many are as there are smaller ones, without a branch."""
     keys, numbers, run = row.read("keys"), row.read("places"), row.read("other keys")
-    vector = ir.vector(TYPES[row.key.name], size)
     with code.loop(0, size) as i:
         run.store(code.constant(-1, row.key), i)
     with code.loop(start, stop) as i:
-        run.store(_key_of(code, x.load(i), row.places), code.sub(i, start))
-    every = code.f.load(vector, run.pointer, align=8)
+        run.store(_key_of(x.load(i), row.places), i - start)
+    every = code.f.load(ir.vector(TYPES[row.key.name], size), run.pointer, align=8)
     with code.loop(start, stop) as i:
-        place = code.sub(i, start)
+        place = i - start
         new = run.load(place)
         all_of_it = code.f.splat(new, size)
         smaller, same = (
             Scalar(code.f.compare(how, every, all_of_it, signed=False).bitcast(f"i{size}").text, BITS[size], code)
             for how in ("lt", "eq")
         )
-        one = code.constant(1, BITS[size])
-        before = code.sub(code.shift_left(one, code.convert(place, BITS[size])), one)  # of equal numbers, those
-        count = code.intrinsic("ctpop", code.bit_or(smaller, code.bit_and(same, before)))
-        to = code.add(start, code.convert(count, I64))
+        before = (code.constant(1, BITS[size]) << place.convert(BITS[size])) - 1  # of equal numbers, those
+        to = start + code.intrinsic("ctpop", smaller | same & before).convert(I64)
         keys.store(new, to)
         if row.places:
-            numbers.store(code.convert(i, row.place), to)
+            numbers.store(i.convert(row.place), to)
 
 
 def _by_merging(code: Any, x: Any, row: KeyRow) -> None:
     n = x.extent()
 
     def part(start: Scalar, size: Scalar) -> Scalar:
-        return code.intrinsic("smin", code.add(start, size), n)
+        return code.intrinsic("smin", start + size, n)
 
     start = code.variable(code.number(0))
-    with code.repeat(lambda: code.compare("lt", start.get(), n)):
+    with code.repeat(lambda: start.get() < n):
         stop = part(start.get(), code.number(RUN))
         _rank(code, x, row, start.get(), stop, RUN)
         start.set(stop)
     width = code.variable(code.number(RUN))
-    with code.repeat(lambda: code.compare("lt", width.get(), n)):
+    with code.repeat(lambda: width.get() < n):
         start.set(code.number(0))
-        with code.repeat(lambda: code.compare("lt", start.get(), n)):
+        with code.repeat(lambda: start.get() < n):
             middle = part(start.get(), width.get())
             stop = part(middle, width.get())
             _merge(code, row, start.get(), middle, stop)
             start.set(stop)
         row.swap()
-        width.set(code.add(width.get(), width.get()))
+        width.set(width.get() + width.get())
 
 
 def _merge(code: Any, row: KeyRow, start: Scalar, middle: Scalar, stop: Scalar) -> None:
@@ -163,27 +154,24 @@ def _merge(code: Any, row: KeyRow, start: Scalar, middle: Scalar, stop: Scalar) 
     with code.loop(start, stop) as k:
         i, j = left.get(), right.get()
         a, b = keys.load(i), keys.load(j)
-        left_empty = code.compare("ge", i, middle)
-        from_right = code.bit_and(
-            code.compare("lt", j, stop), code.bit_or(left_empty, code.compare("lt", b, a))
-        )  # fmt: skip
-        new_keys.store(code.select(from_right, b, a), k)
+        left_empty = i >= middle
+        from_right = (j < stop) & (left_empty | (b < a))
+        new_keys.store(where(from_right, b, a), k)
         if row.places:
-            new_numbers.store(numbers.load(code.select(from_right, j, i)), k)
-        taken = code.convert(from_right, I64)
-        right.set(code.add(j, taken))
-        left.set(code.sub(code.add(i, code.number(1)), taken))
+            new_numbers.store(numbers.load(where(from_right, j, i)), k)
+        taken = from_right.convert(I64)
+        right.set(j + taken)
+        left.set(i + 1 - taken)
 
 
-def _digit(code: Any, key: Scalar, shift: Scalar) -> Scalar:
-    moved = code.shift_right(key, code.convert(shift, key.dtype))
-    return code.convert(code.bit_and(moved, code.constant(255, key)), I64)
+def _digit(key: Scalar, shift: Scalar) -> Scalar:
+    return ((key >> shift.convert(key.dtype)) & 255).convert(I64)
 
 
-def _count(code: Any, counts: Any, index: Scalar) -> Scalar:
+def _count(counts: Any, index: Scalar) -> Scalar:
     """One more of a digit; returns how many there were."""
     old = counts.load(index)
-    counts.store(code.add(old, code.constant(1, old)), index)
+    counts.store(old + 1, index)
     return old
 
 
@@ -193,13 +181,12 @@ def _read(code: Any, x: Any, row: KeyRow) -> None:
     with code.loop(0, 256 * row.key.itemsize) as i:
         row.counts.store(code.constant(0, row.place), i)
     with code.loop(0, x.extent()) as i:
-        key = _key_of(code, x.load(i), row.places)
+        key = _key_of(x.load(i), row.places)
         keys.store(key, i)
         if row.places:
-            numbers.store(code.convert(i, numbers.dtype), i)
+            numbers.store(i.convert(numbers.dtype), i)
         for byte in range(key.dtype.itemsize):
-            digit = _digit(code, key, code.constant(8 * byte, I64))
-            _count(code, row.counts, code.add(digit, code.constant(256 * byte, I64)))
+            _count(row.counts, _digit(key, code.constant(8 * byte, I64)) + 256 * byte)
 
 
 def _by_digits(code: Any, x: Any, row: KeyRow) -> None:
@@ -207,59 +194,46 @@ def _by_digits(code: Any, x: Any, row: KeyRow) -> None:
     n, counts = x.extent(), row.counts
     with code.loop(0, row.key.itemsize) as byte:
         keys, numbers = row.read("keys"), row.read("places")
-        shift, table = code.mul(byte, code.number(8)), code.mul(byte, code.number(256))
-        same = counts.load(code.add(table, _digit(code, keys.load(0), shift)))
-        with code.when(code.compare("ne", same, code.convert(n, row.place))):
+        shift, table = byte * 8, byte * code.number(256)
+        same = counts.load(table + _digit(keys.load(0), shift))
+        with code.when(same.differs(n.convert(row.place))):
             total = code.variable(code.constant(0, row.place))
             with code.loop(0, 256) as digit:  # counts become the places where the numbers with each digit start
-                index = code.add(table, digit)
+                index = table + digit
                 count = counts.load(index)
                 counts.store(total.get(), index)
-                total.set(code.add(total.get(), count))
+                total.add(count)
             new_keys, new_numbers = row.read("other keys"), row.read("other places")
             with code.loop(0, n) as i:
                 moved = keys.load(i)
-                to = code.convert(_count(code, counts, code.add(table, _digit(code, moved, shift))), I64)
+                to = _count(counts, table + _digit(moved, shift)).convert(I64)
                 new_keys.store(moved, to)
                 if row.places:
                     new_numbers.store(numbers.load(i), to)
             row.swap()
 
 
-def _key_of(code: Any, x: Scalar, places: bool) -> Scalar:
+def _key_of(x: Scalar, places: bool) -> Scalar:
     """An unsigned integer that is ordered like x. Where only places are wanted, both zeros have the same."""
-    key = np.dtype(f"u{x.dtype.itemsize}")
-    bits = 8 * key.itemsize
-    if x.dtype.kind == "b":
-        return code.convert(x, key)
-    if x.dtype.kind == "u":
-        return x
-    sign = code.constant(1 << (bits - 1), key)
-    if x.dtype.kind == "i":
-        return code.bit_xor(code.convert(x, key), sign)
+    key, sign = np.dtype(f"u{x.dtype.itemsize}"), 1 << (8 * x.dtype.itemsize - 1)
+    if x.dtype.kind != "f":
+        return x.convert(key) ^ sign if x.dtype.kind == "i" else x.convert(key)
     if places:
-        x = code.add(x, code.constant(0.0, x))
-    pattern = code.bitcast(x, key)
-    ordered = code.bit_xor(pattern, code.bit_or(_spread_sign(code, pattern), sign))
-    return code.select(code.compare("ne", x, x), code.constant(-1, key), ordered)
+        x = x + 0.0
+    pattern = x.bitcast(key)
+    ordered = pattern ^ (_spread_sign(pattern) | sign)
+    return where(x.differs(x), -1, ordered)
 
 
-def _spread_sign(code: Any, pattern: Scalar) -> Scalar:
+def _spread_sign(pattern: Scalar) -> Any:
     """All ones if the highest bit is set, otherwise zero."""
-    signed = code.convert(pattern, np.dtype(f"i{pattern.dtype.itemsize}"))
-    spread = code.shift_right(signed, code.constant(8 * pattern.dtype.itemsize - 1, signed))
-    return code.convert(spread, pattern.dtype)
+    signed = pattern.convert(np.dtype(f"i{pattern.dtype.itemsize}"))
+    return (signed >> (8 * pattern.dtype.itemsize - 1)).convert(pattern.dtype)
 
 
-def _number_of(code: Any, key: Scalar, dtype: np.dtype) -> Scalar:
+def _number_of(key: Scalar, dtype: np.dtype) -> Scalar:
     """The number with a key."""
-    bits = 8 * key.dtype.itemsize
-    if dtype.kind == "b":
-        return code.convert(key, dtype)
-    if dtype.kind == "u":
-        return key
-    sign = code.constant(1 << (bits - 1), key.dtype)
-    if dtype.kind == "i":
-        return code.convert(code.bit_xor(key, sign), dtype)
-    flipped = code.bit_or(code.invert(_spread_sign(code, key)), sign)
-    return code.bitcast(code.bit_xor(key, flipped), dtype)
+    sign = 1 << (8 * key.dtype.itemsize - 1)
+    if dtype.kind != "f":
+        return (key ^ sign if dtype.kind == "i" else key).convert(dtype)
+    return (key ^ (~_spread_sign(key) | sign)).bitcast(dtype)

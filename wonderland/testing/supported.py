@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,12 @@ import numpy as np
 
 import wonderland as wl
 import wonderland.numpy as wnp
+from wonderland.compile import passes
+from wonderland.compile.calls import HostNode
+from wonderland.compile.lower import lower_program
+from wonderland.compile.nodes import Region
+from wonderland.compile.signature import Signature
 from wonderland.core import tree
-from wonderland.core.program import Program, subprograms
 from wonderland.core.tracer import METHODS, PROPERTIES, UFUNCS, Tracer
 from wonderland.testing import op_table
 from wonderland.testing.check_grads import random_like
@@ -76,12 +80,20 @@ is silently computed without its derivative. (Your NumPy may be too old to have 
 | | 0 | piecewise constant: the derivative is zero wherever there is one |
 | | - | the result is an integer, a bool or a shape |
 | compiled | native | every operation of it is native code (special functions for real numbers only) |
-| | NumPy | some part of it is evaluated by NumPy inside the compiled function |
+| | NumPy | some part of it is evaluated by NumPy inside the compiled function: [which, and why](#by-numpy-and-why) |
 | | no | the shape of the result depends on values: it works in eager derivatives only |
 
 The page is made from the table that drives the tests: each function is compared with NumPy's, with central differences,
 forward with reverse, to second order, batched and compiled. Some options of a function may be compiled otherwise than
 its usual form, which is what the tables show: `jitted.inspect(...)` tells.
+"""
+
+BY_NUMPY = """\
+## By NumPy, and why
+
+What these operators do inside a compiled function is done by NumPy or SciPy, between native steps: right, and as fast
+as they are. So is everything on dtypes that compiled code doesn't have (float16, long doubles), whatever the function
+is. `jitted.inspect(...)` says the same of a function of yours, in what it prints and in `reasons`.
 """
 
 SYMBOLS = {
@@ -109,7 +121,7 @@ def page() -> str:
             if names := kinds[derivative, compiled]:
                 parts.append(f"| {derivative} | {compiled} | {', '.join(names)} |")
         parts.append("")
-    return "\n".join([*parts, _methods(), ""])
+    return "\n".join([*parts, _by_numpy(groups), _methods(), ""])
 
 
 def functions() -> dict[str, dict[str, Row]]:
@@ -163,23 +175,41 @@ def _is_exact(row: Row, args: tuple, params: dict) -> bool:
 def _compiled(row: Row) -> str:
     if "recording" in row.excluded:
         return "no"
-    return "native" if _is_native(row) else "NumPy"
+    return "NumPy" if reasons(row) else "native"
 
 
-def _is_native(row: Row) -> bool:
+def reasons(row: Row) -> dict[str, str]:
+    """The operators of a function that NumPy evaluates in compiled code, each with the reason; as `Compiled.reasons`.
+
+    Lowering finds them; nothing is compiled.
+    """
     dtype = next(n for n in ("float64", "int64", "bool", "complex128") if n in row.dtype_names())
+    found: dict[str, str] = {}
     with np.errstate(all="ignore"):
         for sample in samples(row, [dtype], ("contiguous",)):
-            if not _lowered(wl.trace(sample.function)(*sample.args())):
-                return False
-    return True
+            program = passes.optimize(wl.trace(sample.function)(*sample.args()))[-1][1]
+            region = lower_program(program, Signature(program, {}, ()))
+            region.drop_unused()
+            found.update((node.name, node.why) for node in _hosts(region))
+    return found
 
 
-def _lowered(program: Program) -> bool:
-    return all(
-        (e.primitive.lower is not None or e.primitive.inline is not None) and all(map(_lowered, subprograms(e)))
-        for e in program.equations
-    )
+def _hosts(region: Region) -> Iterator[HostNode]:
+    for node in region.nodes:
+        if isinstance(node, HostNode) and not node.has_effect:
+            yield node
+        for inner in node.regions:
+            yield from _hosts(inner)
+
+
+def _by_numpy(groups: dict[str, dict[str, Row]]) -> str:
+    users: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, row in sorted(item for group in groups.values() for item in group.items()):
+        for operator in reasons(row).items() if "recording" not in row.excluded else ():
+            users[operator].append(name)
+    lines = [BY_NUMPY, "| operator | why | functions |", "|---|---|---|"]
+    lines += [f"| `{operator}` | {why} | {_code(names)} |" for (operator, why), names in sorted(users.items())]
+    return "\n".join([*lines, ""])
 
 
 def _methods() -> str:

@@ -169,7 +169,7 @@ class Function:
 
     add, sub, mul = _folding("add", 0), _folding("sub", 0), _folding("mul", 1)
 
-    def divide(self, x: Value, y: Number, signed: bool = False) -> Value:
+    def div(self, x: Value, y: Number, signed: bool = False) -> Value:
         return self._binary(x, y, "fdiv", "sdiv" if signed else "udiv")
 
     def remainder(self, x: Value, y: Number, signed: bool = False) -> Value:

@@ -64,9 +64,10 @@ def bytes_of(type: str) -> int:
 
 
 def _operator(method: str, *words: str, **options: Any) -> Any:
-    """Python's operator for a method of `Function`."""
+    """Python's operator for a method of `Function` (or of `Emitter`, for its numbers)."""
 
-    def operate(x: Value, y: Any) -> Value:
+    def operate(x: Any, y: Any) -> Any:
+        y = x.like(y)
         return getattr(x.code or y.code, method)(*words, x, y, **options)
 
     return operate
@@ -96,7 +97,7 @@ class Value:
     __add__ = __radd__ = _operator("add")
     __sub__ = _operator("sub")
     __mul__ = __rmul__ = _operator("mul")
-    __truediv__ = __floordiv__ = _operator("divide")
+    __truediv__ = __floordiv__ = _operator("div")
     __mod__ = _operator("remainder")
     __and__ = _operator("bit_and")
     __or__ = _operator("bit_or")
@@ -111,26 +112,26 @@ class Value:
     differs = _operator("compare", "ne")
     below = _operator("compare", "lt", signed=False)
 
-    def __rsub__(self, other: Number) -> Value:
+    def __rsub__(self, other: Number) -> Any:
         return self.like(other) - self
 
-    def __rtruediv__(self, other: Number) -> Value:
+    def __rtruediv__(self, other: Number) -> Any:
         return self.like(other) / self
 
-    def __neg__(self) -> Value:
+    def __neg__(self) -> Any:
         return self.code.neg(self)
 
-    def __invert__(self) -> Value:
+    def __invert__(self) -> Any:
         return self ^ (True if lanes_of(self.type)[1] == BOOL else -1)
 
     def is_nan(self) -> Value:
         return self.code.unordered(self, self)
 
-    def convert(self, type: str, signed: bool = True) -> Value:
+    def convert(self, type: Any, **signed: bool) -> Any:
         """The same number as another type; `signed` says what integers are."""
-        return self.code.convert(self, type, signed)
+        return self.code.convert(self, type, **signed)
 
-    def bitcast(self, type: str) -> Value:
+    def bitcast(self, type: Any) -> Any:
         """The same bits as another type of the same size."""
         return self.code.bitcast(self, type)
 

@@ -22,9 +22,6 @@ SMALL_COUNT = 16  # below, factorials come from a table
 class Element:
     """The random numbers of one element."""
 
-    key: tuple[Value, Value]
-    place: Value
-
     def __init__(self, k0: Value, k1: Value, place: Value):
         self.key, self.place = (k0, k1), place
 

@@ -7,10 +7,11 @@ control flow becomes part of the loop that calls it; the others (a rejection, a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from inspect import signature
 from typing import Any
 
-from wonderland.compile.ir import FLOATS, Function, Value
+from wonderland.compile.ir import DOUBLE, FLOATS, Function, Value
 from wonderland.compile.ir.values import mangled
 
 CALL_COST = 12  # of a vector function, in additions
@@ -36,6 +37,11 @@ def vector_function(write: Write) -> Write:
     """Register a branch-free function whose arguments and result are of one float type."""
     VECTOR_FUNCTIONS[write.__name__] = len(signature(write).parameters)
     return routine(CALL_COST)(write)
+
+
+def in_double(formula: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    """The function of a double, for float too."""
+    return wraps(formula)(lambda x: formula(x.convert(DOUBLE)).convert(x.type))
 
 
 def written(name: str, types: tuple[str, ...], of: tuple[Any, ...] = ()) -> Function:

@@ -7,30 +7,11 @@ errors would add up to more than 2 ulp.
 from __future__ import annotations
 
 from wonderland.compile.ir import Value
+from wonderland.compile.vecmath.bits import bits_of, power_of_two, round_to_integer
 from wonderland.compile.vecmath.exp import INFINITY, LN2
-from wonderland.compile.vecmath.formula import (
-    bits_of,
-    copysign,
-    fabs,
-    fast_two_sum,
-    fma,
-    in_double,
-    polynomial,
-    power_of_two,
-    round_to_integer,
-    sqrt,
-    two_product,
-    where,
-)
-from wonderland.compile.vecmath.functions import vector_function
-from wonderland.compile.vecmath.log import (
-    LOG_DOUBLE,
-    NAN,
-    log_of_split,
-    split,
-    split_normal,
-    split_one_plus,
-)
+from wonderland.compile.vecmath.formula import copysign, fabs, fast_two_sum, fma, polynomial, sqrt, two_product, where
+from wonderland.compile.vecmath.functions import in_double, vector_function
+from wonderland.compile.vecmath.log import LOG_DOUBLE, NAN, log_of_split, split, split_normal, split_one_plus
 
 # Half and a quarter of pi as sums of two numbers of the type.
 HALF_PI = {
@@ -42,59 +23,27 @@ TAN_OF_EIGHTH = 0.41421356237309503
 # (arctan(u) / u - 1) / u^2 as a polynomial in u^2 for |u| <= tan(pi/8): 2^-30.4 and 2^-59.4
 ARCTAN = {
     "float": (
-        -0.33333316445350647,
-        0.19998528063297272,
-        -0.14244391024112701,
-        0.1059916689991951,
-        -0.060900427401065826,
+        -0.33333316445350647, 0.19998528063297272, -0.14244391024112701, 0.1059916689991951, -0.060900427401065826,
     ),
     "double": (
-        -0.333333333333332,
-        0.1999999999995366,
-        -0.14285714280197828,
-        0.11111110783396572,
-        -0.09090897754617625,
-        0.07692060157346764,
-        -0.06663103485428548,
-        0.05847886268864382,
-        -0.05039296744261288,
-        0.038064515795824316,
+        -0.333333333333332, 0.1999999999995366, -0.14285714280197828, 0.11111110783396572, -0.09090897754617625,
+        0.07692060157346764, -0.06663103485428548, 0.05847886268864382, -0.05039296744261288, 0.038064515795824316,
         -0.01790733813210443,
     ),
-}
+}  # fmt: skip
 # (arcsin(x) / x - 1) / x^2 as a polynomial in x^2 for |x| <= 1/2: 2^-27.6 and 2^-59.8
 ARCSIN = {
     "float": (
-        0.16666752099990845,
-        0.07495306432247162,
-        0.04546976834535599,
-        0.024180816486477852,
-        0.042166296392679214,
+        0.16666752099990845, 0.07495306432247162, 0.04546976834535599, 0.024180816486477852, 0.042166296392679214,
     ),
     "double": (
-        0.1666666666666676,
-        0.0749999999997081,
-        0.04464285717464585,
-        0.030381942704720725,
-        0.02237221510399911,
-        0.0173516094941852,
-        0.013980855043418708,
-        0.011398599625678888,
-        0.010782155911476177,
-        0.00369870337000181,
-        0.021727352061856768,
-        -0.021028756636161775,
-        0.032648091130615994,
+        0.1666666666666676, 0.0749999999997081, 0.04464285717464585, 0.030381942704720725, 0.02237221510399911,
+        0.0173516094941852, 0.013980855043418708, 0.011398599625678888, 0.010782155911476177, 0.00369870337000181,
+        0.021727352061856768, -0.021028756636161775, 0.032648091130615994,
     ),
-}
+}  # fmt: skip
 # m^(-1/3) for sqrt(1/2) <= m <= sqrt(2): 2^-14.7
-INVERSE_CBRT = (
-    1.8745192144850136,
-    -1.8618225939109985,
-    1.5612802858475823,
-    -0.7023621349395315,
-    0.12836177978726185,
-)
+INVERSE_CBRT = (1.8745192144850136, -1.8618225939109985, 1.5612802858475823, -0.7023621349395315, 0.12836177978726185)
 
 
 def arctan_of_ratio(small: Value, large: Value, turns: Value, sign: Value, precision: str) -> Value:

@@ -9,48 +9,22 @@ from __future__ import annotations
 import struct
 
 from wonderland.compile.ir import Value
+from wonderland.compile.vecmath.bits import BIAS, MANTISSA, bits_of, float_of, power_of_two, round_to_integer
 from wonderland.compile.vecmath.exp import EXP, INFINITY, LN2, exp_scaled, round_quotient
-from wonderland.compile.vecmath.formula import (
-    BIAS,
-    MANTISSA,
-    bits_of,
-    clamp,
-    fabs,
-    fast_two_sum,
-    float_of,
-    fma,
-    polynomial,
-    power_of_two,
-    round_to_integer,
-    two_product,
-    where,
-)
+from wonderland.compile.vecmath.formula import clamp, fabs, fast_two_sum, fma, polynomial, two_product, where
 from wonderland.compile.vecmath.functions import vector_function
 
 NAN = float("nan")
 # (log(1 + f) - f + f^2/2) / f^3 for sqrt(1/2) - 1 <= f <= sqrt(2) - 1: 2^-29.7
 LOG_FLOAT = (
-    0.3333331346511841,
-    -0.25000032782554626,
-    0.20002053678035736,
-    -0.1666772961616516,
-    0.14220400154590607,
-    -0.12398742884397507,
-    0.11872541904449463,
-    -0.1176082044839859,
-    0.06919504702091217,
-)
+    0.3333331346511841, -0.25000032782554626, 0.20002053678035736, -0.1666772961616516, 0.14220400154590607,
+    -0.12398742884397507, 0.11872541904449463, -0.1176082044839859, 0.06919504702091217,
+)  # fmt: skip
 # (2 atanh(s) / s - 2) / s^2 as a polynomial in s^2, s = f / (2 + f): 2^-66.6
 LOG_DOUBLE = (
-    0.6666666666666666,
-    0.40000000000004926,
-    0.2857142856940978,
-    0.22222222607239345,
-    0.18181778329782255,
-    0.15386990090547206,
-    0.13252118293034498,
-    0.1323505944928654,
-)
+    0.6666666666666666, 0.40000000000004926, 0.2857142856940978, 0.22222222607239345, 0.18181778329782255,
+    0.15386990090547206, 0.13252118293034498, 0.1323505944928654,
+)  # fmt: skip
 # log2(e) as a sum of two numbers of the type.
 LOG2_E = {
     "float": (1.44269502162933349609375, 1.92596299112661e-08),
@@ -63,22 +37,10 @@ LOG2_FIRST = (2.8853900817779268, 4.0710547481862066e-17)
 LOG2_SECOND = (0.9617966939259756, 5.0577616648125906e-17)
 # ... and the rest, divided by s^4: 2^-73.4; the same from s^2 on, for float results: 2^-44.9
 LOG2_REST = (
-    0.5770780163555851,
-    0.4121985831113458,
-    0.32059889791275925,
-    0.2623081986621863,
-    0.22195226999304457,
-    0.19240133894479894,
-    0.16845112573717097,
-    0.17282092226591073,
-)
-LOG2_SHORT = (
-    0.9617966940577943,
-    0.5770779531829482,
-    0.4122084025665667,
-    0.31993475684298617,
-    0.28253972164145197,
-)
+    0.5770780163555851, 0.4121985831113458, 0.32059889791275925, 0.2623081986621863, 0.22195226999304457,
+    0.19240133894479894, 0.16845112573717097, 0.17282092226591073,
+)  # fmt: skip
+LOG2_SHORT = (0.9617966940577943, 0.5770779531829482, 0.4122084025665667, 0.31993475684298617, 0.28253972164145197)
 
 
 def pattern(value: float, type: str) -> int:

@@ -10,21 +10,9 @@ the call's attribute `vector-function-abi-variant`, return at once unless an ele
 
 from __future__ import annotations
 
-from wonderland.compile.ir import LONG, SUFFIX, Function, Value, table, vector
-from wonderland.compile.vecmath.formula import (
-    INTEGER,
-    bits_of,
-    fabs,
-    fast_two_sum,
-    float_of,
-    fma,
-    funnel_shift,
-    leading_zeros,
-    polynomial,
-    power_of_two,
-    round_to_integer,
-    where,
-)
+from wonderland.compile.ir import BOOL, LONG, SUFFIX, Function, Value, table, vector
+from wonderland.compile.vecmath.bits import INTEGER, bits_of, float_of, power_of_two, round_to_integer
+from wonderland.compile.vecmath.formula import fabs, fast_two_sum, fma, intrinsic, polynomial, where
 from wonderland.compile.vecmath.functions import vector_function
 
 LARGE = 2.0**40
@@ -35,51 +23,30 @@ TWO_OVER_PI = 0.6366197723675814
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
 # 64 zeros, then the bits of 2/pi after the binary point.
 TWO_OVER_PI_BITS = (
-    0x0000000000000000,
-    0xA2F9836E4E441529,
-    0xFC2757D1F534DDC0,
-    0xDB6295993C439041,
-    0xFE5163ABDEBBC561,
-    0xB7246E3A424DD2E0,
-    0x06492EEA09D1921C,
-    0xFE1DEB1CB129A73E,
-    0xE88235F52EBB4484,
-    0xE99C7026B45F7E41,
-    0x3991D639835339F4,
-    0x9C845F8BBDF9283B,
-    0x1FF897FFDE05980F,
-    0xEF2F118B5A0A6D1F,
-    0x6D367ECF27CB09B7,
-    0x4F463F669E5FEA2D,
-    0x7527BAC7EBE5F17B,
-    0x3D0739F78A5292EA,
-    0x6BFB5FB11F8D5D08,
-    0x56033046FC7B6BAB,
-)
+    0x0000000000000000, 0xA2F9836E4E441529, 0xFC2757D1F534DDC0, 0xDB6295993C439041, 0xFE5163ABDEBBC561,
+    0xB7246E3A424DD2E0, 0x06492EEA09D1921C, 0xFE1DEB1CB129A73E, 0xE88235F52EBB4484, 0xE99C7026B45F7E41,
+    0x3991D639835339F4, 0x9C845F8BBDF9283B, 0x1FF897FFDE05980F, 0xEF2F118B5A0A6D1F, 0x6D367ECF27CB09B7,
+    0x4F463F669E5FEA2D, 0x7527BAC7EBE5F17B, 0x3D0739F78A5292EA, 0x6BFB5FB11F8D5D08, 0x56033046FC7B6BAB,
+)  # fmt: skip
 # (sin(r) / r - 1) / r^2 as a polynomial in r^2: 2^-28.0 and 2^-58.0
 SIN = {
     "float": (-0.16666655242443085, 0.008332191966474056, -0.0001951878803083673),
     "double": (
-        -0.16666666666666632,
-        0.008333333333322488,
-        -0.00019841269829855578,
-        2.7557313706030284e-06,
-        -2.505076006450021e-08,
-        1.5896897757969657e-10,
+        -0.16666666666666632, 0.008333333333322488, -0.00019841269829855578, 2.7557313706030284e-06,
+        -2.505076006450021e-08, 1.5896897757969657e-10,
     ),
-}
+}  # fmt: skip
 # (cos(r) - 1 + r^2/2) / r^4 as a polynomial in r^2: 2^-33.0 and 2^-63.9
 COS = {
     "float": (0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-05),
     "double": (
-        0.041666666666666595,
-        -0.001388888888887334,
-        2.480158728899982e-05,
-        -2.75573142161988e-07,
-        2.0875705262587268e-09,
-        -1.1358741540941877e-11,
+        0.041666666666666595, -0.001388888888887334, 2.480158728899982e-05, -2.75573142161988e-07,
+        2.0875705262587268e-09, -1.1358741540941877e-11,
     ),
-}
+}  # fmt: skip
+
+
+funnel_shift = intrinsic("fshl")  # high, low and an amount: the upper half of (high, low) << (amount mod width)
 
 
 def reduce(x: Value) -> tuple[Value, Value, Value]:
@@ -117,7 +84,7 @@ def reduce_large(x: Value) -> tuple[Value, Value, Value]:
     signed = turn - (n << 126)
     size = where(signed < 0, -signed, signed)
     upper = (size >> 64).convert("i64")
-    zeros = leading_zeros(upper)
+    zeros = f.intrinsic("ctlz", upper, f.constant(False, BOOL))  # leading ones
     top = funnel_shift(upper, size.convert("i64"), zeros)
     # size = top 2^(64 - zeros), |r| = size 2^-126 pi/2; both parts of top become doubles exactly.
     high, low = (top >> 11).convert("double") * 2.0**11, (top & 2047).convert("double")
