@@ -226,6 +226,12 @@ def test_a_misspelt_name_raises(added, name, emit):
     del registry[name]
 
 
+def test_a_condition_of_python_raises(added):
+    operator = wl.as_function(elementwise("branching", np.abs, emit=lambda e, x: x if x > 0 else e.neg(x)))
+    with pytest.raises(TypeError, match="known when it runs"):
+        wl.jit(operator)(np.ones(3))
+
+
 def test_why_numpy_evaluates_is_kept():
     found = wl.jit(lambda x: np.linalg.svd(x)[1]).inspect(np.eye(3))
     assert found.reasons == {"svd": "there is no code for it"} and "svd (there is no code for it)" in str(found)

@@ -20,6 +20,7 @@ from wonderland.compile.scalars import assembled, literal, named
 from wonderland.compile.values import Values
 
 SUM_BLOCK = 512  # elements summed in one go, for the sake of rounding errors
+SHORT_LOOP = 128  # turns of a loop below which the widest vectors would leave too many over
 MOST_INLINED = 100  # cost of scalar code that gains from being inlined where it is called
 
 
@@ -31,6 +32,7 @@ class Sweeps:
         self.roles, self.levels = nest.cluster.roles, nest.cluster.levels
         inline = "noinline" if nest.extents or nest.cost > MOST_INLINED else ""
         self.loops: Loops = Loops(nest, inline, nest.deep)
+        self.loops.f.narrow = bool(nest.extents) and nest.extents[-1] < SHORT_LOOP
         self.values: Values = Values(nest, self.loops)
 
     def write(self) -> ir.Function:

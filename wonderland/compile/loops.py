@@ -54,6 +54,11 @@ class Scope:
         self.bounds: tuple[Scalar, Scalar] = (ZERO, ZERO)
         self.chain: list[Scope] = [*(parent.chain if parent else []), self]
 
+    @property
+    def place(self) -> Scalar:
+        """How far along its dimension the loop is."""
+        return self.index if self.shift is None else self.shift
+
 
 class Loops:
     """Opens and closes the loops of a kernel's function, and finds addresses in them."""
@@ -128,9 +133,9 @@ class Loops:
             place = self.parameters[f"p{access.param}"]
         else:
             place = self.pointer(access, scope.parent)
-            stride = access.strides[scope.dim] if scope.dim >= 0 or scope.shift else 0
+            stride = access.strides[scope.dim] if scope.dim >= 0 or scope.shift is not None else 0
             if stride:
-                place = self.advance(place, access, scope.shift or scope.index, stride, scope)
+                place = self.advance(place, access, scope.place, stride, scope)
         scope.pointers[access] = place
         return place
 
@@ -151,9 +156,9 @@ class Loops:
             total = ZERO
             if scope.parent is not None:
                 total, e = self.place(access, scope.parent), self.at(scope)
-                stride = access.strides[scope.dim] if scope.dim >= 0 or scope.shift else 0
+                stride = access.strides[scope.dim] if scope.dim >= 0 or scope.shift is not None else 0
                 if stride:
-                    moved = e.mul(scope.shift or scope.index, self.cell(("index", access.strides, stride), stride))
+                    moved = e.mul(scope.place, self.cell(("index", access.strides, stride), stride))
                     total = moved if total is ZERO else e.add(total, moved)
             scope.memo[access] = total
         return scope.memo[access]

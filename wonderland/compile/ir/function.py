@@ -110,6 +110,7 @@ class Function:
         self.hidden: bool = hidden
         self.attributes: str = attributes
         self.hint: str = hint
+        self.narrow: bool = False  # are its loops too short for the widest vectors?
         self.cost: int = 0  # of a call, in additions, where that is known
         self._parameters: list[tuple[str, str]] = list(parameters)
         self.parameters: list[Value] = [

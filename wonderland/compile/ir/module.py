@@ -20,9 +20,9 @@ _METADATA = [
 _HINTS = {AS_IT_IS: "!1, !2", INTERLEAVED: "!3"}
 
 
-def target_attributes() -> str:
-    """What all functions say about the CPU: vectors as wide as its registers (LLVM would take half of 64 bytes)."""
-    return '"prefer-vector-width"="512"' if llvm.vector_bytes() == 64 else ""
+def target_attributes() -> list[str]:
+    """What functions say about the CPU: vectors as wide as its registers (LLVM would take half of 64 bytes); narrow."""
+    return [f'"prefer-vector-width"="{width}"' for width in ((512, 256) if llvm.vector_bytes() == 64 else ())]
 
 
 class Module:
@@ -70,14 +70,14 @@ class Module:
         lines += sorted(item.text() for item in self.items.values() if not isinstance(item, Function))
         for function in functions:
             define, *rest = function.lines()
-            lines += ["", define.removesuffix("{") + "#0 {" if target else define]
+            lines += ["", f"{define.removesuffix('{')}#{int(function.narrow)} {{" if target else define]
             for line in rest:
                 if isinstance(line, Hinted):
                     number = len(metadata)
                     metadata.append(f"!{number} = distinct !{{!{number}, {_HINTS[line.hint]}}}")
                     line = f"{line}, !llvm.loop !{number}"
                 lines.append(line)
-        lines += ["", *([f"attributes #0 = {{ {target} }}"] if target else []), *metadata, ""]
+        lines += ["", *(f"attributes #{i} = {{ {words} }}" for i, words in enumerate(target)), *metadata, ""]
         return "\n".join(lines)
 
     def load(self) -> llvm.Library:

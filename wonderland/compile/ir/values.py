@@ -118,6 +118,9 @@ class Value:
     def __rtruediv__(self, other: Number) -> Any:
         return self.like(other) / self
 
+    def __bool__(self) -> bool:
+        raise TypeError("a value of compiled code is known when it runs: use `select`, or `with code.when(condition):`")
+
     def __neg__(self) -> Any:
         return self.code.neg(self)
 
