@@ -52,7 +52,9 @@ class RegionPlan:
     """Plans one region: `steps` in order. `targets` says where its outputs should be."""
 
     def __init__(self, plan: MemoryPlan, region: Region, targets: Sequence[Target | None], polls: bool = True):
-        self.plan, self.region, self.polls = plan, region, polls  # may it look at signals, which is to fail?
+        self.plan: MemoryPlan = plan
+        self.region: Region = region
+        self.polls: bool = polls  # may it look at signals, which is to fail?
         self.memory: Memory = plan.memory
         self.schedule: Schedule = region.schedule
         self.targets: list[Target | None] = [None if i in region.unchanged else t for i, t in enumerate(targets)]

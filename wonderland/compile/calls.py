@@ -28,7 +28,10 @@ class HostNode(Several):
         self, name: str, evaluate: Callable, multiple: bool, operands: Sequence[Node], why: str, effect: bool = False
     ):
         super().__init__()
-        self.name, self.evaluate, self.multiple, self.why = name, evaluate, multiple, why
+        self.name: str = name
+        self.evaluate = evaluate
+        self.multiple: bool = multiple
+        self.why: str = why
         self.given: tuple[Node, ...] = tuple(operands)
         self.has_effect = effect
 
@@ -52,7 +55,9 @@ class RunCall(Step):
     """Let NumPy do it: it gets pointers to operands and results."""
 
     def __init__(self, node: HostNode, operands: list[Buffer | None], made: list[Buffer]):
-        self.node, self.operands, self.made = node, operands, made
+        self.node: HostNode = node
+        self.operands: list[Buffer | None] = operands
+        self.made: list[Buffer] = made
 
     def emit(self, out: Any, f: ir.Function) -> None:
         """An array of pointers; a dynamic operand's length follows its pointer."""

@@ -239,7 +239,8 @@ class Range:
         factor = where(self.far, 0.0625, where(near, up, one))
         self.x, self.y = where(self.far, 0.0625 * x, x), y * factor
         self.down = where(near, 1.0 / up, one)
-        self.inside, self.right = size < 1.0, x > 1.0
+        self.inside: Any = size < 1.0
+        self.right = x > 1.0
         self.lost = x.equals(0.0) & _missing(y)  # of which one part is known still
 
     def arcsinh(self, u: Scalar) -> Scalar:

@@ -64,7 +64,8 @@ class RunBranch(Step):
     """One of several lists of steps."""
 
     def __init__(self, index: Buffer, branches: list[list[Step]]):
-        self.index, self.branches = index, branches
+        self.index: Buffer = index
+        self.branches: list[list[Step]] = branches
 
     @property
     def bodies(self) -> Sequence[list[Step]]:

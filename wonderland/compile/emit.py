@@ -39,7 +39,9 @@ class Emission:
     """A module under construction: what steps ask for while they write themselves into it."""
 
     def __init__(self, plan: MemoryPlan, callbacks: Callbacks, watch: Any):
-        self.plan, self.callbacks, self.watch = plan, callbacks, watch
+        self.plan: MemoryPlan = plan
+        self.callbacks: Callbacks = callbacks
+        self.watch: Any = watch
         self.module: ir.Module = ir.Module()
         self.polls = False  # does something look at signals?
         self.slots, self.arena, self.table = (ir.Value(ir.POINTER, f"%{name}") for name, _ in PARAMETERS)

@@ -45,7 +45,7 @@ class Emitter:
     def __init__(self, f: ir.Function) -> None:
         self.f: ir.Function = f
         self.report: Callable[[Scalar, type, str], None] | None = None  # how a kernel reports what went wrong
-        self.checks = False  # does something `require` a condition?
+        self.checks: bool = False  # does something `require` a condition?
         self.cost: int = 0
 
     def _new(self, value: ir.Value, dtype: np.dtype) -> Scalar:
@@ -173,8 +173,11 @@ class Emitter:
         x = x if isinstance(x, Scalar) else y.like(x)
         return self._new(self.f.select(condition, x, y), x.dtype)
 
-    bit_and, bit_or, bit_xor = _bitwise("bit_and"), _bitwise("bit_or"), _bitwise("bit_xor")
-    shift_left, shift_right = _bitwise("shift_left"), _bitwise("shift_right")
+    bit_and: Any = _bitwise("bit_and")
+    bit_or: Any = _bitwise("bit_or")
+    bit_xor: Any = _bitwise("bit_xor")
+    shift_left: Any = _bitwise("shift_left")
+    shift_right: Any = _bitwise("shift_right")
 
     def invert(self, x: Scalar) -> Scalar:
         return ~x
@@ -222,7 +225,7 @@ class Emitter:
 
     def require(self, fine: Scalar, kind: type[Exception], message: str) -> None:
         """Without this condition the run raises an exception in the end; the code goes on with what it has."""
-        self.checks = True
+        self.checks: bool = True
         self.cost += 1
         if self.report is not None:
             self.report(fine, kind, message)

@@ -21,10 +21,10 @@ class Kernel(ABC):
     def __init__(self) -> None:
         self.params: list[tuple[Any, int]] = []  # (buffer, offset in bytes)
         self.written: set[Any] = set()  # buffers
-        self.checks = False  # can it fail, and set the error word?
-        self.parallel = False  # then the table starts with the pieces of work, the size of one, and that of all
+        self.checks: bool = False  # can it fail, and set the error word?
+        self.parallel: bool = False  # then the table starts with the pieces of work, the size of one, and that of all
         self.table: list[int] = []  # numbers that the code reads; complete when it is written
-        self.work = 0.0  # nanoseconds
+        self.work: float = 0.0  # nanoseconds
 
     @abstractmethod
     def write(self) -> ir.Function:

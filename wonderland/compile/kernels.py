@@ -29,7 +29,8 @@ class Sweeps:
 
     def __init__(self, nest: Nest):
         self.nest = nest
-        self.roles, self.levels = nest.cluster.roles, nest.cluster.levels
+        self.roles: dict[Node, str] = nest.cluster.roles
+        self.levels: dict[Node, int] = nest.cluster.levels
         inline = "noinline" if nest.extents or nest.cost > MOST_INLINED else ""
         self.loops: Loops = Loops(nest, inline, nest.deep)
         self.loops.f.narrow = bool(nest.extents) and nest.extents[-1] < SHORT_LOOP

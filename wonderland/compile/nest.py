@@ -36,7 +36,10 @@ class Nest(Kernel):
 
     def __init__(self, cluster: Cluster, schedule: Schedule, memory: dict[Node, Any], sites: Any, split: bool = False):
         super().__init__()
-        self.cluster, self.schedule, self.memory, self.sites = cluster, schedule, memory, sites
+        self.cluster: Cluster = cluster
+        self.schedule: Schedule = schedule
+        self.memory: dict[Node, Any] = memory
+        self.sites: Any = sites
         self.split = split  # are the rows cut into pieces?
         self.accesses: dict[tuple[Any, ...], Access] = {}
         self.reads: dict[tuple[Node, bool], Access] = {}  # by operand, and whether it is read by rows
@@ -46,7 +49,9 @@ class Nest(Kernel):
         self._collect()
         self.order: Order = self._arrange()
         self.extents: list[int] = self.order.extents
-        self.outer, self.sums, self.column = self.order.outer, self.order.sums, self.order.column
+        self.outer: int = self.order.outer
+        self.sums: int = self.order.sums
+        self.column: bool = self.order.column
         self.block: int = self._column_block() if self.column else 0  # columns that are swept together
         self.sum_dims: frozenset[int] = frozenset(range(self.outer, self.outer + self.sums))
         self.kept_dims: frozenset[int] = frozenset(range(len(self.extents))) - self.sum_dims

@@ -40,8 +40,10 @@ class Procedure(Whole):
     ):  # fmt: skip
         super().__init__(type)
         self.name, self.code, self.arrays, self.rows = name, code, tuple(arrays), rows
-        self.scratch, self.row_cost, self.failure = scratch, row_cost, failure
-        self.can_fail = failure is not None
+        self.scratch: int = scratch
+        self.row_cost: float = row_cost
+        self.failure: tuple[Any, str] | None = failure
+        self.can_fail: bool = failure is not None
 
     @property
     def memory(self) -> tuple[Node, ...]:
@@ -74,7 +76,9 @@ class RowKernel(Kernel):
 
     def __init__(self, node: Procedure, memory: Any, scratch: Buffer | None, site: int | None, pieces: int):
         super().__init__()
-        self.node, self.scratch, self.site = node, scratch, site
+        self.node: Procedure = node
+        self.scratch: Buffer | None = scratch
+        self.site: int | None = site
         self.grain: int = -(-node.count // pieces)
         self.pieces: int = self.share_work(node.count, self.grain)
         self.arrays: list[Node] = [node, *node.arrays]
@@ -115,7 +119,9 @@ class ScalarVariable:
     """A scalar that changes; LLVM turns it into a register."""
 
     def __init__(self, code: Code, place: ir.Value, dtype: np.dtype):
-        self.code, self.place, self.dtype = code, place, dtype
+        self.code: Code = code
+        self.place: ir.Value = place
+        self.dtype: np.dtype = dtype
 
     def get(self) -> Scalar:
         return self.code.load(self.place, self.dtype)
@@ -133,8 +139,11 @@ class Array:
     def __init__(
         self, code: Code, pointer: ir.Value, dtype: np.dtype, shape: tuple[Any, ...], strides: tuple[Any, ...]
     ):
-        self.code, self.pointer, self.dtype = code, pointer, dtype
-        self.shape, self.strides = shape, strides
+        self.code: Code = code
+        self.pointer: ir.Value = pointer
+        self.dtype: np.dtype = dtype
+        self.shape: tuple[Any, ...] = shape
+        self.strides: tuple[Any, ...] = strides
 
     def extent(self, axis: int = 0) -> Scalar:
         return self.code.number(self.shape[axis])

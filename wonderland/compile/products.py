@@ -44,9 +44,11 @@ class Contract(Whole):
         x_strides: tuple[int, ...], y_strides: tuple[int, ...],
     ):  # fmt: skip
         super().__init__(type)
-        self.x, self.y = x, y
+        self.x: Node = x
+        self.y: Node = y
         self.batch, self.m, self.n, self.k = sizes
-        self.x_strides, self.y_strides = x_strides, y_strides  # (offset, batch strides..., two matrix strides)
+        self.x_strides: tuple[int, ...] = x_strides
+        self.y_strides: tuple[int, ...] = y_strides  # (offset, batch strides..., two matrix strides)
 
     @property
     def real_dtype(self) -> np.dtype:
@@ -182,7 +184,11 @@ class RunProduct(Step):
     """Matrix products, one for each entry of the batch; many small ones are shared between threads."""
 
     def __init__(self, node: Contract, x: Buffer, y: Buffer, out: Buffer, position: int):
-        self.node, self.x, self.y, self.out, self.position = node, x, y, out, position
+        self.node: Contract = node
+        self.x: Buffer = x
+        self.y: Buffer = y
+        self.out: Buffer = out
+        self.position: int = position
         size = node.real_dtype.itemsize
         self.dtype = "f32" if size == 4 else "f64"
         self.batch: list[tuple[int, int, int, int]] = collapsed_batch(node)
@@ -197,7 +203,7 @@ class RunProduct(Step):
         self.pieces: int = min(self.total, most) if shared else 1
         self.scratch: Any = None
         self.epilogue: Kernel | None = None
-        self.turns = 0  # of the epilogue's outer loop for a row of the product
+        self.turns: int = 0  # of the epilogue's outer loop for a row of the product
 
     @property
     def touched(self) -> list[Buffer]:
@@ -220,7 +226,8 @@ class RunProduct(Step):
         written = {buffer.root for buffer in kernel.written}
         if not turns or written & {self.x.root, self.y.root}:
             return False
-        self.epilogue, self.turns = kernel, turns
+        self.epilogue = kernel
+        self.turns: int = turns
         for buffer in (*(buffer for buffer, _ in kernel.params), *kernel.written):
             buffer.root.touch(self.position)
         return True

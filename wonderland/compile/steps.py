@@ -81,7 +81,9 @@ class Copy(Step):
     """Copy whole buffers."""
 
     def __init__(self, to: Buffer, source: Buffer, size: int):
-        self.to, self.source, self.size = to, source, size
+        self.to: Buffer = to
+        self.source: Buffer = source
+        self.size: int = size
 
     def emit(self, out: Any, f: ir.Function) -> None:
         if self.size:

@@ -19,7 +19,7 @@ class Lines:
     """Which lines of the user's write the equations of a Record: `Record(name, first=lines.look)` asks now and then."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         self.places: dict[tuple[int, str, int], int] = {}  # (depth of the stack, file, line) -> looks
 
     def look(self, *operation: Any) -> None:

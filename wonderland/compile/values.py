@@ -18,7 +18,8 @@ class Values:
     """Where each value of a kernel is: computed already, in memory, in an array on the stack, or to be computed."""
 
     def __init__(self, nest: Nest, loops: Loops):
-        self.nest, self.loops = nest, loops
+        self.nest: Nest = nest
+        self.loops: Loops = loops
         self.slots: dict[Node, ir.Value] = {}  # arrays on the stack: sums of columns, row values, kept rows
         self.available: set[Node] = set()  # in memory, since an earlier sweep
         self.running: Running = Running(self)

@@ -97,10 +97,11 @@ class Primitive:
         self.whole: bool = multiple or update is not None  # its transpose rule gets the list of cotangents
         self.inline = inline
         self.cost = cost
-        self.calls = calls if inline is None else lambda params: [p for p in (inline(params),) if p is not None]
-        self.linearity = linearity
-        self.stops = stops
-        self.ufunc, self.also = ufunc, tuple(also.split())
+        self.calls: Any = calls if inline is None else lambda params: [p for p in (inline(params),) if p is not None]
+        self.linearity: Callable[..., Any] | None = linearity
+        self.stops: Callable[..., Any] | None = stops
+        self.ufunc: str = ufunc
+        self.also: tuple[str, ...] = tuple(also.split())
         self.multiple = multiple
         self.elementwise = elementwise  # output element i reads only element i of each (broadcast) operand
         self.linear = linear  # operands in which it is jointly linear, the others fixed
@@ -108,7 +109,7 @@ class Primitive:
         self.piecewise_linear = piecewise_linear  # of real operands: linear around almost every point
         self.dynamic = dynamic  # its lowering takes arrays of a length that only the run knows
         self.balanced = balanced  # its transpose takes the same multiplications
-        self.analytic = analytic  # in complex operands, if its results are complex; or as `raises`
+        self.analytic: bool | Callable[..., Any] = analytic  # in complex operands; or as `raises`
         self.transparent = transparent  # to perform the Program that it calls is all that it means
         self.reverse_only = reverse_only  # there is its transpose, and no evaluation
         self.effect = effect  # running it does something besides computing results

@@ -20,22 +20,22 @@ import numpy as np
 import wonderland as wl
 from wonderland.core.types import type_of
 from wonderland.testing.op_checks import largest_error
-from wonderland.testing.random_programs import Program, random_program
+from wonderland.testing.random_programs import RandomProgram, random_program
 
 FORMS = ("single", "grad", "jvp", "vmap")  # besides its value, a program is tried in one of these
 TOGETHER = 12  # programs compiled as one function
 KEPT: tuple[int, ...] = ()  # seeds that once failed
 
 
-class Case:
+class CompiledCase:
     """A function, its arguments, what NumPy gives, and how exact that is."""
 
-    program: Program
+    program: RandomProgram
     form: str
     function: Callable[..., Any]
     args: tuple[Any, ...]
 
-    def __init__(self, program: Program, form: str):
+    def __init__(self, program: RandomProgram, form: str):
         self.program, self.form = program, form
         self.function, self.args = _form(program, form)
         single = form == "single" or "float32" in program.source
@@ -91,7 +91,7 @@ def _moved(value: Any, epsilon: float, rng: np.random.Generator) -> Any:
     return (value * (1 + epsilon * rng.choice([-1.0, 1.0], np.shape(value)))).astype(value.dtype)
 
 
-def _form(program: Program, form: str) -> tuple[Callable, tuple]:
+def _form(program: RandomProgram, form: str) -> tuple[Callable, tuple]:
     args = program.args
     if form == "value":
         return program, args
@@ -127,18 +127,18 @@ def _form(program: Program, form: str) -> tuple[Callable, tuple]:
     return (gradient if form == "grad" else tangents), args
 
 
-def cases(seeds: Iterable[int]) -> Iterator[Case]:
+def cases(seeds: Iterable[int]) -> Iterator[CompiledCase]:
     """Each program as it is and in one other form; a form that NumPy itself can't evaluate is left out."""
     for seed in seeds:
         program, _ = random_program(seed, wide=bool(seed % 4))
-        yield Case(program, "value")
+        yield CompiledCase(program, "value")
         try:
-            yield Case(program, FORMS[seed // 2 % len(FORMS)])
+            yield CompiledCase(program, FORMS[seed // 2 % len(FORMS)])
         except (TypeError, ValueError, NotImplementedError):
             continue
 
 
-def failures(seeds: Iterable[int]) -> list[tuple[Case, str]]:
+def failures(seeds: Iterable[int]) -> list[tuple[CompiledCase, str]]:
     """The cases of these seeds that differ from NumPy, and how."""
     tried = list(cases(seeds))
     try:
@@ -157,7 +157,7 @@ def failures(seeds: Iterable[int]) -> list[tuple[Case, str]]:
     return found
 
 
-def failure(case: Case) -> str | None:
+def failure(case: CompiledCase) -> str | None:
     """What is wrong with one case, compiled alone."""
     try:
         return case.difference(wl.jit(case.function)(*case.args))
@@ -165,21 +165,24 @@ def failure(case: Case) -> str | None:
         return f"{type(error).__name__}: {error}"
 
 
-def shrunk(case: Case) -> Case:
+def shrunk(case: CompiledCase) -> CompiledCase:
     """The same failure with as few statements as possible."""
     program, again = case.program, True
-    names = list(program._names)
+    given = dict(zip(program._names, program.args))
+
+    def with_fewer(lines: list[str], results: str) -> CompiledCase:
+        return CompiledCase(RandomProgram(program.seed, lines, results, given), case.form)
+
     while again:
         again = False
         for i in reversed(range(len(program.lines))):
             lines = program.lines[:i] + program.lines[i + 1 :]
             try:
-                smaller = Case(Program(program.seed, lines, program.results, dict(zip(names, program.args))), case.form)
+                smaller = with_fewer(lines, program.results)
             except Exception:
                 kept = [r for r in program.results.split(", ") if r.strip(",") != program.lines[i].split(" =")[0]]
                 try:
-                    results = ", ".join(r.strip(",") for r in kept) + ","
-                    smaller = Case(Program(program.seed, lines, results, dict(zip(names, program.args))), case.form)
+                    smaller = with_fewer(lines, ", ".join(r.strip(",") for r in kept) + ",")
                 except Exception:
                     continue
             if smaller.expected and failure(smaller) is not None:

@@ -65,7 +65,7 @@ SMOOTH_REDUCTIONS = ("sum", "mean", "prod", "var")
 ORDERED_REDUCTIONS = ("max", "min", "ptp", "median")
 
 
-class Program:
+class RandomProgram:
     """A function with its source; `repr` is a script that reproduces a call."""
 
     seed: int
@@ -104,7 +104,7 @@ def _literal(value: Any) -> str:
 
 def random_program(
     seed: int, size: int = 12, ops: Collection[str] | None = None, wide: bool = False
-) -> tuple[Program, tuple[Any, ...]]:
+) -> tuple[RandomProgram, tuple[Any, ...]]:
     """A random program and arguments for it: `(function, args)`, the same for the same seed and options.
 
     `size` counts its statements; `ops` limits them to families, of which `random_programs.FAMILIES` has the names;
@@ -128,7 +128,7 @@ def random_program(
                 raise
             writer.forget(before)  # these families choose without looking whether everything fits
         writer.statements += len(writer.lines) > before
-    program = Program(seed, writer.lines, writer.results(), writer.args)
+    program = RandomProgram(seed, writer.lines, writer.results(), writer.args)
     return program, program.args
 
 

@@ -81,7 +81,9 @@ class Holding:
     call: Primitive
 
     def __init__(self, *held: str, own: int = 0, separate: Callable = linearize_program):
-        self.held, self.own, self.separate = held, own, separate
+        self.held: tuple[str, ...] = held
+        self.own: int = own
+        self.separate = separate
 
     def primitive(self, name: str, evaluate: Callable, **slots: Any) -> Primitive:
         """A primitive with these rules; `slots` are what else it has, and those of its rules that differ."""

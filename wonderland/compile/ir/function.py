@@ -61,7 +61,9 @@ class Variable:
     __slots__ = ("code", "place", "type")
 
     def __init__(self, code: Function, place: Value, type: str):
-        self.code, self.place, self.type = code, place, type
+        self.code: Function = code
+        self.place: Value = place
+        self.type: str = type
 
     def get(self) -> Value:
         return self.code.load(self.type, self.place)
@@ -168,7 +170,9 @@ class Function:
         words = f"{operation} {flags} " if flags else f"{operation} "
         return self._let(x.type, f"{words}{x.type} {x.text}, {x.like(y).text}")
 
-    add, sub, mul = _folding("add", 0), _folding("sub", 0), _folding("mul", 1)
+    add: Any = _folding("add", 0)
+    sub: Any = _folding("sub", 0)
+    mul: Any = _folding("mul", 1)
 
     def div(self, x: Value, y: Number, signed: bool = False) -> Value:
         return self._binary(x, y, "fdiv", "sdiv" if signed else "udiv")
@@ -179,7 +183,10 @@ class Function:
     def neg(self, x: Value) -> Value:
         return self._let(x.type, f"fneg {x}") if is_float(x.type) else self.sub(x.like(0), x)
 
-    bit_and, bit_or, bit_xor, shift_left = map(_of_integers, ("and", "or", "xor", "shl"))
+    bit_and: Any = _of_integers("and")
+    bit_or: Any = _of_integers("or")
+    bit_xor: Any = _of_integers("xor")
+    shift_left: Any = _of_integers("shl")
 
     def shift_right(self, x: Value, y: Number, signed: bool = False) -> Value:
         return self._binary(x, y, "", "ashr" if signed else "lshr")
@@ -470,7 +477,7 @@ class Function:
         yield
         self.start(f"{label}.exit")
 
-    def unless(self, condition: Value):
+    def unless(self, condition: Value) -> Any:
         return self.when(~condition)
 
     def choose(self, condition: Value, yes: Callable[[], Value], no: Callable[[], Value]) -> Value:

@@ -94,23 +94,26 @@ class Value:
             raise TypeError(f"compiled code: {self.type} meets {other.type}")
         return other
 
-    __add__ = __radd__ = _operator("add")
-    __sub__ = _operator("sub")
-    __mul__ = __rmul__ = _operator("mul")
-    __truediv__ = __floordiv__ = _operator("div")
-    __mod__ = _operator("remainder")
-    __and__ = _operator("bit_and")
-    __or__ = _operator("bit_or")
-    __xor__ = _operator("bit_xor")
-    __lshift__ = _operator("shift_left")
-    __rshift__ = _operator("shift_right")  # zeros come in (AVX2 has no arithmetic shift of 64-bit integers)
-    __lt__ = _operator("compare", "lt")
-    __le__ = _operator("compare", "le")
-    __gt__ = _operator("compare", "gt")
-    __ge__ = _operator("compare", "ge")
-    equals = _operator("compare", "eq")
-    differs = _operator("compare", "ne")
-    below = _operator("compare", "lt", signed=False)
+    __add__: Any = _operator("add")
+    __radd__: Any = __add__
+    __sub__: Any = _operator("sub")
+    __mul__: Any = _operator("mul")
+    __rmul__: Any = __mul__
+    __truediv__: Any = _operator("div")
+    __floordiv__: Any = __truediv__
+    __mod__: Any = _operator("remainder")
+    __and__: Any = _operator("bit_and")
+    __or__: Any = _operator("bit_or")
+    __xor__: Any = _operator("bit_xor")
+    __lshift__: Any = _operator("shift_left")
+    __rshift__: Any = _operator("shift_right")  # zeros come in (AVX2 has no arithmetic shift of 64-bit integers)
+    __lt__: Any = _operator("compare", "lt")
+    __le__: Any = _operator("compare", "le")
+    __gt__: Any = _operator("compare", "gt")
+    __ge__: Any = _operator("compare", "ge")
+    equals: Any = _operator("compare", "eq")
+    differs: Any = _operator("compare", "ne")
+    below: Any = _operator("compare", "lt", signed=False)
 
     def __rsub__(self, other: Number) -> Any:
         return self.like(other) - self
