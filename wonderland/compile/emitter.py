@@ -47,6 +47,7 @@ class Emitter:
         self.report: Callable[[Scalar, type, str], None] | None = None  # how a kernel reports what went wrong
         self.checks: bool = False  # does something `require` a condition?
         self.cost: int = 0
+        self.runs_once: bool = False  # is it outside of loops? Then functions are called, which takes LLVM less time
 
     def _new(self, value: ir.Value, dtype: np.dtype) -> Scalar:
         self.cost += 1
@@ -221,7 +222,7 @@ class Emitter:
 
     def _call(self, function: ir.Function, dtype: np.dtype, *args: Scalar) -> Scalar:
         self.cost += function.cost
-        return self._new(self.f.call(function, *args), dtype)
+        return self._new(self.f.call(function, *args, attributes="noinline" if self.runs_once else ""), dtype)
 
     def require(self, fine: Scalar, kind: type[Exception], message: str) -> None:
         """Without this condition the run raises an exception in the end; the code goes on with what it has."""

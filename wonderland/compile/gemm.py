@@ -14,14 +14,15 @@ threads may be inside it.
 The way of the data (Goto and van de Geijn 2008; Van Zee and van de Geijn 2015): the product is cut into
 blocks whose operands fit the caches, each block is packed into panels as wide as the register tile, and the
 tile kernel runs over the panels. Packing and tiles are tasks of the pool. Where packing doesn't pay, the
-kernel reads the operand where it lies. Vectors (m = 1 or n = 1) have their own loops, which read the matrix
-once in the order of memory. The cut along k depends on nothing but the sizes and strides: results are the
-same to the bit for any number of threads.
+kernel reads the operand where it lies. The cut along k depends on nothing but the sizes and strides: results are
+the same to the bit for any number of threads. `wl_gemv_f32`, of the same parameters, multiplies with a vector
+(m = 1 or n = 1): see `gemm_vector`.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -41,7 +42,7 @@ from wonderland.compile.gemm_tile import (
     types,
 )
 from wonderland.compile.gemm_vector import matrix_vector, scratch_elements
-from wonderland.compile.ir import LONG, VOID, Function
+from wonderland.compile.ir import LONG, RARE, VOID, Function
 
 BLOCK_ROWS = 2048  # of A packed at a time; bounds the scratch
 BLOCK_COLUMNS = 2048
@@ -82,26 +83,31 @@ NULL = ir.constant(None, ir.POINTER)
 PARAMETERS = "m n k a* rsa csa b* rsb csb c* ldc scratch* epilogue& context&"
 
 
-@cache
-def external(dtype: str) -> ir.External:
-    """The function, for those who call it from other modules."""
-    parameters = tuple(type for _, type in types(PARAMETERS))
-    return ir.External(f"wl_gemm_{dtype}", VOID, parameters, address=partial(address, dtype))
+def is_by_vector(m: int, n: int, k: int, a_strides: Sequence[int], b_strides: Sequence[int]) -> bool:
+    """Is it a product of a vector and a matrix that is contiguous along one of its axes: one for `wl_gemv`?"""
+    return min(m, n, k) > 0 and ((n == 1 and 1 in a_strides) or (m == 1 and 1 in b_strides))
 
 
 @cache
-def address(dtype: str) -> int:
+def external(dtype: str, vector: bool = False) -> ir.External:
+    """The function for products of matrices, or with a vector, for those who call it from other modules."""
+    name, parameters = f"wl_{'gemv' if vector else 'gemm'}_{dtype}", tuple(type for _, type in types(PARAMETERS))
+    return ir.External(name, VOID, parameters, address=partial(address, dtype, vector))
+
+
+@cache
+def address(dtype: str, vector: bool = False) -> int:
     """Address of the compiled function; compiled once per process."""
     with llvm.lock:
-        library = definition(dtype).load()
+        library = definition(dtype, vector).load()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # its address is handed out for good
-        return library.address(f"wl_gemm_{dtype}")
+        return library.address(external(dtype, vector).name)
 
 
-def definition(dtype: str) -> ir.Module:
+def definition(dtype: str, vector: bool = False) -> ir.Module:
     """The function for "f32" or "f64", and what it calls."""
     module = ir.Module(as_written=True)
-    module.add(_gemm(tile(dtype)))
+    module.add((_gemv if vector else _gemm)(tile(dtype)))
     return module
 
 
@@ -270,7 +276,7 @@ def _pack_wide(t: Tile) -> Function:
 
 def _pack_task(t: Tile) -> Function:
     """Chunks 0..row_groups-1 pack panels of A, the later ones panels of B."""
-    f, (context, chunk) = begin(t, "pack_task", "context& chunk")
+    f, (context, chunk) = begin(t, "pack_task", "context& chunk", attributes=RARE)
     block = Fields(f, t, BLOCK, context)
     k, groups = block.get("k row_groups")
     of_a = chunk < groups
@@ -322,7 +328,7 @@ def _tile_task(t: Tile) -> Function:
 
 
 def _gemm(t: Tile) -> Function:
-    f, parameters = begin(t, f"wl_gemm_{t.dtype}", PARAMETERS, exported=True)
+    f, parameters = begin(t, f"wl_gemm_{t.dtype}", PARAMETERS, exported=True, attributes=RARE)
     m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context = parameters
 
     def finish() -> None:
@@ -337,17 +343,7 @@ def _gemm(t: Tile) -> Function:
         with f.loop(0, m) as i, f.loop(0, n) as j:
             c.at(i * ldc).store(0.0, j)
         finish()
-    number = scratch.convert(LONG)
-    scratch = scratch.further(((number + 63) & -64) - number)
-
-    # A row times a matrix is the transposed matrix times a column.
-    times_vector = matrix_vector(t)
-    with f.when(n.equals(1) & (rsa.equals(1) | csa.equals(1))):
-        f.call(times_vector, m, k, a, rsa, csa, b, rsb, c, ldc, scratch)
-        finish()
-    with f.when(m.equals(1) & (rsb.equals(1) | csb.equals(1))):
-        f.call(times_vector, n, k, b, csb, rsb, a, csa, c, f.integer(1), scratch)
-        finish()
+    scratch = scratch.aligned()
 
     # Few tiles and long sums: parts along k, then their sum.
     blocks = _blocks(t)
@@ -362,18 +358,37 @@ def _gemm(t: Tile) -> Function:
         fields.put(m=m, n=n, k=k, a=a, rsa=rsa, csa=csa, b=b, rsb=rsb, csb=csb)
         fields.put(parts=scratch, depth=depth, size=size, panels=result)
         run(f, f.at(_split_task(t, blocks)), fields, parts, f.constant(True, ir.BOOL))
-        with f.loop(1, parts) as part:
-            scratch.accumulate(scratch.further(part * size), elements)
-        with f.loop(0, m) as i, f.loop(0, n) as j:
-            c.at(i * ldc).store(scratch.at(i * n).load(j), j)
+        f.call(_sum_parts(t), m, n, scratch, parts, size, c, ldc)
         finish()
     f.call(blocks, m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context)
     return f
 
 
+def _sum_parts(t: Tile) -> Function:
+    """The parts of a product along k, `size` bytes apart, become one."""
+    f, (m, n, scratch, parts, size, c, ldc) = begin(t, "sum_parts", "m n scratch* parts size c* ldc")
+    with f.loop(1, parts) as part:
+        scratch.accumulate(scratch.further(part * size), m * n)
+    with f.loop(0, m) as i, f.loop(0, n) as j:
+        c.at(i * ldc).store(scratch.at(i * n).load(j), j)
+    return f
+
+
+def _gemv(t: Tile) -> Function:
+    """A row times a matrix is the transposed matrix times a column."""
+    f, parameters = begin(t, f"wl_gemv_{t.dtype}", PARAMETERS, exported=True, attributes=RARE)
+    m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, *_ = parameters
+    times_vector, scratch, column = matrix_vector(t), scratch.aligned(), n.equals(1)
+    with f.when(column):
+        f.call(times_vector, m, k, a, rsa, csa, b, rsb, c, ldc, scratch)
+    with f.unless(column):
+        f.call(times_vector, n, k, b, csb, rsb, a, csa, c, f.integer(1), scratch)
+    return f
+
+
 def _split_task(t: Tile, blocks: Function) -> Function:
     """One part of a product along k."""
-    f, (context, chunk) = begin(t, "split_task", "context& chunk")
+    f, (context, chunk) = begin(t, "split_task", "context& chunk", attributes=RARE)
     m, n, k, a, rsa, csa, b, rsb, csb, parts, depth, size, panels = Fields(f, t, SPLIT, context).get()
     start, own = chunk * depth, parts.further(chunk * size)
     rest = (own, n, own.further(panels), NULL, NULL)
@@ -383,7 +398,7 @@ def _split_task(t: Tile, blocks: Function) -> Function:
 
 def _blocks(t: Tile) -> Function:
     """A product block by block, each packed and multiplied by tasks; the scratch is aligned."""
-    f, parameters = begin(t, "blocks", PARAMETERS)
+    f, parameters = begin(t, "blocks", PARAMETERS, attributes=RARE)
     m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context = parameters
     follows = epilogue.differs(None)
     # Packing pays when the panels are used often, unless the operand sits in the nearest caches anyway.

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from wonderland.compile import ir, llvm, pool
-from wonderland.compile.ir import AS_IT_IS, BOOL, INT, LONG, POINTER, VOID, Function, Number, Value, constant
+from wonderland.compile.ir import AS_IT_IS, BOOL, INT, LONG, POINTER, RARE, VOID, Function, Number, Value, constant
 
 PANEL_BYTES = 24 << 10  # of a panel of B (KC x tile columns), which stays in L1 while panels of A pass
 CHUNK_BYTES = 224 << 10  # of A in one task (MC x KC), which stays in L2
@@ -102,6 +102,11 @@ class Elements(Value):
         """So many bytes."""
         return Elements(self.tile, self.code.element(ir.BYTE, self, size, inbounds=False))
 
+    def aligned(self) -> Elements:
+        """The first place from here on at which a cache line starts."""
+        place = self.convert(LONG)
+        return self.further(((place + 63) & -64) - place)
+
     def load(self, index: Number = 0, type: str = "") -> Value:
         return self.code.load(type or self.tile.scalar, self.at(index), self.tile.bytes)
 
@@ -143,9 +148,11 @@ def _typed(t: Tile, words: str, values: Sequence[Value]) -> list[Any]:
     return [Elements(t, v) if word[-1] == "*" else v for word, v in zip(words.split(), values, strict=True)]
 
 
-def begin(t: Tile, name: str, words: str, exported: bool = False) -> tuple[Function, list[Any]]:
+def begin(
+    t: Tile, name: str, words: str, *, exported: bool = False, attributes: str = "noinline"
+) -> tuple[Function, list[Any]]:
     """A function and its parameters. LLVM leaves its loops as they are written."""
-    f = Function(name, types(words), exported=exported, attributes="noinline", hint=AS_IT_IS)
+    f = Function(name, types(words), exported=exported, attributes=attributes, hint=AS_IT_IS)
     return f, _typed(t, words, f.parameters)
 
 
@@ -174,7 +181,7 @@ class Fields:
 @cache
 def _run() -> Function:
     parameters = [("task", POINTER), ("context", POINTER), ("chunks", LONG), ("shared", BOOL)]
-    f = Function("run", parameters, attributes="noinline", hint=AS_IT_IS)
+    f = Function("run", parameters, attributes=RARE, hint=AS_IT_IS)
     task, context, chunks, shared = f.parameters
     with f.when(shared):
         f.call(pool.PARALLEL, task, context, chunks)

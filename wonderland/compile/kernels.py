@@ -32,7 +32,7 @@ class Sweeps:
         self.roles: dict[Node, str] = nest.cluster.roles
         self.levels: dict[Node, int] = nest.cluster.levels
         inline = "noinline" if nest.extents or nest.cost > MOST_INLINED else ""
-        self.loops: Loops = Loops(nest, inline, nest.deep)
+        self.loops: Loops = Loops(nest, inline, nest.deep, nested=bool(nest.extents))
         self.loops.f.narrow = bool(nest.extents) and nest.extents[-1] < SHORT_LOOP
         self.values: Values = Values(nest, self.loops)
 

@@ -119,7 +119,7 @@ def _host_vector_bytes() -> int:
     return 32 if "+avx2" in flags else 16
 
 
-def target_machine(opt: int = 3) -> Any:
+def target_machine(opt: int = 2) -> Any:
     """A fresh TargetMachine (a JIT takes ownership of the one it is given)."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()

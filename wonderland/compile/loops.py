@@ -63,7 +63,7 @@ class Scope:
 class Loops:
     """Opens and closes the loops of a kernel's function, and finds addresses in them."""
 
-    def __init__(self, kernel: Kernel, attributes: str, deep: bool = False):
+    def __init__(self, kernel: Kernel, attributes: str, deep: bool = False, nested: bool = False):
         self.kernel: Kernel = kernel
         self.f: ir.Function = kernel.function(attributes)
         self.e: Emitter = Emitter(self.f)
@@ -72,6 +72,7 @@ class Loops:
         self.current: Scope = self.outermost  # that code goes into
         self._cells: dict[tuple[Any, ...], Scalar] = {}
         self._deep = deep  # do the elements have long chains of operations?
+        self._nested = nested  # are there loops?
 
     def parameter(self, name: str) -> Scalar:
         """A parameter that is a number."""
@@ -122,6 +123,7 @@ class Loops:
     def at(self, scope: Scope) -> Emitter:
         self.f.current = scope.block
         self.current = scope
+        self.e.runs_once = self._nested and scope is self.outermost
         return self.e
 
     def pointer(self, access: Access, scope: Scope) -> ir.Value:

@@ -28,6 +28,7 @@ from wonderland.compile.ir import (
     INT,
     LONG,
     POINTER,
+    RARE,
     VOID,
     External,
     Function,
@@ -139,6 +140,9 @@ def module() -> Module:
     made, alone = Module(as_written=True), _run_serially()
     for function in _threaded(alone) if _has_pthreads() else _serial(alone):
         made.add(function)
+    for item in made.items.values():
+        if isinstance(item, Function):
+            item.attributes = RARE  # it waits, or calls
     return made
 
 

@@ -262,10 +262,10 @@ class RunProduct(Step):
     def _function(self) -> ir.Function | ir.External:
         """GEMM, or a function for this size."""
         node = self.node
+        sizes, x, y = (node.m, node.n, node.k), node.x_strides[-2:], node.y_strides[-2:]
         if not self.small:
-            return gemm.external(self.dtype)
-        (xm, xk), (yn, yk) = node.x_strides[-2:], node.y_strides[-2:]
-        return small_gemm.definition(self.dtype, (node.m, node.n, node.k), (xm, xk), (yn, yk))
+            return gemm.external(self.dtype, gemm.is_by_vector(*sizes, x, y))
+        return small_gemm.definition(self.dtype, sizes, x, y)
 
     def _epilogue(self, out: Any, f: ir.Function) -> tuple[ir.Value, ir.Value]:
         """A function that runs a kernel for some rows of a product, and its context."""

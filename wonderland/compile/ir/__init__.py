@@ -1,6 +1,6 @@
 """LLVM IR: what the rest of the compiler says in Python comes in, text for LLVM goes out."""
 
-from wonderland.compile.ir.function import AS_IT_IS, INTERLEAVED, Block, Function, Hinted, Variable
+from wonderland.compile.ir.function import AS_IT_IS, INTERLEAVED, RARE, Block, Function, Hinted, Variable
 from wonderland.compile.ir.module import Item, Module
 from wonderland.compile.ir.values import (
     BOOL,
@@ -30,6 +30,6 @@ from wonderland.compile.ir.values import (
 
 __all__ = [
     "AS_IT_IS", "BOOL", "BYTE", "Block", "DOUBLE", "External", "FLOAT", "FLOATS", "Function", "Global", "Hinted",
-    "INT", "INTERLEAVED", "Item", "LONG", "Module", "Number", "POINTER", "SUFFIX", "VOID", "Value", "Variable", "array",
-    "bytes_of", "constant", "is_float", "lanes_of", "table", "undefined", "vector", "zeros",
+    "INT", "INTERLEAVED", "Item", "LONG", "Module", "Number", "POINTER", "RARE", "SUFFIX", "VOID", "Value", "Variable",
+    "array", "bytes_of", "constant", "is_float", "lanes_of", "table", "undefined", "vector", "zeros",
 ]  # fmt: skip

@@ -36,6 +36,9 @@ from wonderland.compile.ir.values import (
 AS_IT_IS = "as it is"  # the loop is written as it should run
 INTERLEAVED = "interleaved"  # several turns at a time, after vectorising: each has long chains of dependent operations
 
+# The attributes of a function that runs rarely, and shortly: LLVM translates it as it is, in a sixth of the time.
+RARE = "noinline optnone"
+
 
 class Block:
     """Instructions under construction: lines so far, the label that control is at, whether it gets to the end."""
