@@ -14,7 +14,7 @@ import numpy as np
 
 from wonderland.core.level import evaluate
 from wonderland.core.primitive import Primitive
-from wonderland.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead
+from wonderland.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead, hoist
 from wonderland.core.tree import typed
 from wonderland.core.types import PYTHON_SCALARS
 from wonderland.ops import elementwise as ops
@@ -25,170 +25,135 @@ from wonderland.ops.math import pow
 
 def optimize(program: Program) -> list[tuple[str, Program]]:
     """The Program after each pass: (name, Program)."""
-    stages = [("recorded", program)]
-    program = inline(program)
-    stages.append(("inlined", program))
-    program = simplified(program)
-    stages.append(("simplified", program))
-    return stages
+    inlined = inline(program)
+    return [("recorded", program), ("inlined", inlined), ("simplified", simplified(inlined))]
 
 
 def map_programs(params: dict[Any, Any], transform: Callable[[Program], Program]) -> dict[Any, Any]:
     """Params with every Program in them transformed."""
 
     def change(value: Any) -> Any:
-        if isinstance(value, Program):
-            return transform(value)
         if isinstance(value, tuple) and any(isinstance(v, Program) for v in value):
-            return tuple(change(v) for v in value)
-        return value
+            return tuple(map(change, value))
+        return transform(value) if isinstance(value, Program) else value
 
     return {key: change(value) for key, value in params.items()}
 
 
 def inline(program: Program) -> Program:
     """Replace calls of Programs (`jit` in `jit`) by their equations, everywhere."""
-    env: dict[Var, Atom] = {}
     equations: list[Equation] = []
     constants = list(program.constants)
 
-    def atom(a: Atom, names: dict[Var, Atom]) -> Atom:
-        return names.get(a, a) if isinstance(a, Var) else a
-
-    def walk(body: tuple[Equation, ...], names: dict[Var, Atom], copy: bool) -> None:
-        for equation in body:
-            inputs = tuple(atom(a, names) for a in equation.inputs)
-            called: Callable[[dict], Program] | None = getattr(equation.primitive, "inline", None)
-            if called is not None:
-                inner = called(equation.params)
-                inside: dict[Var, Atom] = dict(zip(inner.inputs, inputs, strict=True))
-                for v, value in inner.constants:
-                    fresh = Var(None, v.type)
-                    inside[v] = fresh
-                    constants.append((fresh, value))
-                walk(inner.equations, inside, True)
-                for v, a in zip(equation.outputs, inner.outputs, strict=True):
-                    names[v] = atom(a, inside)
+    def walk(body: Program, names: dict[Atom, Atom], copy: bool) -> list[Atom]:
+        """Add the equations of a Program whose variables are called by these names; returns its outputs."""
+        for equation in body.equations:
+            inputs, outputs = tuple(names.get(a, a) for a in equation.inputs), equation.outputs
+            if equation.primitive.inline is not None:
+                inner, values = hoist(equation.primitive.inline(equation.params))
+                fresh = [Var(None, v.type) for v in inner.inputs[: len(values)]]
+                constants.extend(zip(fresh, values, strict=True))
+                inside: dict[Atom, Atom] = dict(zip(inner.inputs, (*fresh, *inputs), strict=True))
+                names.update(zip(outputs, walk(inner, inside, True), strict=True))
                 continue
-            outputs = equation.outputs
             if copy:  # the same Program may be called twice: its variables must differ
                 outputs = tuple(Var(None, v.type) for v in outputs)
                 names.update(zip(equation.outputs, outputs, strict=True))
             equations.append(Equation(equation.primitive, inputs, outputs, map_programs(equation.params, inline)))
+        return [names.get(a, a) for a in body.outputs]
 
-    walk(program.equations, env, False)
-    return Program(program.inputs, equations, [atom(a, env) for a in program.outputs], constants)
-
-
-class Definitions(dict[Any, Any]):
-    """The equation that made each variable; and, in `uses`, how often each variable is read."""
-
-    def __init__(self, program: Program):
-        super().__init__()
-        self.uses: Counter = Counter(a for e in program.equations for a in e.inputs if isinstance(a, Var))
-        self.uses.update(a for a in program.outputs if isinstance(a, Var))
+    outputs = walk(program, {}, False)
+    return Program(program.inputs, equations, outputs, constants)
 
 
 def simplified(program: Program) -> Program:
-    """Without what folds, is there twice or is dead; then by the rules that ask how often a value is read."""
+    """Without what folds, is there twice or is dead; then by the rule that asks how often a value is read."""
     program = eliminate_dead(simplify(program, RULES))
-    return eliminate_dead(simplify(program, LATE_RULES)) if _has_transposed_product(program) else program
-
-
-def _has_transposed_product(program: Program) -> bool:
     products = {e.outputs[0] for e in program.equations if e.primitive is dot}
-    return any(e.primitive is shape.transpose and e.inputs[0] in products for e in program.equations)
+    if not any(e.primitive is shape.transpose and e.inputs[0] in products for e in program.equations):
+        return program
+    uses = Counter([*program.outputs, *(a for e in program.equations for a in e.inputs)])
+    rule = _of(dot, lambda e, product: _transposed_product(e, product) if uses[e.inputs[0]] == 1 else None)
+    return eliminate_dead(simplify(program, {shape.transpose: (rule,)}))
 
 
 def simplify(program: Program, rules: Rules) -> Program:
     """One walk: fold scalars, apply the rules, share equal equations."""
-    names: dict[Var, Atom] = {}
-    made = Definitions(program)
+    names: dict[Atom, Atom] = {}
+    made: Definitions = {}
     known: dict[Any, tuple[Var, ...]] = {}
     equations: list[Equation] = []
-
-    def atom(a: Atom) -> Atom:
-        return names.get(a, a) if isinstance(a, Var) else a
-
-    def add(equation: Equation) -> None:
-        if equation.has_effects():  # it happens as often as it is written
-            made.update((v, equation) for v in equation.outputs)
-            equations.append(equation)
-            return
-        for _ in range(8):  # a rule's result may be the subject of the next
-            replaced = _replacement(equation, made, rules)
-            if isinstance(replaced, Equation):
-                equation = replaced
-            elif replaced is not None:
-                names[equation.outputs[0]] = replaced
-                return
-            else:
-                break
-        key = (equation.primitive, tuple(map(_key, equation.inputs)), _key(equation.params))
-        earlier = known.get(key)
-        if earlier is not None and tuple(v.type for v in earlier) == tuple(v.type for v in equation.outputs):
-            names.update(zip(equation.outputs, earlier, strict=True))
-            return
-        known[key] = equation.outputs
+    for e in program.equations:
+        params = map_programs(e.params, simplified) if rules is RULES else e.params
+        equation = Equation(e.primitive, tuple(names.get(a, a) for a in e.inputs), e.outputs, params)
+        if not equation.has_effects():  # such a one happens as often as it is written
+            found = _simplest(equation, made, rules)
+            if not isinstance(found, Equation):
+                names[e.outputs[0]] = found
+                continue
+            equation = found
+            key = (equation.primitive, tuple(map(_key, equation.inputs)), _key(equation.params))
+            earlier = known.get(key)
+            if earlier is not None and [v.type for v in earlier] == [v.type for v in equation.outputs]:
+                names.update(zip(equation.outputs, earlier, strict=True))
+                continue
+            known[key] = equation.outputs
         made.update((v, equation) for v in equation.outputs)
         equations.append(equation)
-
-    for e in program.equations:
-        params = map_programs(e.params, simplified if rules is RULES else lambda p: p)
-        add(Equation(e.primitive, tuple(atom(a) for a in e.inputs), e.outputs, params))
-    return Program(program.inputs, equations, [atom(a) for a in program.outputs], program.constants)
+    return Program(program.inputs, equations, [names.get(a, a) for a in program.outputs], program.constants)
 
 
-def _key(value: Any) -> Any:
-    """What makes operands and params equal: variables and Programs by identity, numbers by their bits."""
-    if isinstance(value, Literal):
-        number = np.asarray(value.value)
-        return (value.type, number.tobytes())
-    if isinstance(value, dict):
-        return tuple((k, _key(v)) for k, v in value.items())
-    if isinstance(value, (tuple, list)):
-        return tuple(map(_key, value))
-    if isinstance(value, slice):
-        return ("slice", value.start, value.stop, value.step)
-    if isinstance(value, np.ndarray):
-        return id(value)
-    try:
-        hash(value)
-    except TypeError:
-        return id(value)
-    return typed(value)
+def _simplest(equation: Equation, made: Definitions, rules: Rules) -> Atom | Equation:
+    """What an equation simplifies to: an operand, a number, or an equation (mostly itself)."""
+    for _ in range(8):  # a rule's result may be the subject of the next
+        found = _replacement(equation, made, rules)
+        if not isinstance(found, Equation):
+            return equation if found is None else found
+        equation = found
+    return equation
 
 
 def _replacement(equation: Equation, made: Definitions, rules: Rules) -> Atom | Equation | None:
-    """What an equation simplifies to: an operand, another equation, or nothing."""
-    primitive, out = equation.primitive, equation.outputs[0]
-    if primitive.elementwise and all(isinstance(a, Literal) for a in equation.inputs):
-        return _folded(equation, out)
-    for rule in rules.get(primitive, ()):
+    if equation.primitive.elementwise and all(isinstance(a, Literal) for a in equation.inputs):
+        return _folded(equation)
+    for rule in rules.get(equation.primitive, ()):
         found = rule(equation, made)
-        if isinstance(found, (Var, Literal)):
-            if found.type == out.type:
-                return found
-        elif found is not None:
+        if isinstance(found, Equation) or (found is not None and found.type == equation.outputs[0].type):
             return found
     return None
 
 
-def _folded(equation: Equation, out: Var) -> Literal | None:
+def _folded(equation: Equation) -> Literal | None:
     values = tuple(a.value for a in equation.inputs)  # type: ignore[union-attr]
     with np.errstate(all="ignore"):
         try:
             value = evaluate(equation.primitive, values, equation.params)
         except (ValueError, OverflowError):  # what raises does so when it runs
             return None
-    if type(value) not in PYTHON_SCALARS:
-        value = np.asarray(value)[()]
-    literal = Literal(value)
-    return literal if literal.type == out.type else None
+    literal = Literal(value if type(value) in PYTHON_SCALARS else np.asarray(value)[()])
+    return literal if literal.type == equation.outputs[0].type else None
+
+
+def _key(value: Any) -> Any:
+    """What makes operands and params equal: variables and Programs by identity, numbers by their bits."""
+    if isinstance(value, Literal):
+        return value.type, np.asarray(value.value).tobytes()
+    if isinstance(value, dict):
+        return tuple((k, _key(v)) for k, v in value.items())
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_key, value))
+    if isinstance(value, slice):
+        return "slice", value.start, value.stop, value.step
+    try:
+        hash(value)
+    except TypeError:  # an array, say
+        return id(value)
+    return typed(value)
 
 
 # -- the rules ------------------------------------------------------------------------------------
 
+Definitions = dict[Atom, Equation]  # the equation that made each variable
 Rule = Callable[[Equation, Definitions], Any]
 Rules = dict[Primitive, tuple[Rule, ...]]
 
@@ -200,31 +165,24 @@ def _is(a: Atom, number: float) -> bool:
     return bool(a.value == number and np.signbit(a.value) == np.signbit(number))
 
 
-def _made_by(a: Atom, primitive: Primitive, made: Definitions) -> Equation | None:
-    equation = made.get(a) if isinstance(a, Var) else None
-    return equation if equation is not None and equation.primitive is primitive else None
-
-
-def _is_integer(equation: Equation) -> bool:
-    return equation.outputs[0].type.dtype.kind in "iu"
-
-
-def _like(equation: Equation, primitive: Primitive, inputs: tuple[Atom, ...], **params: Any) -> Equation | None:
+def _like(equation: Equation, primitive: Primitive, *inputs: Atom, **params: Any) -> Equation | None:
     """Another equation for the same variable, if it has the same type."""
     out = primitive.infer(*(a.type for a in inputs), **params)
     return Equation(primitive, inputs, equation.outputs, params) if out == equation.outputs[0].type else None
 
 
-def _is_complex(equation: Equation) -> bool:
-    """Is it complex arithmetic, without units? The imaginary zero of a real number counts: (4+0j) * -1 is -4+0j."""
-    return equation.outputs[0].type.dtype.kind == "c"
+def _kind(equation: Equation) -> str:
+    return equation.outputs[0].type.dtype.kind
 
 
-def _unit(number: float, sides: tuple[int, ...]) -> Rule:
-    """Operand `number` on one of the sides leaves the other as it is."""
+def _unit(number: float, *sides: int, kinds: str = "biuf") -> Rule:
+    """Operand `number` on one of the sides leaves the other as it is, in results of these kinds.
+
+    Complex arithmetic has no units: the imaginary zero of a real number counts, (4+0j) * -1 is -4+0j.
+    """
 
     def rule(equation: Equation, made: Definitions) -> Atom | None:
-        for side in () if _is_complex(equation) else sides:
+        for side in sides if _kind(equation) in kinds else ():
             if _is(equation.inputs[side], number):
                 return equation.inputs[1 - side]
         return None
@@ -232,34 +190,21 @@ def _unit(number: float, sides: tuple[int, ...]) -> Rule:
     return rule
 
 
-def _integer(rule: Rule) -> Rule:
-    return lambda equation, made: rule(equation, made) if _is_integer(equation) else None
+def _of(primitive: Primitive, then: Callable[[Equation, Equation], Any], operand: int = 0) -> Rule:
+    """Where `primitive` made that operand: `then(equation, the one that made it)`."""
 
+    def rule(equation: Equation, made: Definitions) -> Atom | Equation | None:
+        inner = made.get(equation.inputs[operand])
+        return then(equation, inner) if inner is not None and inner.primitive is primitive else None
 
-def _double_negation(equation: Equation, made: Definitions) -> Atom | None:
-    inner = _made_by(equation.inputs[0], ops.neg, made)
-    return inner.inputs[0] if inner else None
+    return rule
 
 
 def _minus_one(equation: Equation, made: Definitions) -> Equation | None:
-    for i in () if _is_complex(equation) else (0, 1):
-        if _is(equation.inputs[i], -1.0) and equation.outputs[0].type.dtype.kind != "u":  # NumPy refuses those
-            return _like(equation, ops.neg, (equation.inputs[1 - i],))
+    for i in (0, 1) if _kind(equation) in "if" else ():  # NumPy refuses to negate unsigned ones
+        if _is(equation.inputs[i], -1.0):
+            return _like(equation, ops.neg, equation.inputs[1 - i])
     return None
-
-
-def _add_negative(equation: Equation, made: Definitions) -> Equation | None:
-    x, y = equation.inputs
-    inner = _made_by(y, ops.neg, made)
-    if inner:
-        return _like(equation, ops.sub, (x, inner.inputs[0]))
-    inner = _made_by(x, ops.neg, made)
-    return _like(equation, ops.sub, (y, inner.inputs[0])) if inner else None
-
-
-def _subtract_negative(equation: Equation, made: Definitions) -> Equation | None:
-    inner = _made_by(equation.inputs[1], ops.neg, made)
-    return _like(equation, ops.add, (equation.inputs[0], inner.inputs[0])) if inner else None
 
 
 def _power(equation: Equation, made: Definitions) -> Atom | Equation | None:
@@ -271,88 +216,60 @@ def _power(equation: Equation, made: Definitions) -> Atom | Equation | None:
     if y.value == 1:
         return x
     if y.value == 2:  # a product rounds once; so does a correctly rounded power
-        return _like(equation, ops.mul, (x, x))
-    if y.value == -1 and x.type.dtype.kind == "f":
-        return _like(equation, ops.div, (Literal(1.0), x))
-    return None
+        return _like(equation, ops.mul, x, x)
+    return _like(equation, ops.div, Literal(1.0), x) if y.value == -1 and _kind(equation) == "f" else None
 
 
-def _same_branches(equation: Equation, made: Definitions) -> Atom | None:
-    _, x, y = equation.inputs
-    return x if x is y else None
+def _transposed_twice(equation: Equation, inner: Equation) -> Equation | None:
+    first, then = inner.params["permutation"], equation.params["permutation"]
+    return _like(equation, shape.transpose, *inner.inputs, permutation=tuple(first[p] for p in then))
 
 
-def _operand(equation: Equation, made: Definitions) -> Atom:
-    """The operand, where the type says that nothing happens (checked by the caller)."""
-    return equation.inputs[0]
-
-
-def _real_conjugate(equation: Equation, made: Definitions) -> Atom | None:
-    return equation.inputs[0] if equation.outputs[0].type.dtype.kind != "c" else None
-
-
-def _transposed_twice(equation: Equation, made: Definitions) -> Atom | Equation | None:
-    outer = equation.params["permutation"]
-    inner = _made_by(equation.inputs[0], shape.transpose, made)
-    if inner:
-        first = inner.params["permutation"]
-        return _like(equation, shape.transpose, inner.inputs, permutation=tuple(first[p] for p in outer))
-    return equation.inputs[0] if outer == tuple(range(len(outer))) else None
-
-
-def _transposed_product(equation: Equation, made: Definitions) -> Equation | None:
+def _transposed_product(equation: Equation, inner: Equation) -> Equation | None:
     # (x y)^T = y^T x^T, the same sums: GEMM reads its operands in any layout, the result would have to be copied.
-    inner = _made_by(equation.inputs[0], dot, made)
-    if inner is None or made.uses[equation.inputs[0]] != 1:
-        return None
     x, y = inner.inputs
     contract, batch = inner.params["contract"], inner.params["batch"]
     first, rank = len(batch[0]), len(equation.params["permutation"])
     split = len(x.type.shape) - len(contract[0])
     if equation.params["permutation"] != (*range(first), *range(split, rank), *range(first, split)):
         return None
-    return _like(equation, dot, (y, x), contract=contract[::-1], batch=batch[::-1])
+    return _like(equation, dot, y, x, contract=contract[::-1], batch=batch[::-1])
 
 
-def _reshaped_twice(equation: Equation, made: Definitions) -> Equation | None:
-    inner = _made_by(equation.inputs[0], shape.reshape, made)
-    return _like(equation, shape.reshape, inner.inputs, **equation.params) if inner else None
-
-
-def _broadcast_twice(equation: Equation, made: Definitions) -> Equation | None:
-    inner = _made_by(equation.inputs[0], shape.broadcast, made)
-    return _like(equation, shape.broadcast, inner.inputs, **equation.params) if inner else None
-
-
-def _converted_there_and_back(equation: Equation, made: Definitions) -> Atom | None:
+def _there_and_back(equation: Equation, inner: Equation) -> Atom | None:
     # Exact if the type in between holds every value: float32 through float64, int32 through int64 or float64.
-    inner = _made_by(equation.inputs[0], shape.convert, made)
-    if inner is None:
-        return None
     x, middle = inner.inputs[0], inner.outputs[0].type.dtype
     return x if x.type.dtype == equation.params["dtype"] and np.can_cast(x.type.dtype, middle, "safe") else None
 
 
-def _no_axes(equation: Equation, made: Definitions) -> Atom | None:
-    return equation.inputs[0] if not equation.params["axes"] else None
-
+_operand: Rule = lambda e, made: e.inputs[0]  # where the type says that nothing happens (checked by the caller)
+_real: Rule = lambda e, made: None if _kind(e) == "c" else e.inputs[0]
+_no_axes: Rule = lambda e, made: None if e.params["axes"] else e.inputs[0]
+_same_branches: Rule = lambda e, made: e.inputs[1] if e.inputs[1] is e.inputs[2] else None
+_in_order: Rule = lambda e, made: e.inputs[0] if [*e.params["permutation"]] == sorted(e.params["permutation"]) else None
+_at_once = lambda e, inner: _like(e, e.primitive, *inner.inputs, **e.params)
 
 RULES: Rules = {
-    ops.add: (_unit(-0.0, (0, 1)), _integer(_unit(0, (0, 1))), _add_negative),  # x + (-y) rounds as x - y does
-    ops.sub: (_unit(0.0, (1,)), _subtract_negative),  # -0.0 - 0.0 is -0.0
-    ops.mul: (_unit(1.0, (0, 1)), _minus_one),
-    ops.div: (_unit(1.0, (1,)),),
-    ops.neg: (_double_negation,),
+    ops.add: (
+        _unit(-0.0, 0, 1), _unit(0, 0, 1, kinds="iu"),
+        _of(ops.neg, lambda e, y: _like(e, ops.sub, e.inputs[0], y.inputs[0]), 1),  # x + (-y) rounds as x - y does
+        _of(ops.neg, lambda e, x: _like(e, ops.sub, e.inputs[1], x.inputs[0])),
+    ),
+    ops.sub: (  # -0.0 - 0.0 is -0.0
+        _unit(0.0, 1), _of(ops.neg, lambda e, y: _like(e, ops.add, e.inputs[0], y.inputs[0]), 1),
+    ),
+    ops.mul: (_unit(1.0, 0, 1), _minus_one),
+    ops.div: (_unit(1.0, 1),),
+    ops.neg: (_of(ops.neg, lambda e, inner: inner.inputs[0]),),
     pow: (_power,),
     ops.where: (_same_branches,),
     ops.stop_gradient: (_operand,),
-    ops.conj: (_real_conjugate,),
+    ops.conj: (_real,),
     ops.real: (_operand,),
-    shape.convert: (_operand, _converted_there_and_back),
-    shape.broadcast: (_operand, _broadcast_twice),
-    shape.reshape: (_operand, _reshaped_twice),
-    shape.transpose: (_transposed_twice,),
+    shape.convert: (_operand, _of(shape.convert, _there_and_back)),
+    shape.broadcast: (_operand, _of(shape.broadcast, _at_once)),
+    shape.reshape: (_operand, _of(shape.reshape, _at_once)),
+    shape.transpose: (_of(shape.transpose, _transposed_twice), _in_order),
     reduce.sum: (_no_axes,),
     reduce.max: (_no_axes,),
-}
-LATE_RULES: Rules = {shape.transpose: (_transposed_product,)}
+}  # fmt: skip
