@@ -16,6 +16,7 @@ import os
 import pkgutil
 import tempfile
 import threading
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -35,12 +36,12 @@ forks.LOCKS.extend((lock, llvm.ffi.lib._lock._lock))
 _names = itertools.count()
 
 
+@dataclass(eq=False)
 class Library:
     """Loaded machine code; its addresses are valid for as long as this object lives."""
 
-    def __init__(self, jit: Any, tracker: Any):
-        self._jit = jit
-        self._tracker = tracker
+    _jit: Any
+    _tracker: Any
 
     def address(self, symbol: str) -> int:
         return self._tracker[symbol]
@@ -57,7 +58,7 @@ def cpu() -> tuple[str, str]:
         similar = difflib.get_close_matches(name, known, 5, 0.5)
         hint = f" Did you mean {' or '.join(similar)}?" if similar else f" It knows native, {', '.join(known)}."
         raise ValueError(f"WONDERLAND_CPU={name!r} is no CPU that LLVM knows for this machine.{hint}")
-    if not _is_x86():
+    if not llvm.get_default_triple().startswith("x86_64"):
         return name, ""
     # Names of 32-bit processors are known as well: what every 64-bit one has they have here too. And what this machine
     # lacks stays out of the code; wider registers apart, which are refused when code is loaded.
@@ -70,10 +71,6 @@ def _asked_cpu() -> str:
     """The CPU that `WONDERLAND_CPU` names; "" for this machine's."""
     name = os.environ.get("WONDERLAND_CPU", "").strip()
     return "" if name == "native" else name
-
-
-def _is_x86() -> bool:
-    return llvm.get_default_triple().startswith("x86_64")
 
 
 @cache
@@ -107,7 +104,7 @@ def vector_bytes() -> int:
     x, y = f.parameters
     f.ret(x + y)
     with lock:
-        code = _shared_machine().emit_assembly(llvm.parse_assembly("\n".join(f.lines())))
+        code = _machine().emit_assembly(llvm.parse_assembly("\n".join(f.lines())))
     return 64 if "%zmm" in code else 32 if "%ymm" in code else 16
 
 
@@ -130,17 +127,8 @@ def target_machine(opt: int = 2) -> Any:
 
 
 @cache
-def _shared_machine() -> Any:
-    return target_machine()
-
-
-@cache
-def _cheap_machine() -> Any:
-    return target_machine(0)
-
-
-def _machine_for(ir: str) -> Any:
-    return _cheap_machine() if _is_cheap(ir) else _shared_machine()
+def _machine(cheap: bool = False) -> Any:
+    return target_machine(0 if cheap else 2)
 
 
 def _is_cheap(ir: str) -> bool:
@@ -155,41 +143,30 @@ def optimize(ir: str) -> Any:
     unrolling. That is a third of the time. `WONDERLAND_CHEAP=1` leaves out nearly all of what is left.
     """
     with lock:
-        machine = _shared_machine()
+        machine = _machine()
         module = llvm.parse_assembly(ir)
         module.verify()
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
-        if ir.startswith(AS_WRITTEN) or _is_cheap(ir):
-            return _tidy(module, machine)
         tuning = llvm.create_pipeline_tuning_options(speed_level=2)
-        tuning.loop_vectorization = True
+        tuning.loop_vectorization = tuning.loop_interleaving = tuning.loop_unrolling = True
         tuning.slp_vectorization = False
-        tuning.loop_interleaving = True
-        tuning.loop_unrolling = True
         builder = llvm.create_pass_builder(machine, tuning)
-        return _run(builder.getModulePassManager(), module, builder)
+        passes = _tidying() if ir.startswith(AS_WRITTEN) or _is_cheap(ir) else builder.getModulePassManager()
+        passes.run(module, builder)
+        # Of its two base classes llvmlite's asks the wrong one to free it: 100 KB would stay behind with every module.
+        llvm.newpassmanagers.NewPassManager._dispose(passes)
+        passes.detach()
+        return module
 
 
-def _run(passes: Any, module: Any, builder: Any) -> Any:
-    passes.run(module, builder)
-    # Of its two base classes llvmlite's asks the wrong one to free it: 100 KB would stay behind with every module.
-    llvm.newpassmanagers.NewPassManager._dispose(passes)
-    passes.detach()
-    return module
-
-
-def _tidy(module: Any, machine: Any) -> Any:
+def _tidying() -> Any:
     """Variables into registers, and what is the same computed once: a quarter of the time that all passes take."""
     passes = llvm.create_new_module_pass_manager()
-    passes.add_sroa_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
-    passes.add_loop_rotate_pass()
-    passes.add_new_gvn_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
-    return _run(passes, module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2)))
+    tidy = ("instruction_combine", "simplify_cfg")
+    for name in ("sroa", *tidy, "loop_rotate", "new_gvn", *tidy):
+        getattr(passes, f"add_{name}_pass")()
+    return passes
 
 
 def compile_object(ir: str) -> bytes:
@@ -198,7 +175,7 @@ def compile_object(ir: str) -> bytes:
         key = disk.key_of(*_surroundings(), "cheap" if _is_cheap(ir) else "", ir)
         code = disk.load(key)
         if code is None:
-            code = _machine_for(ir).emit_object(optimize(ir))
+            code = _machine(_is_cheap(ir)).emit_object(optimize(ir))
             disk.store(key, code)
         return code
 
@@ -214,11 +191,12 @@ def _surroundings() -> tuple[str | bytes, ...]:
 def assembly(ir: str) -> str:
     """What `compile_object` would emit, for a person to read."""
     with lock:
-        return _machine_for(ir).emit_assembly(optimize(ir))
+        return _machine(_is_cheap(ir)).emit_assembly(optimize(ir))
 
 
-def load_object(code: bytes, exports: list[str], imports: dict[str, int]) -> Library:
-    """Link object code into this process. libc and libm resolve by themselves; `imports` gives our own addresses."""
+def compile_library(ir: str, exports: list[str], imports: dict[str, int] | None = None) -> Library:
+    """Textual IR to loaded machine code. libc and libm resolve by themselves; `imports` gives our own addresses."""
+    code = compile_object(ir)
     if vector_bytes() > _host_vector_bytes():
         raise RuntimeError(
             f"WONDERLAND_CPU={cpu()[0]} has vector registers of {vector_bytes()} bytes, this machine's have "
@@ -227,14 +205,8 @@ def load_object(code: bytes, exports: list[str], imports: dict[str, int]) -> Lib
     with lock:
         jit = llvm.create_lljit_compiler(target_machine())
         builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-        for name, address in imports.items():
+        for name, address in (imports or {}).items():
             builder.import_symbol(name, address)
         for name in exports:
             builder.export_symbol(name)
-        tracker = builder.link(jit, f"wonderland{next(_names)}")
-        return Library(jit, tracker)
-
-
-def compile_library(ir: str, exports: list[str], imports: dict[str, int] | None = None) -> Library:
-    """Textual IR to loaded machine code."""
-    return load_object(compile_object(ir), exports, imports or {})
+        return Library(jit, builder.link(jit, f"wonderland{next(_names)}"))
