@@ -81,10 +81,7 @@ def load(key: str) -> bytes | None:
     """The object code of this key; None if there is none, or none that can be trusted."""
     global hits, misses
     code = _read(key)
-    if code is None:
-        misses += 1
-    else:
-        hits += 1
+    hits, misses = hits + (code is not None), misses + (code is None)
     return code
 
 
@@ -133,7 +130,7 @@ def store(key: str, code: bytes) -> None:
 
 def _trim(place: Path, most: int) -> None:
     """Remove what was not used for longest until a sixteenth of the limit is free again."""
-    found, total = [], 0
+    found = []
     with os.scandir(place) as entries:
         for entry in entries:
             try:
@@ -142,16 +139,13 @@ def _trim(place: Path, most: int) -> None:
                 continue
             if entry.name.endswith(SUFFIX):
                 found.append((status.st_mtime, status.st_size, entry.path))
-                total += status.st_size
             elif entry.name.endswith(UNFINISHED) and time.time() - status.st_mtime > ABANDONED_AFTER:
                 _remove(entry.path)
-    if total <= most:
-        return
-    for _, size, path in sorted(found):
-        if total <= most - most // 16:
-            break
-        _remove(path)
-        total -= size
+    total = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found) if total > most else ():
+        if total > most - most // 16:
+            _remove(path)
+            total -= size
 
 
 def _remove(path: str) -> None:
