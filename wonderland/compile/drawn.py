@@ -7,7 +7,8 @@ the function can get at.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,32 +20,22 @@ from wonderland.transform.surprises import RandomConstantWarning
 _SEEDED = 623  # the place of NumPy's global generator from which nothing has been drawn since the import
 
 
-class NothingDrawn:
+@contextmanager
+def nothing_drawn(f: Callable, name: str) -> Iterator[None]:
     """While `f` is recorded in this context, no generator should move; otherwise it warns."""
-
-    f: Callable[..., Any]
-    name: str
-
-    def __init__(self, f: Callable, name: str):
-        self.f, self.name = f, name
-
-    def __enter__(self) -> None:
-        self.before: dict[str, Any] = _states(self.f)
-
-    def __exit__(self, error: Any, *_: Any) -> None:
-        if error is not None:
-            return
-        before, after = self.before, _states(self.f)
-        moved = [what for what, state in after.items() if what in before and not _equal(before[what], state)]
-        if "np.random" in after and "np.random" not in before and _is_used(after["np.random"]):  # imported by f
-            moved.append("np.random")
-        if moved:
-            warn_user(
-                f"{' and '.join(moved)} gave random numbers while {self.name} was recorded. They are constants of the "
-                "compiled code: every call gets the same ones. Pass a key, and draw with wl.random.normal(key, shape); "
-                "or draw before the call, and pass the numbers.",
-                RandomConstantWarning,
-            )
+    before = _states(f)
+    yield
+    after = _states(f)
+    moved = [what for what, state in after.items() if what in before and not _equal(before[what], state)]
+    if "np.random" in after and "np.random" not in before and _is_used(after["np.random"]):  # imported by f
+        moved.append("np.random")
+    if moved:
+        warn_user(
+            f"{' and '.join(moved)} gave random numbers while {name} was recorded. They are constants of the compiled "
+            "code: every call gets the same ones. Pass a key, and draw with wl.random.normal(key, shape); or draw "
+            "before the call, and pass the numbers.",
+            RandomConstantWarning,
+        )
 
 
 def _states(f: Callable) -> dict[str, Any]:
@@ -55,12 +46,11 @@ def _states(f: Callable) -> dict[str, Any]:
     python = sys.modules.get("random")
     if python is not None:
         out["random"] = python.getstate()
-    if legacy is not None:
-        kinds = np.random.Generator, np.random.RandomState
-        for name, (_, _, value) in captured.found(f):
-            if isinstance(value, kinds):
-                state = value.bit_generator.state if isinstance(value, kinds[0]) else value.get_state(legacy=False)
-                out[f"the generator {name}"] = state
+    for name, (_, _, value) in captured.found(f) if legacy is not None else ():
+        if isinstance(value, np.random.Generator):
+            out[f"the generator {name}"] = value.bit_generator.state
+        elif isinstance(value, np.random.RandomState):
+            out[f"the generator {name}"] = value.get_state(legacy=False)
     return out
 
 

@@ -7,10 +7,10 @@ batched and transposed forms are jits of the transformed Programs.
 
 from __future__ import annotations
 
-import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from contextlib import suppress
+from functools import cached_property, partial
 from typing import Any, Generic, overload
 
 import numpy as np
@@ -20,7 +20,7 @@ from wonderland.compile import llvm
 from wonderland.compile.access import leaf_reader, result_builder, telling
 from wonderland.compile.arguments import Static, changes, chosen, kept, takes_any_keywords, without_axes
 from wonderland.compile.compiled import Compiled
-from wonderland.compile.drawn import NothingDrawn
+from wonderland.compile.drawn import nothing_drawn
 from wonderland.compile.entry import MISS
 from wonderland.compile.profile import Profile, count_of
 from wonderland.compile.rebound import Places
@@ -35,7 +35,7 @@ from wonderland.core.program import Program, Record, hoist, run
 from wonderland.core.tracebacks import edge, fold, warn_user
 from wonderland.core.tracer import Tracer
 from wonderland.core.transformed import ByName
-from wonderland.core.types import ArrayType, P, R
+from wonderland.core.types import P, R
 from wonderland.ops.shape import inverse_permutation, transpose
 from wonderland.random.large import compiler
 from wonderland.transform.holding import Holding
@@ -64,39 +64,27 @@ def _evaluate(*args: Any, program: Program, name: str) -> tuple:
         a.item() if v.type.weak and isinstance(a, (np.generic, np.ndarray)) else a
         for a, v in zip(args, program.inputs, strict=True)
     ]
-    form, into, out_of = _dynamic_first(program)
+    form, into, back = _dynamic_first(program)
     if form is program:
         return native(program, name)(*plain)
-    moved = [a if order is None else np.transpose(a, order) for a, order in zip(plain, into, strict=True)]
-    outs = native(form, name)(*moved)
-    return tuple(
-        o if order is None else np.transpose(o, inverse_permutation(order))
-        for o, order in zip(outs, out_of, strict=True)
-    )
+    return tuple(_transposed(native(form, name)(*_transposed(plain, into)), back))
 
 
 @cached
 def _dynamic_first(program: Program) -> tuple[Program, list, list]:
-    """The Program with dynamic extents as the first, and the order of the axes there, of inputs and outputs.
+    """The Program with dynamic extents as the first, and how axes are permuted: of inputs for it, of its outputs after.
 
     What a loop stacks has a leading extent that the run knows, and compiled code knows no others; a batch of it has one
     before that.
     """
-    into, out_of = ([_order(a.type.shape) for a in atoms] for atoms in (program.inputs, program.outputs))
+    types = program.input_types
+    into, out_of = [_order(t.shape) for t in types], [_order(t.shape) for t in program.output_types]
     if not any((*into, *out_of)):
         return program, into, out_of
-
-    def f(*values: Any) -> list:
-        orders = [order and inverse_permutation(order) for order in into]
-        outs = run(program, [_transposed(v, order) for v, order in zip(values, orders, strict=True)])
-        return [_transposed(o, order) for o, order in zip(outs, out_of, strict=True)]
-
-    types = [v.type for v in program.inputs]
-    first = [
-        t if order is None else ArrayType(tuple(t.shape[i] for i in order), t.dtype)
-        for t, order in zip(types, into, strict=True)
-    ]
-    return record(f, first), into, out_of
+    inverse = lambda orders: [order and inverse_permutation(order) for order in orders]
+    first = [transpose.infer(t, order) if order else t for t, order in zip(types, into, strict=True)]
+    f = lambda *values: _transposed(run(program, _transposed(values, inverse(into))), out_of)
+    return record(f, first), into, inverse(out_of)
 
 
 def _order(shape: Sequence[int | None]) -> tuple[int, ...] | None:
@@ -106,8 +94,8 @@ def _order(shape: Sequence[int | None]) -> tuple[int, ...] | None:
     return (place, *(i for i in range(len(shape)) if i != place))
 
 
-def _transposed(value: Any, order: tuple[int, ...] | None) -> Any:
-    return value if order is None else transpose(value, permutation=order)
+def _transposed(values: Sequence[Any], orders: Sequence[tuple[int, ...] | None]) -> list:
+    return [v if order is None else transpose(v, permutation=order) for v, order in zip(values, orders, strict=True)]
 
 
 jit_p: Primitive = Holding("program").primitive(
@@ -129,7 +117,7 @@ class Specialization:
         lines = Lines()
         level = Record(f"the jitted function {name}", first=lines.look)
         writes = _state.writes
-        with level, NothingDrawn(call.f, name):
+        with level, nothing_drawn(call.f, name):
             inputs = [level.variable(t) for t in call.types]
             program = level.finish(inputs, call.run(inputs))
         self.writes: bool = _state.writes != writes
@@ -141,10 +129,10 @@ class Specialization:
         self.name = name
         self.out_structure: Any = call.out_structure
         self.written: list[int] = list(call.written)
-        count = len(self.program.outputs) - len(self.written)
+        self.count: int = len(self.program.outputs) - len(self.written)  # of results
         mine = [] if self.closes_over_tracers else [i for i in donated if not call.mutable[i]]
         # Outputs in the memory of donated arguments.
-        self.taken: dict[int, int] = donation.pairs(self.program, count, mine)
+        self.taken: dict[int, int] = donation.pairs(self.program, self.count, mine)
         self.places: Places = Places(call.f, () if self.closes_over_tracers else self.captured, name)
         self._compiled: Compiled | None = None
 
@@ -154,8 +142,7 @@ class Specialization:
         if self._compiled is None:
             with llvm.lock:
                 if self._compiled is None:
-                    first = len(self.program.outputs) - len(self.written)
-                    written = {first + k: i for k, i in enumerate(self.written)} | self.taken
+                    written = {self.count + k: i for k, i in enumerate(self.written)} | self.taken
                     self._compiled = compile_program(self.program, written, self.name, self.taken)
         return self._compiled
 
@@ -165,38 +152,26 @@ class Specialization:
         call.out_structure, call.written = self.out_structure, self.written
         recorded = self.program.effects and running()  # they belong to what is being recorded
         if recorded or any(isinstance(v, Traced) for v in (*self.captured, *call.values)):
-            outs = jit_p(*self.captured, *call.values, program=self.open_program, name=self.name)
-            results, new = call.split(outs)
-            outs = None
+            results, new = call.split(jit_p(*self.captured, *call.values, program=self.open_program, name=self.name))
             call.write_back(new)
             return call.result(results)
         call.check_written()
         args = donation.prepare(call.plain_owners(), [*self.taken.values()], self.written, self.captured, self.name)
-        assert self.out_structure is not None
-        return self.out_structure.unflatten(self._weakened(self.compiled(*args)))
-
-    def _weakened(self, results: Sequence[Any]) -> list:
-        """Python scalars where eager code gives Python scalars."""
-        types = self.program.output_types
-        return [r.item() if t.weak else r for r, t in zip(results, types, strict=False)]
+        # Python scalars where eager code gives Python scalars.
+        pairs = zip(self.compiled(*args), self.program.output_types, strict=False)
+        return self.out_structure.unflatten([result.item() if type.weak else result for result, type in pairs])
 
     @cached_property
     def fast_call(self) -> Callable:
-        """The native entry."""
+        """The native entry; not for effects inside a transformation: they may belong to what is being recorded."""
         native_call = self.compiled.entry.call
-        return _outside(native_call) if self.program.effects else native_call
+        outside = lambda *leaves: MISS if running() else native_call(*leaves)
+        return outside if self.program.effects else native_call
 
     def fast_finish(self) -> Callable | None:
         """How to turn what the native entry returns into the result; None if it is that already."""
-        assert self.out_structure is not None
-        count = len(self.program.outputs) - len(self.written)
-        build = result_builder(self.out_structure, [t.weak for t in self.program.output_types[:count]])
-        return self.places.watching(build)
-
-
-def _outside(native_call: Callable) -> Callable:
-    """The native entry of what has effects; inside a transformation they may belong to what is being recorded."""
-    return lambda *leaves: MISS if running() else native_call(*leaves)
+        weak = [t.weak for t in self.program.output_types[: self.count]]
+        return self.places.watching(result_builder(self.out_structure, weak))
 
 
 class Jitted(ByName, Generic[P, R]):
@@ -209,12 +184,9 @@ class Jitted(ByName, Generic[P, R]):
     only_wraps = True
 
     def __init__(
-        self,
-        f: Callable[P, R],
-        static_argnums: tuple[int, ...],
-        static_argnames: tuple[str, ...],
+        self, f: Callable[P, R], static_argnums: tuple[int, ...], static_argnames: tuple[str, ...],
         donate: tuple[int | str, ...] = (),
-    ):
+    ):  # fmt: skip
         self.f = f
         self.__name__: Any | str = getattr(f, "__name__", type(f).__name__)
         self.__doc__ = getattr(f, "__doc__", None)
@@ -306,30 +278,20 @@ class Jitted(ByName, Generic[P, R]):
             self._warn_if_often(key)
             self._specializations[kept(key[0]), *key[1:]] = spec
             if len(self._specializations) > MOST_SPECIALIZATIONS:
-                self._forget_oldest()
+                self._fast = {}
+                with suppress(KeyError):  # another thread was faster
+                    self._specializations.popitem(last=False)
         else:
-            try:
+            with suppress(KeyError):  # another thread's new one took its place
                 self._specializations.move_to_end(telling_key if spec.writes else key)
-            except KeyError:  # another thread's new one took its place
-                pass
         return spec
 
-    def _forget_oldest(self) -> None:
-        self._fast = {}
-        try:
-            self._specializations.popitem(last=False)
-        except KeyError:  # another thread was faster
-            pass
-
     def _warn_if_often(self, key: Any) -> None:
-        if len(self._specializations) != RECOMPILATIONS_BEFORE_WARNING:
-            return
-        last = next(reversed(self._specializations))
-        found, advice = changes(self.f, last[:2], key[:2])
-        warn_user(
-            f"{self.__name__} is compiled for the {RECOMPILATIONS_BEFORE_WARNING + 1}th time: "
-            f"{'; '.join(found[:3])}. {advice}"
-        )
+        if len(self._specializations) == RECOMPILATIONS_BEFORE_WARNING:
+            last = next(reversed(self._specializations))
+            found, advice = changes(self.f, last[:2], key[:2])
+            what = f"{self.__name__} is compiled for the {RECOMPILATIONS_BEFORE_WARNING + 1}th time"
+            warn_user(f"{what}: {'; '.join(found[:3])}. {advice}")
 
     def _remember(self, form: Any, spec: Specialization, call: Call, args: tuple, kwargs: dict) -> None:
         """Make the next call like this one take the native path."""
@@ -369,12 +331,10 @@ class Jitted(ByName, Generic[P, R]):
         return Jitted, (self.f, *self._options)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if instance is None:
-            return self
-        return BoundJitted(self, instance)
+        return self if instance is None else BoundJitted(self, instance)
 
 
-class BoundJitted(functools.partial[Any]):
+class BoundJitted(partial[Any]):
     """A jitted method of an object."""
 
     func: Any
@@ -390,24 +350,18 @@ class BoundJitted(functools.partial[Any]):
 
 @overload
 def jit(
-    f: Callable[P, R],
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Sequence[str] = (),
+    f: Callable[P, R], static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),
     donate: int | str | Sequence[int | str] = (),
-) -> Jitted[P, R]: ...
+) -> Jitted[P, R]: ...  # fmt: skip
 @overload
 def jit(
-    f: None = None,
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Sequence[str] = (),
+    f: None = None, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),
     donate: int | str | Sequence[int | str] = (),
-) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...  # fmt: skip
 def jit(
-    f: Any = None,
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Sequence[str] = (),
+    f: Any = None, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),
     donate: int | str | Sequence[int | str] = (),
-) -> Any:
+) -> Any:  # fmt: skip
     """Compile `f` to native code, once per types of its arguments; also a decorator, `@wl.jit(static_argnums=1)`.
 
     Arguments may be arrays, scalars, trees of them and mutable objects (which are updated in place). Static arguments

@@ -64,17 +64,15 @@ class Places:
             if now is not array:
                 self.watched = []
                 if now is not None:
-                    self._warn(label)
+                    warn_user(
+                        f"{self.name} was compiled with the array that {label} was then. It is another one now, which "
+                        f"the compiled code doesn't see: write into the array, {label}[...] = new, or make it an "
+                        f"argument of {self.name}.",
+                        ReboundArrayWarning,
+                    )
                 return _NEVER
         self.looks += 1
         return 1 if self.looks < _EACH else _THEN_EVERY
-
-    def _warn(self, label: str) -> None:
-        warn_user(
-            f"{self.name} was compiled with the array that {label} was then. It is another one now, which the compiled "
-            f"code doesn't see: write into the array, {label}[...] = new, or make it an argument of {self.name}.",
-            ReboundArrayWarning,
-        )
 
 
 def _with_bases(value: Any) -> list:

@@ -6,6 +6,7 @@ Only every so many equations the stack is looked at, which costs nothing noticea
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import Any
 
 from wonderland.core.tracebacks import user_frame
@@ -20,24 +21,21 @@ class Lines:
 
     def __init__(self) -> None:
         self.count: int = 0
-        self.places: dict[tuple[int, str, int], int] = {}  # (depth of the stack, file, line) -> looks
+        self.places: Counter[tuple[int, str, int]] = Counter()  # (depth of the stack, file, line) -> looks
 
     def look(self, *operation: Any) -> None:
         self.count += 1
-        if self.count % EVERY:
-            return
-        frame = user_frame()
+        frame = None if self.count % EVERY else user_frame()
         if frame is None:
             return
         file, line, depth = frame.f_code.co_filename, frame.f_lineno, 0
         while frame is not None:
             frame, depth = frame.f_back, depth + 1
-        key = (depth, file, line)
-        self.places[key] = self.places.get(key, 0) + 1
+        self.places[depth, file, line] += 1
 
     def advice(self, name: str, count: int) -> str | None:
         """What to say about a Program of so many equations; nothing if it is short, or no line stands out."""
-        total = sum(self.places.values())
+        total = self.places.total()
         often = [place for place, looks in self.places.items() if looks * 10 >= total]
         if count < MANY or not often:
             return None
