@@ -10,6 +10,7 @@ import copy
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
@@ -60,22 +61,11 @@ def _refuse(f: Callable, option: str, wrong: list, parameters: Iterable[Paramete
         )
 
 
+@dataclass(frozen=True)
 class Static:
-    """A static argument: a tree without leaves, equal to another one of the same value and type."""
+    """A static argument: a tree without leaves, equal to another one of the same value and type (by `tree.typed`)."""
 
-    __slots__ = ("key", "value")
-
-    key: Any
     value: Any
-
-    def __init__(self, value: Any):
-        self.value, self.key = value, tree.typed(value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Static) and self.key == other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
 
 
 tree.register_node(Static, lambda node: ((), node), lambda static, children: static.value)
@@ -93,7 +83,7 @@ def snapshot(value: Any) -> Any:
         (copied.extend if isinstance(copied, list) else copied.update)(map(snapshot, value))
         return copied
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(snapshot, value))
+        return value._make(map(snapshot, value))  # type: ignore[attr-defined]
     held = tree.contents(value)
     if held is not None:
         copied = copy.copy(value)
@@ -104,9 +94,8 @@ def snapshot(value: Any) -> Any:
 
 
 def kept(structure: tree.Structure) -> tree.Structure:
-    """A structure to compare later ones with: static attributes of objects as they are now."""
-    static = snapshot(structure.static) if structure.kind is not None and structure.kind.mutable else structure.static
-    return tree.Structure(structure.kind, static, tuple(map(kept, structure.children)))
+    """A structure to compare later ones with: static arguments, and attributes of objects, as they are now."""
+    return tree.Structure(structure.kind, snapshot(structure.static), tuple(map(kept, structure.children)))
 
 
 Types = Sequence[ArrayType]
@@ -166,11 +155,7 @@ def _parts(f: Callable, structure: tree.Structure, types: Types) -> dict[str, tu
     except (TypeError, ValueError):
         names = []
     positional, keywords = structure.children
-    called = [f"argument {i}" for i in range(len(positional.children))]
-    called = [f"argument {name!r}" for name in names[: len(called)]] + called[len(names) :]
-    called += [f"argument {name!r}" for name in keywords.static[1]]
-    rest = iter(types)
-    parts = (*positional.children, *keywords.children)
-    return {
-        name: (part, [next(rest) for _ in range(part.leaf_count)]) for name, part in zip(called, parts, strict=True)
-    }
+    count, rest = len(positional.children), iter(types)
+    called = [*map(repr, names[:count]), *range(len(names), count), *map(repr, keywords.static[1])]
+    parts = zip(called, (*positional.children, *keywords.children), strict=True)
+    return {f"argument {name}": (part, [next(rest) for _ in range(part.leaf_count)]) for name, part in parts}

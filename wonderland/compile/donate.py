@@ -7,6 +7,7 @@ can't be used as it is (strided, a subclass) is copied first. Memory that is nee
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,6 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.functions import overlap
 from wonderland.core.program import Program
-from wonderland.core.types import ArrayType
 
 
 def donated_leaves(structure: tree.Structure, positions: Sequence[int], names: Sequence[str]) -> list[int]:
@@ -30,23 +30,17 @@ def donated_leaves(structure: tree.Structure, positions: Sequence[int], names: S
 
 def pairs(program: Program, count: int, donated: Sequence[int]) -> dict[int, int]:
     """Which of the first `count` outputs takes the memory of which donated input: {output: input}."""
-    free = [i for i in donated if _has_memory(program.inputs[i].type)]
+    types = program.input_types
+    free = [i for i in donated if types[i].shape and not types[i].weak and None not in types[i].shape]
     found: dict[int, int] = {}
-    for position, atom in enumerate(program.outputs[:count]):  # an argument that is returned stays where it is
-        same = [i for i in free if program.inputs[i] is atom]
-        if same:
-            found[position] = same[0]
-            free.remove(same[0])
-    for position, atom in enumerate(program.outputs[:count]):  # then in order: states come out as they go in
-        fits = [i for i in free if program.inputs[i].type == atom.type]
-        if position not in found and fits:
-            found[position] = fits[0]
-            free.remove(fits[0])
+    # An argument that is returned stays where it is; the others go in order: states come out as they go in.
+    for fits in (operator.is_, lambda argument, result: argument.type == result.type):
+        for position, result in enumerate(program.outputs[:count]):
+            fitting = [i for i in free if fits(program.inputs[i], result)]
+            if fitting and position not in found:
+                found[position] = fitting[0]
+                free.remove(fitting[0])
     return found
-
-
-def _has_memory(type: ArrayType) -> bool:
-    return bool(type.shape) and not type.weak and None not in type.shape
 
 
 def prepare(
@@ -72,7 +66,7 @@ def prepare(
             "or leave it out of `donate`."
         )
     changed = {*written}
-    clash = overlap([arg if i in changed else None for i, arg in enumerate(args)] + [*captured], written)
+    clash = overlap([*(arg if i in changed else None for i, arg in enumerate(args)), *captured], written)
     if clash is not None:
         raise ArgumentError(
             f"{name} changes argument leaf {clash[0]}, and also captures an array that shares its memory: it would "
