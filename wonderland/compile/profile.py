@@ -10,6 +10,7 @@ import ctypes
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -52,6 +53,7 @@ class Watch:
         self._place.offset = self.counts.__array_interface__["data"][0]
 
 
+@dataclass(eq=False, repr=False)
 class Profile:
     """How long each step of a call takes. `print` shows it as a table.
 
@@ -63,13 +65,7 @@ class Profile:
     name: str
     calls: int
     seconds: float
-
-    def __init__(self, name: str, calls: int, seconds: float, watch: Watch):
-        self.name, self.calls, self.seconds = name, calls, seconds
-        self.steps: list[tuple[int, str, float, float]] = [
-            (depth, text, int(watch.counts[WORDS * i + 1]) / calls, int(watch.counts[WORDS * i]) / calls * 1e-9)
-            for i, (depth, text) in enumerate(watch.steps)
-        ]
+    steps: list[tuple[int, str, float, float]]
 
     def __str__(self) -> str:
         rows = [("time", "share", "runs", "step")]
@@ -105,28 +101,27 @@ def profile(compiled: Any, flat_args: Sequence[Any]) -> Profile:
     while calls < MOST_CALLS and (calls == 0 or time.perf_counter() - start < ENOUGH_SECONDS):
         timed(*args)
         calls += 1
-    return Profile(compiled.name or "program", calls, (time.perf_counter() - start) / calls, watch)
+    seconds = (time.perf_counter() - start) / calls
+    counts = (watch.counts[: WORDS * len(watch.steps)].reshape(-1, WORDS) / calls).tolist()
+    steps = [(*step, runs, taken * 1e-9) for step, (taken, runs) in zip(watch.steps, counts, strict=True)]
+    return Profile(compiled.name or "program", calls, seconds, steps)
 
 
 @cache
 def clock() -> int:
     """Address of a native function that tells the time in nanoseconds."""
     if os.name == "posix":
+        f = Function(CLOCK.name, [], LONG, exported=True)
+        now = f.stack(LONG, 2)
+        gettime = External("clock_gettime", INT, (INT, POINTER))
+        f.call(gettime, f.constant(time.CLOCK_MONOTONIC, INT), now)
+        f.ret(f.load(LONG, now) * 1_000_000_000 + f.load(LONG, f.element(LONG, now, 1)))
         module = Module(as_written=True)
-        module.add(_clock())
+        module.add(f)
         _keep.append(module.load())
         return _keep[-1].address(CLOCK.name)
     _keep.append(ctypes.CFUNCTYPE(ctypes.c_int64)(time.perf_counter_ns))
     return ctypes.cast(_keep[-1], ctypes.c_void_p).value or 0
-
-
-def _clock() -> Function:
-    f = Function(CLOCK.name, [], LONG, exported=True)
-    now = f.stack(LONG, 2)
-    gettime = External("clock_gettime", INT, (INT, POINTER))
-    f.call(gettime, f.constant(time.CLOCK_MONOTONIC, INT), now)
-    f.ret(f.load(LONG, now) * 1_000_000_000 + f.load(LONG, f.element(LONG, now, 1)))
-    return f
 
 
 CLOCK = External("wl_clock", LONG, (), address=clock)
