@@ -37,14 +37,12 @@ def leaf_reader(
         writer.visit(child, f"args[{i}]", args[i])
     for name, child in zip(keywords.static[1], keywords.children, strict=True):
         writer.visit(child, f"kwargs[{name!r}]", kwargs[name])
-    others = [f"{other} = {value}" for other, value in writer.others.items()]
-    body = [*(f"nonlocal {other}" for other in writer.others), "try:", *(f"  {line}" for line in writer.lines)]
-    body.append(f"  return ({''.join(f'{leaf}, ' for leaf in writer.leaves)})")
-    body += ["except (KeyError, IndexError, TypeError, ValueError, AttributeError):", "  return None"]
-    lines = ["def make():", *others, "def read(args, kwargs):", *(f"  {line}" for line in body), "return read"]
-    namespace: dict[str, Any] = dict(writer.constants)
-    exec("\n  ".join(lines), namespace)
-    return namespace["make"]()
+    lines = ["def read(args, kwargs):", *(f"  global {other}" for other in writer.others), "  try:"]
+    lines += [f"    {line}" for line in writer.lines]
+    lines.append(f"    return ({''.join(f'{leaf}, ' for leaf in writer.leaves)})")
+    lines += ["  except (KeyError, IndexError, TypeError, ValueError, AttributeError):", "    return None"]
+    exec("\n".join(lines), writer.constants)
+    return writer.constants["read"]
 
 
 def telling(read: Callable | None, arrays: Iterable[tuple[int, bool]]) -> Callable:
@@ -65,7 +63,7 @@ class _LeafReader:
         self.lines: list[str] = []
         self.leaves: list[str] = []
         self.constants: dict[str, Any] = {"typed": tree.typed, "copysign": math.copysign}
-        self.others: dict[str, str] = {}  # names of the last values that were equal but not the same, and of the first
+        self.others: list[str] = []  # names of the last values that were equal but not the same
         self.numbers = itertools.count()
 
     def constant(self, value: Any) -> str:
@@ -92,13 +90,13 @@ class _LeafReader:
             if any(type(key) is not str for key in sample):  # 1, 1.0 and True are one key, and three structures
                 known = self.constant({key: tree.typed(key) for key in sample})
                 self.require(f"all([{known}[key] == typed(key) for key in {here}])")
+            keys = structure.static[1]
             if len(sample) > 1 and all(child.kind is None for child in structure.children):
-                keys = structure.static[1]
                 sorted_already = type(sample) is dict and keys.order == tuple(keys)
                 get = self.constant(operator.itemgetter(*keys))
                 self.leaves.append(f"*{here}.values()" if sorted_already else f"*{get}({here})")
                 return
-            for key, child in zip(structure.static[1], structure.children, strict=True):
+            for key, child in zip(keys, structure.children, strict=True):
                 self.visit(child, f"{here}[{self.constant(key)}]", sample[key])
         elif isinstance(sample, (tuple, list)):
             self.require(f"len({here}) == {len(sample)}")
@@ -119,13 +117,12 @@ class _LeafReader:
 
     def _object(self, structure: tree.Structure, here: str, sample: Any) -> None:
         _, names, static = structure.static
-        attributes = f"{here}d"
-        self.lines.append(f"{attributes} = {here}.__dict__")
-        self.require(f"[*{attributes}] == {self.constant([*names.order])}")
+        self.lines.append(f"{here} = {here}.__dict__")
+        self.require(f"[*{here}] == {self.constant([*names.order])}")
         for name, value in static:
-            self.require(self.same(value, f"{attributes}[{name!r}]"))
+            self.require(self.same(value, f"{here}[{name!r}]"))
         for name, child in zip(names, structure.children, strict=True):
-            self.visit(child, f"{attributes}[{name!r}]", vars(sample)[name])
+            self.visit(child, f"{here}[{name!r}]", vars(sample)[name])
 
     def same(self, value: Any, path: str, remember: bool = True) -> str:
         """A condition: what is at `path` has the type and the value that `value` has now."""
@@ -140,7 +137,8 @@ class _LeafReader:
         if not remember:
             return f"(({here} := {path}) is {self.constant(value)} or {equal})"
         other, known = f"other{next(self.numbers)}", self.constant(value)
-        self.others[other] = known
+        self.others.append(other)
+        self.constants[other] = value
         return f"(({here} := {path}) is {known} or {here} is {other} or {equal} and ({other} := {here}) is {here})"
 
     def _equal(self, value: Any, here: str, remember: bool) -> str:

@@ -38,29 +38,29 @@ def one_line(compiled: Any) -> str:
 
 def describe(compiled: Any) -> str:
     """Where the time of compiling went, what the code does step by step, and the memory it takes."""
-    lines = [signature(compiled), *(f"  {name + ':':<10} {text}" for name, text in _facts(compiled)), "  steps:"]
-    lines += [f"    {line}" for line in _steps(compiled)]
-    return "\n".join(lines)
+    facts = [f"  {name + ':':<10} {text}" for name, text in _facts(compiled)]
+    return "\n".join([signature(compiled), *facts, "  steps:", *(f"    {line}" for line in _steps(compiled))])
 
 
 def _facts(compiled: Any) -> list[tuple[str, str]]:
     before, after = equation_count(compiled.source), equation_count(compiled.program)
-    stages = ", ".join(f"{name} {duration(seconds)}" for name, seconds in compiled.seconds.items())
     buffers = [b for b in compiled.plan.buffers if b.last >= 0]
     apart = sum(b.bytes for b in buffers)
     facts = [
         ("program", f"{count_of(before, 'equation')}, {after:,} after the passes"),
         ("compiled", f"in {duration(compiled.compile_seconds)}; machine code from {compiled.code_from}"),
-        ("stages", stages),
+        ("stages", ", ".join(f"{name} {duration(seconds)}" for name, seconds in compiled.seconds.items())),
         ("memory", f"{size(compiled.peak_bytes)} per call: arena {size(compiled.arena_bytes)} for "
          f"{count_of(len(buffers), 'buffer')} of together {size(apart)}, results {size(compiled.result_bytes)}"
          + (", and what loops of unknown length keep" if compiled.plan.heaps else "")),
     ]  # fmt: skip
     if compiled.written:
         facts.append(("in place", f"{count_of(len(compiled.written), 'result')} written into arguments"))
-    reasons = [f"{name} ({why})" for name, why in compiled.reasons.items()]
-    facts.append(("by NumPy", ", ".join(reasons) or "nothing"))
-    return facts
+    return [*facts, ("by NumPy", _by_numpy(compiled) or "nothing")]
+
+
+def _by_numpy(compiled: Any) -> str:
+    return ", ".join(f"{name} ({why})" for name, why in compiled.reasons.items())
 
 
 def _steps(compiled: Any) -> list[str]:
@@ -142,8 +142,7 @@ def debug(compiled: Any) -> None:
         out += [f"-- kernel {i}: {text}" for i, text in enumerate(compiled.kernels)]
         out.append(f"-- arena: {compiled.arena_bytes} bytes for {len(compiled.plan.buffers)} buffers")
         if compiled.fallbacks:
-            reasons = ", ".join(f"{name} ({why})" for name, why in compiled.reasons.items())
-            out.append(f"-- evaluated by NumPy: {reasons}")
+            out.append(f"-- evaluated by NumPy: {_by_numpy(compiled)}")
     if level >= 4:
         out.append(compiled.ir)
     if level >= 5:

@@ -24,11 +24,9 @@ _NEVER = 1 << 62
 class Places:
     """Where a function found the arrays that it captured."""
 
-    name: str
-    looks: int
-
     def __init__(self, f: Callable, values: Sequence[Any], name: str):
-        self.name, self.looks = name, 0
+        self.name: str = name
+        self.looks: int = 0
         self.watched: list[tuple[Callable[[Any], Any], Any, Any, str]] = []  # read(key) is the array; how it is written
         wanted = {id(a) for value in values for a in _with_bases(value)}
         for label, (holder, key, value) in captured.found(f) if wanted else ():

@@ -19,17 +19,14 @@ class Signature:
 
     def __init__(self, program: Program, written: dict[int, int], taken: Container[int]):
         self.written = written
-        self.types: list[ArrayType] = [atom.type for atom in program.outputs]
         # The outputs that are returned; others are only written into arguments.
-        self.returned: list[int] = [i for i in range(len(program.outputs)) if i not in written or i in taken]
+        returned = {i: t for i, t in enumerate(program.output_types) if i not in written or i in taken}
         self.inputs: list[Input] = [_input(v.type, i in written.values()) for i, v in enumerate(program.inputs)]
-        self.outputs: list[Output] = [
-            Output(self.types[i].dtype, self.types[i].shape, written.get(i)) for i in self.returned
-        ]
+        self.outputs: list[Output] = [Output(t.dtype, t.shape, written.get(i)) for i, t in returned.items()]
         in_slots, out_slots = layout(self.inputs, self.outputs)
         self.leaves: list[Leaf] = [Leaf(ArrayType(v.type.shape, v.type.dtype)) for v in program.inputs]
         self.slots: list[Buffer] = [Buffer("slot", 0, slot) for slot in in_slots]
-        self._out_slots: dict[int, int] = dict(zip(self.returned, out_slots, strict=True))
+        self._out_slots: dict[int, int] = dict(zip(returned, out_slots, strict=True))
 
     @property
     def nodes(self) -> list[Node]:
@@ -47,8 +44,8 @@ class Signature:
     @property
     def result_bytes(self) -> int:
         """Of fresh results, those of dynamic length aside."""
-        fresh = [self.types[i] for i in self.returned if i not in self.written]
-        return sum(math.prod(n for n in t.shape if n is not None) * t.dtype.itemsize for t in fresh)
+        fresh = [out for out in self.outputs if out.taken is None]
+        return sum(math.prod(n for n in out.shape if n is not None) * out.dtype.itemsize for out in fresh)
 
 
 def _input(type: ArrayType, written: bool) -> Input:
