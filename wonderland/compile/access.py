@@ -175,7 +175,7 @@ def result_builder(structure: tree.Structure, weak: Sequence[bool]) -> Callable[
     is_plain = structure.kind is None or (count != 1 and structure is tree.flatten((0,) * count)[1])
     if is_plain and not any(weak):
         return None
-    leaves = iter(range(count))
+    left = [f"out{'' if count == 1 else f'[{i}]'}{'.item()' if weak[i] else ''}" for i in reversed(range(count))]
     constants: dict[str, Any] = {"zip": zip, "dict": dict}
 
     def constant(value: Any) -> str:
@@ -184,19 +184,16 @@ def result_builder(structure: tree.Structure, weak: Sequence[bool]) -> Callable[
 
     def row(children: Sequence[tree.Structure]) -> str:
         """A tuple of these."""
-        if count != 1 and children and all(child.kind is None for child in children):
-            places = [next(leaves) for _ in children]
-            if not any(weak[i] for i in places):
-                return f"out[{places[0]}:{places[-1] + 1}]"
-            return f"({''.join(f'{leaf(i)}, ' for i in places)})"
-        return f"({''.join(f'{build(child)}, ' for child in children)})"
-
-    def leaf(i: int) -> str:
-        return f"out{'' if count == 1 else f'[{i}]'}{'.item()' if weak[i] else ''}"
+        first = count - len(left)
+        parts = [build(child) for child in children]
+        last = count - len(left)
+        if count != 1 and parts and all(child.kind is None for child in children) and not any(weak[first:last]):
+            return f"out[{first}:{last}]"
+        return f"({''.join(f'{part}, ' for part in parts)})"
 
     def build(node: tree.Structure) -> str:
         if node.kind is None:
-            return leaf(next(leaves))
+            return left.pop()
         if node.kind is tree.kind_of({}) and node.static[0] is dict:
             keys = node.static[1]
             if keys.order != tuple(keys):

@@ -318,8 +318,7 @@ class Jitted(ByName, Generic[P, R]):
     def profile(self, /, *args: Any, **kwargs: Any) -> Profile:
         """Time per kernel, product, loop and fallback of a call with these arguments, as a table to print.
 
-        Runs the function, many times if it is short, as code of its own with clocks in it; the arguments stay as they
-        are.
+        Runs the function, many times if it is short, as code of its own with clocks; the arguments stay as they are.
         """
         call, key, donated = self._prepare(args, kwargs)
         return self._specialization(call, key, donated).compiled.profile(*call.plain_owners())

@@ -98,11 +98,10 @@ def vector_bytes() -> int:
         return _host_vector_bytes()
     # What a name stands for is LLVM's knowledge: see which registers it takes for a wide addition.
     with loading():
-        from wonderland.compile.ir.function import Function
-        from wonderland.compile.ir.values import INT, vector
-    f = Function("f", [("x", vector(INT, 16)), ("y", vector(INT, 16))], vector(INT, 16), exported=True)
-    x, y = f.parameters
-    f.ret(x + y)
+        from wonderland.compile import ir
+    wide = ir.vector(ir.INT, 16)
+    f = ir.Function("f", [("x", wide), ("y", wide)], wide, exported=True)
+    f.ret(f.parameters[0] + f.parameters[1])
     with lock:
         code = _machine().emit_assembly(llvm.parse_assembly("\n".join(f.lines())))
     return 64 if "%zmm" in code else 32 if "%ymm" in code else 16
