@@ -38,6 +38,7 @@ CACHES = {
     "gemm.external": True,
     "gemm_tile.tile": True,
     **dict.fromkeys(("ir.values.bytes_of", "ir.values.is_float", "ir.values.lanes_of", "ir.values.mangled"), True),
+    "llvm._machine": True,
     "lower._fitting": True,
     "lower._Conversion.made": True,
     "build._libraries": True,

@@ -86,7 +86,7 @@ def simplify(program: Program, rules: Rules) -> Program:
     for e in program.equations:
         params = map_programs(e.params, simplified) if rules is RULES else e.params
         equation = Equation(e.primitive, tuple(names.get(a, a) for a in e.inputs), e.outputs, params)
-        if not equation.has_effects():  # such a one happens as often as it is written
+        if not equation.has_effects():  # one with effects happens as often as it is written
             found = _simplest(equation, made, rules)
             if not isinstance(found, Equation):
                 names[e.outputs[0]] = found
