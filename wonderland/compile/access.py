@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,9 +45,8 @@ def leaf_reader(
     return writer.constants["read"]
 
 
-def telling(read: Callable | None, arrays: Iterable[tuple[int, bool]]) -> Callable:
+def telling(read: Callable | None, arrays: Sequence[tuple[int, bool]]) -> Callable:
     """A reader for calls alone in which these leaves are arrays (True), or are numbers (False)."""
-    arrays = tuple(arrays)
 
     def checked(args: tuple[Any, ...], kwargs: dict[Any, Any]) -> tuple[Any, ...] | None:
         leaves = args if read is None else read(args, kwargs)

@@ -21,6 +21,7 @@ from wonderland.core.errors import ArgumentError
 from wonderland.core.types import ArrayType
 
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+Types = Sequence[ArrayType]
 
 
 def chosen(f: Callable, option: str, numbers: Iterable[Any], names: Iterable[str]) -> tuple[set[int], set[str]]:
@@ -98,9 +99,6 @@ def kept(structure: tree.Structure) -> tree.Structure:
     return tree.Structure(structure.kind, snapshot(structure.static), tuple(map(kept, structure.children)))
 
 
-Types = Sequence[ArrayType]
-
-
 def changes(f: Callable, old: tuple[tree.Structure, Types], new: tuple[tree.Structure, Types]) -> tuple[list[str], str]:
     """What differs between the arguments of two calls of `f`, and what to do about it."""
     was, now = _parts(f, *old), _parts(f, *new)
@@ -121,9 +119,8 @@ def changes(f: Callable, old: tuple[tree.Structure, Types], new: tuple[tree.Stru
                 found.append(f"{name}{f' (leaf {i})' if len(first) > 1 else ''} was {one}, now {other}")
                 shapes = one.shape != other.shape
                 advice = "Pad arguments to a few fixed shapes." if shapes else "Convert arguments to one dtype."
-    if not found:
-        found.append("what differs is the order of the keys in a dict, or that arrays without axes were numbers")
-    return found, advice
+    unseen = "what differs is the order of the keys in a dict, or that arrays without axes were numbers"
+    return found or [unseen], advice
 
 
 def takes_any_keywords(f: Callable) -> bool:

@@ -110,9 +110,8 @@ def vector_bytes() -> int:
 @cache
 def _host_vector_bytes() -> int:
     flags = set(llvm.get_host_cpu_features().flatten().split(","))
-    if "+avx512f" in flags and "+prefer-256-bit" not in flags:
-        return 64
-    return 32 if "+avx2" in flags else 16
+    widest = "+avx512f" in flags and "+prefer-256-bit" not in flags
+    return 64 if widest else 32 if "+avx2" in flags else 16
 
 
 def target_machine(opt: int = 2) -> Any:
