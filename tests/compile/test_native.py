@@ -7,7 +7,7 @@ import pytest
 from differential import assert_close, check, record
 
 import wonderland as wl
-from wonderland.compile import build, calls, pool
+from wonderland.compile import build, calls, jit, pool
 from wonderland.compile.stages import compile_program
 from wonderland.core import tree
 from wonderland.core.primitive import Primitive
@@ -237,6 +237,18 @@ def test_the_count_of_a_mean_is_no_part_of_the_code(f, dtype):
     assert jitted.inspect(x).ir == jitted.inspect(x[:500]).ir == jitted.inspect(x[:256]).ir
     for n in (500, 256, 17, 1):
         wl.tree_map(lambda a, b: assert_close(a, b), jitted(x[:n]), f(x[:n]))
+
+
+def test_a_derivative_compiles_only_what_runs(monkeypatch):
+    """Of a jitted function in a derivative: the forward pass that keeps residuals, and the backward pass."""
+    compiled = []
+    native = lambda program, *args, **options: compiled.append(program) or compile_program(program, *args, **options)
+    monkeypatch.setattr(jit, "compile_program", native)
+    f = wl.jit(lambda x: np.sum(np.sin(x) * x))
+    wl.grad(f)(np.ones(3))
+    assert len(compiled) == 2
+    f(np.ones(3))
+    assert len(compiled) == 3
 
 
 def test_equal_kernels_are_one_function():

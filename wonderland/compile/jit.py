@@ -294,8 +294,8 @@ class Jitted(ByName, Generic[P, R]):
             warn_user(f"{what}: {'; '.join(found[:3])}. {advice}")
 
     def _remember(self, form: Any, spec: Specialization, call: Call, args: tuple, kwargs: dict) -> None:
-        """Make the next call like this one take the native path."""
-        if spec.closes_over_tracers or len(self._fast) > MOST_SPECIALIZATIONS:
+        """Make the next call like this one take the native path; one on traced values compiled nothing."""
+        if spec._compiled is None or spec.closes_over_tracers or len(self._fast) > MOST_SPECIALIZATIONS:
             return
         others, fast_call = self._fast.get(form, ()), spec.fast_call
         if any(native_call is fast_call for native_call, _, _ in others):
