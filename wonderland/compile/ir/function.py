@@ -5,32 +5,18 @@ knows what it calls. It is written from top to bottom, or (loop nests) in severa
 fast-math flags unless they are given: every operation rounds once, as written.
 """
 
-from __future__ import annotations
+from __future__ import annotations  # noqa: I001
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from wonderland.compile.ir.values import (
-    BOOL,
-    LONG,
-    OF_FLOATS,
-    POINTER,
-    VOID,
-    External,
-    Global,
-    Number,
-    Value,
-    bytes_of,
-    constant,
-    is_float,
-    is_number,
-    lanes_of,
-    mangled,
-    vector,
-    without_attributes,
-)
+    BOOL, LONG, OF_FLOATS, POINTER, VOID, External, Global, Number, Value,
+    bytes_of, constant, is_float, is_number, lanes_of, mangled, vector, without_attributes,
+)  # fmt: skip
 
 # Hints about loops.
 AS_IT_IS = "as it is"  # the loop is written as it should run
@@ -40,15 +26,13 @@ INTERLEAVED = "interleaved"  # several turns at a time, after vectorising: each 
 RARE = "noinline optnone"
 
 
+@dataclass(eq=False, slots=True)
 class Block:
     """Instructions under construction: lines so far, the label that control is at, whether it gets to the end."""
 
-    __slots__ = ("label", "lines", "open")
-
-    def __init__(self, label: str):
-        self.lines: list[str] = []
-        self.label: str = label
-        self.open: bool = True
+    label: str
+    lines: list[str] = field(default_factory=list)
+    open: bool = True
 
 
 class Hinted(str):
@@ -58,15 +42,13 @@ class Hinted(str):
     hint: str
 
 
+@dataclass(eq=False, slots=True)
 class Variable:
     """A value that changes: a place on the stack, which LLVM turns into a register."""
 
-    __slots__ = ("code", "place", "type")
-
-    def __init__(self, code: Function, place: Value, type: str):
-        self.code: Function = code
-        self.place: Value = place
-        self.type: str = type
+    code: Function
+    place: Value
+    type: str
 
     def get(self) -> Value:
         return self.code.load(self.type, self.place)
@@ -117,10 +99,10 @@ class Function:
         self.hint: str = hint
         self.narrow: bool = False  # are its loops too short for the widest vectors?
         self.cost: int = 0  # of a call, in additions, where that is known
-        self._parameters: list[tuple[str, str]] = list(parameters)
-        self.parameters: list[Value] = [
-            Value(without_attributes(type), f"%{word}", self) for word, type in self._parameters
-        ]
+        self._typed: list[str] = []  # parameters as the text has them
+        self.parameters: list[Value] = []
+        for word, type in parameters:
+            self.parameter(word, type)
         self.needs: dict[str, Function | External | Global] = {}
         self.head: Block = Block("entry")
         self.body: Block = Block("entry")
@@ -129,16 +111,15 @@ class Function:
 
     def parameter(self, name: str, type: str) -> Value:
         """One parameter more."""
-        self._parameters.append((name, type))
+        self._typed.append(f"{type} %{name}")
         self.parameters.append(Value(without_attributes(type), f"%{name}", self))
         return self.parameters[-1]
 
     def lines(self) -> list[str]:
-        typed = ", ".join(f"{type} %{name}" for name, type in self._parameters)
         linkage = "" if self.exported else "hidden " if self.hidden else "internal "
         attributes = f" {self.attributes}" if self.attributes else ""
         last = ["  ret void"] if self.body.open and self.returns == VOID else []
-        define = f"define {linkage}{self.returns} @{self.name}({typed}){attributes} {{"
+        define = f"define {linkage}{self.returns} @{self.name}({', '.join(self._typed)}){attributes} {{"
         return [define, "entry:", *self.head.lines, *self.body.lines, *last, "}"]
 
     # -- the text ---------------------------------------------------------------------------------

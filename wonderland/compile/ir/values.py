@@ -97,9 +97,11 @@ class Value:
     __add__: Any = _operator("add")
     __radd__: Any = __add__
     __sub__: Any = _operator("sub")
+    __rsub__: Any = lambda x, y: x.like(y) - x
     __mul__: Any = _operator("mul")
     __rmul__: Any = __mul__
     __truediv__: Any = _operator("div")
+    __rtruediv__: Any = lambda x, y: x.like(y) / x
     __floordiv__: Any = __truediv__
     __mod__: Any = _operator("remainder")
     __and__: Any = _operator("bit_and")
@@ -114,12 +116,6 @@ class Value:
     equals: Any = _operator("compare", "eq")
     differs: Any = _operator("compare", "ne")
     below: Any = _operator("compare", "lt", signed=False)
-
-    def __rsub__(self, other: Number) -> Any:
-        return self.like(other) - self
-
-    def __rtruediv__(self, other: Number) -> Any:
-        return self.like(other) / self
 
     def __bool__(self) -> bool:
         raise TypeError("a value of compiled code is known when it runs: use `select`, or `with code.when(condition):`")
