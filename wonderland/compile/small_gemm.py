@@ -14,7 +14,7 @@ from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from wonderland.compile import llvm
-from wonderland.compile.gemm_tile import Elements, Tile, begin, fma, tile, tiles, transpose
+from wonderland.compile.gemm_tile import Elements, Tile, begin, fma, tile, tiles
 from wonderland.compile.ir import Function, Number
 
 MOST_WORK = 1 << 20  # multiply-adds
@@ -39,10 +39,7 @@ def definition(dtype: str, sizes: Sizes, x_strides: Strides, y_strides: Strides)
     m, k = m if m <= LARGE else None, k if k <= LARGE or y_strides[0] != 1 else None
     key = (tile(dtype), m, n, k, x_strides, y_strides)
     with llvm.lock:
-        found = _known.get(key)
-        if found is None:
-            found = _known[key] = _product(*key)
-        return found
+        return _known.get(key) or _known.setdefault(key, _product(*key))
 
 
 def _product(t: Tile, m: int | None, n: int, k: int | None, x_strides: Strides, y_strides: Strides) -> Function:
@@ -101,7 +98,7 @@ def _packed(f: Function, t: Tile, y: Elements, n: int, k: int, strides: Strides)
     if yk == 1 and k >= t.lanes:
         with tiles(f, n, t.lanes) as j, tiles(f, k, t.lanes) as p:
             source, place = y.at(j * yn).at(p), to.at(p * n).at(j)
-            for lane, row in enumerate(transpose([source.vector(lane * yn) for lane in range(t.lanes)])):
+            for lane, row in enumerate(t.transpose([source.vector(lane * yn) for lane in range(t.lanes)])):
                 place.store(row, lane * n)
     else:
         with f.loop(0, n) as j, f.loop(0, k) as p:
