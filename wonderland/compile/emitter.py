@@ -308,11 +308,8 @@ for _name in complex_code.OPERATIONS:
 
 def lowest(dtype: np.dtype) -> Any:
     """The neutral element of a maximum."""
-    if dtype.kind == "f":
-        return -np.inf
-    if dtype.kind == "c":
-        return complex(-np.inf, -np.inf)
-    return False if dtype.kind == "b" else np.iinfo(dtype).min
+    lowest = {"b": False, "f": -np.inf, "c": complex(-np.inf, -np.inf)}
+    return lowest[dtype.kind] if dtype.kind in lowest else np.iinfo(dtype).min
 
 
 @cache

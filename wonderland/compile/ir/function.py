@@ -15,7 +15,7 @@ from typing import Any
 
 from wonderland.compile.ir.values import (
     BOOL, LONG, OF_FLOATS, POINTER, VOID, External, Global, Number, Value,
-    bytes_of, constant, is_float, is_number, lanes_of, mangled, vector, without_attributes,
+    bytes_of, constant, is_float, is_number, lanes_of, mangled, vector,
 )  # fmt: skip
 
 # Hints about loops.
@@ -112,7 +112,8 @@ class Function:
     def parameter(self, name: str, type: str) -> Value:
         """One parameter more."""
         self._typed.append(f"{type} %{name}")
-        self.parameters.append(Value(without_attributes(type), f"%{name}", self))
+        alone = type.partition(">")[0] + ">" if type[0] == "<" else type.split()[0]  # `ptr` of `ptr noalias`
+        self.parameters.append(Value(alone, f"%{name}", self))
         return self.parameters[-1]
 
     def lines(self) -> list[str]:
@@ -178,10 +179,8 @@ class Function:
     def compare(self, how: str, x: Value, y: Number, signed: bool = True) -> Value:
         """`how`: eq, ne, lt, le, gt or ge."""
         lanes, _ = lanes_of(x.type)
-        if is_float(x.type):
-            words = f"fcmp {OF_FLOATS[how]}"
-        else:
-            words = f"icmp {how}" if how in ("eq", "ne") else f"icmp {'s' if signed else 'u'}{how}"
+        sign = "" if how in ("eq", "ne") else "s" if signed else "u"
+        words = f"fcmp {OF_FLOATS[how]}" if is_float(x.type) else f"icmp {sign}{how}"
         return self._let(vector(BOOL, lanes) if lanes else BOOL, f"{words} {x}, {x.like(y).text}")
 
     def unordered(self, x: Value, y: Value) -> Value:

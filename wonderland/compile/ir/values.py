@@ -38,11 +38,6 @@ def lanes_of(type: str) -> tuple[int, str]:
     return int(count), element
 
 
-def without_attributes(type: str) -> str:
-    """The type alone of a parameter such as `ptr noalias`."""
-    return type.partition(">")[0] + ">" if type[0] == "<" else type.split()[0]
-
-
 @cache
 def is_float(type: str) -> bool:
     """Is it a type of floats, or of vectors of them?"""
