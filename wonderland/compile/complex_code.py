@@ -100,15 +100,10 @@ def call(name: str, x: Complex, *others: Complex) -> Scalar:
 
 def _exponent(y: Complex) -> int | None:
     """The exponent, if it is written as a whole number in the code."""
-    re, im = (_value(part) for part in y.parts)
-    return None if im != 0 or re is None or re != round(re) or abs(re) > LARGEST_EXPONENT else round(re)
-
-
-def _value(x: Scalar) -> float | None:
-    if not x.text.startswith("0x"):
+    if not all(part.text.startswith("0x") for part in y.parts):
         return None
-    value = float(np.uint64(int(x.text, 16)).view(np.float64))
-    return value if np.isfinite(value) else None
+    re, im = (float(np.uint64(int(part.text, 16)).view(np.float64)) for part in y.parts)
+    return int(re) if im == 0 and re.is_integer() and abs(re) <= LARGEST_EXPONENT else None
 
 
 def power(x: Complex, y: Complex) -> Scalar:

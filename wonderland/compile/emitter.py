@@ -30,8 +30,7 @@ def _bitwise(name: str) -> Any:
     def operation(self: Emitter, x: Scalar, y: Scalar) -> Scalar:
         if x.dtype.kind == "f":
             raise Unsupported("bits of floats")
-        signed = {"signed": x.dtype.kind == "i"} if name == "shift_right" else {}
-        return self._new(getattr(self.f, name)(x, y, **signed), x.dtype)
+        return self._new(getattr(self.f, name)(x, y, signed=x.dtype.kind == "i"), x.dtype)
 
     return operation
 

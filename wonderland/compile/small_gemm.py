@@ -22,7 +22,7 @@ MOST_BYTES = 1 << 15  # of y, which stays in L1
 LARGE = 32  # m and k above it aren't part of the code
 
 Sizes = tuple[int, int, int]
-Strides = tuple[int, int]
+Strides = tuple[int, ...]  # two
 
 _known: WeakValueDictionary[tuple, Function] = WeakValueDictionary()  # as long as a module has them
 

@@ -76,8 +76,9 @@ def _folding(name: str, neutral: int) -> Any:
     return operation
 
 
-def _of_integers(operation: str) -> Any:
-    return lambda f, x, y: f._binary(x, y, "", operation)
+def _operation(of_floats: str, of_integers: str, of_signed: str = "") -> Any:
+    """An operation, which may be another one for integers that are `signed`."""
+    return lambda f, x, y, signed=False: f._binary(x, y, of_floats, (signed and of_signed) or of_integers)
 
 
 class Function:
@@ -159,22 +160,16 @@ class Function:
     sub: Any = _folding("sub", 0)
     mul: Any = _folding("mul", 1)
 
-    def div(self, x: Value, y: Number, signed: bool = False) -> Value:
-        return self._binary(x, y, "fdiv", "sdiv" if signed else "udiv")
-
-    def remainder(self, x: Value, y: Number, signed: bool = False) -> Value:
-        return self._binary(x, y, "frem", "srem" if signed else "urem")
+    div: Any = _operation("fdiv", "udiv", "sdiv")
+    remainder: Any = _operation("frem", "urem", "srem")
+    bit_and: Any = _operation("", "and")
+    bit_or: Any = _operation("", "or")
+    bit_xor: Any = _operation("", "xor")
+    shift_left: Any = _operation("", "shl")
+    shift_right: Any = _operation("", "lshr", "ashr")
 
     def neg(self, x: Value) -> Value:
         return self._let(x.type, f"fneg {x}") if is_float(x.type) else self.sub(x.like(0), x)
-
-    bit_and: Any = _of_integers("and")
-    bit_or: Any = _of_integers("or")
-    bit_xor: Any = _of_integers("xor")
-    shift_left: Any = _of_integers("shl")
-
-    def shift_right(self, x: Value, y: Number, signed: bool = False) -> Value:
-        return self._binary(x, y, "", "ashr" if signed else "lshr")
 
     def compare(self, how: str, x: Value, y: Number, signed: bool = True) -> Value:
         """`how`: eq, ne, lt, le, gt or ge."""
@@ -310,13 +305,11 @@ class Function:
         self._do(text)
         return Value(VOID, "", self)
 
-    def intrinsic(
-        self, name: str, *args: Value, returns: str = "", over: Sequence[str] | None = None, flags: str = ""
-    ) -> Value:
+    def intrinsic(self, name: str, *args: Value, returns: str = "", over: Sequence[str] = (), flags: str = "") -> Value:
         """A function that LLVM knows. It returns the type of its first argument, and is named by it, or by `over`."""
         returns = returns or args[0].type
-        over = (returns,) if over is None else tuple(over)
-        return self.call(_intrinsic(name, returns, over, tuple(a.type for a in args)), *args, flags=flags)
+        function = _intrinsic(name, returns, tuple(over) or (returns,), tuple(a.type for a in args))
+        return self.call(function, *args, flags=flags)
 
     def copy(self, to: Value, source: Value, size: Number) -> None:
         """Bytes from one place to another."""

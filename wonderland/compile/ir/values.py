@@ -93,6 +93,7 @@ class Value:
     __radd__: Any = __add__
     __sub__: Any = _operator("sub")
     __rsub__: Any = lambda x, y: x.like(y) - x
+    __neg__: Any = lambda x: x.code.neg(x)
     __mul__: Any = _operator("mul")
     __rmul__: Any = __mul__
     __truediv__: Any = _operator("div")
@@ -114,9 +115,6 @@ class Value:
 
     def __bool__(self) -> bool:
         raise TypeError("a value of compiled code is known when it runs: use `select`, or `with code.when(condition):`")
-
-    def __neg__(self) -> Any:
-        return self.code.neg(self)
 
     def __invert__(self) -> Any:
         return self ^ (True if lanes_of(self.type)[1] == BOOL else -1)

@@ -3,7 +3,7 @@
 All of them reduce to x = n ln 2 + r with |r| <= ln(2)/2 and a polynomial in r. Coefficients are minimax fits
 (Remez in 200-bit arithmetic, for EXP of float linear programming; rounded one by one from the lowest, the
 rest fitted again after each rounding); the comment beside each says what was fitted, where, and the largest
-error of the rounded polynomial relative to the function.
+error of the rounded polynomial relative to the function. Those that only formulas in float read have a float's digits.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ from wonderland.compile.vecmath.functions import vector_function
 INFINITY = float("inf")
 LOG2_E = 1.4426950408889634
 # ln 2 as a sum of two numbers of the type.
-LN2 = {
-    "float": (0.693147182464599609375, -1.904654299957768e-09),
-    "double": (0.6931471805599453, 2.3190468138462996e-17),
-}
+LN2 = {"float": (0.6931472, -1.9046543e-09), "double": (0.6931471805599453, 2.3190468138462996e-17)}
 
 # (exp(r) - 1 - r) / r^2 for |r| <= ln(2)/2, error relative to expm1(r): for float 2^-26.7 where r is
 # negative, which `tanh` needs most, and 2^-25.8 where it is positive; for double 2^-60.4

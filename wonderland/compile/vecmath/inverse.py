@@ -14,10 +14,7 @@ from wonderland.compile.vecmath.functions import in_double, vector_function
 from wonderland.compile.vecmath.log import LOG_DOUBLE, NAN, log_of_split, split, split_normal, split_one_plus
 
 # Half and a quarter of pi as sums of two numbers of the type.
-HALF_PI = {
-    "float": (1.57079637050628662109375, -4.371139000186241e-08),
-    "double": (1.5707963267948966, 6.123233995736766e-17),
-}
+HALF_PI = {"float": (1.5707964, -4.371139e-08), "double": (1.5707963267948966, 6.123233995736766e-17)}
 QUARTER_PI = (0.7853981633974483, 3.061616997868383e-17)
 TAN_OF_EIGHTH = 0.41421356237309503
 # (arctan(u) / u - 1) / u^2 as a polynomial in u^2 for |u| <= tan(pi/8): 2^-30.4 and 2^-59.4

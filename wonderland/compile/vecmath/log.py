@@ -24,10 +24,7 @@ LOG_DOUBLE = (
     0.15386990090547206, 0.13252118293034498, 0.1323505944928654,
 )  # fmt: skip
 # log2(e) as a sum of two numbers of the type.
-LOG2_E = {
-    "float": (1.44269502162933349609375, 1.92596299112661e-08),
-    "double": (1.4426950408889634, 2.0355273740931033e-17),
-}
+LOG2_E = {"float": (1.442695, 1.925963e-08), "double": (1.4426950408889634, 2.0355273740931033e-17)}
 # log10(2) as a sum of two doubles.
 LOG10_2 = (0.3010299956639812, -2.8037281277851704e-18)
 # log2((1 + s) / (1 - s)) / s: constant and s^2 coefficient 2 log2(e) and 2 log2(e) / 3 as double-doubles ...
