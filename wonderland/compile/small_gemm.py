@@ -78,17 +78,16 @@ def _run_tile(
     columns: list[int],
 ) -> None:  # fmt: skip
     t = out.tile
-    sums = [[f.variable(0, t.vector) for _ in columns] for _ in range(t.rows)]
+    sums = {(r, c): f.variable(0, t.vector) for r in range(t.rows) for c in columns}
     with f.loop(0, k) as p:  # unrolling it gains nothing
         x_at, y_at = x.at(p * x_strides[1]), y.at(p * yk)
-        values = [y_at.vector(c) for c in columns]
-        for r, row in enumerate(sums):
+        values = {c: y_at.vector(c) for c in columns}
+        for r in range(t.rows):
             factor = f.splat(x_at.load(r * x_strides[0]), t.lanes)
-            for cell, value in zip(row, values, strict=True):
-                cell.set(fma(factor, value, cell.get()))
-    for r, row in enumerate(sums):
-        for cell, c in zip(row, columns, strict=True):
-            out.store(cell.get(), r * ldc + c)
+            for c, value in values.items():
+                sums[r, c].set(fma(factor, value, sums[r, c].get()))
+    for (r, c), cell in sums.items():
+        out.store(cell.get(), r * ldc + c)
 
 
 def _packed(f: Function, t: Tile, y: Elements, n: int, k: int, strides: Strides) -> Elements:
