@@ -100,15 +100,10 @@ def call(name: str, x: Complex, *others: Complex) -> Scalar:
 
 def _exponent(y: Complex) -> int | None:
     """The exponent, if it is written as a whole number in the code."""
-    re, im = (_value(part) for part in y.parts)
-    return None if im != 0 or re is None or re != round(re) or abs(re) > LARGEST_EXPONENT else round(re)
-
-
-def _value(x: Scalar) -> float | None:
-    if not x.text.startswith("0x"):
+    if not all(part.text.startswith("0x") for part in y.parts):
         return None
-    value = float(np.uint64(int(x.text, 16)).view(np.float64))
-    return value if np.isfinite(value) else None
+    re, im = (float(np.uint64(int(part.text, 16)).view(np.float64)) for part in y.parts)
+    return int(re) if im == 0 and re.is_integer() and abs(re) <= LARGEST_EXPONENT else None
 
 
 def power(x: Complex, y: Complex) -> Scalar:
@@ -135,16 +130,14 @@ def power(x: Complex, y: Complex) -> Scalar:
     return where(whole, where(nothing & negative, missing, product), general)
 
 
-def _whole_power(x: Scalar, n: int) -> Scalar:
+def _whole_power(x: Scalar, n: int) -> Any:
+    """By squares, for n > 0."""
     out = None
-    while True:
-        if n & 1:
+    for bit in range(n.bit_length()):
+        x = x * x if bit else x
+        if n >> bit & 1:
             out = x if out is None else out * x
-        n >>= 1
-        if not n:
-            assert out is not None
-            return out
-        x = x * x
+    return out
 
 
 def intrinsic(name: str, x: Complex, *others: Complex) -> Scalar:
@@ -158,22 +151,14 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": lambda x, y: Complex(x.re + y.re, x.im + y.im),
     "sub": lambda x, y: Complex(x.re - y.re, x.im - y.im),
     "neg": lambda x: Complex(-x.re, -x.im),
-    "mul": mul,
-    "div": div,
     "abs": lambda x: x.code.call("hypot", x.re, x.im),
     "conj": lambda x: Complex(x.re, -x.im),
     "real": lambda x: x.re,
     "imag": lambda x: x.im,
     "sqrt": lambda x: call("sqrt", x),
-    "sign": sign,
     "maximum": _extreme("ge"),
     "minimum": _extreme("le"),
-    "compare": compare,
-    "select": select,
-    "power": power,
-    "call": call,
-    "convert": convert,
-    "intrinsic": intrinsic,
+    **{function.__name__: function for function in (mul, div, sign, compare, select, power, call, convert, intrinsic)},
 }
 
 

@@ -31,25 +31,11 @@ _cos, _sin, _tan, _exp, _expm1, _log, _log1p, _arcsinh, _arctan2 = map(
 )
 
 
-def _sqrt(x: Scalar) -> Scalar:
-    return x.code.sqrt(x)
-
-
-def _infinite(x: Scalar) -> Scalar:
-    return abs(x).equals(np.inf)
-
-
-def _finite(x: Scalar) -> Scalar:
-    return abs(x) < np.inf
-
-
-def _missing(x: Scalar) -> Scalar:
-    """Is it NaN?"""
-    return x.differs(x)
-
-
-def _is_double(x: Scalar) -> bool:
-    return x.dtype.itemsize == 8
+_sqrt: Callable[..., Any] = lambda x: x.code.sqrt(x)
+_infinite: Callable[..., Any] = lambda x: abs(x).equals(np.inf)
+_finite: Callable[..., Any] = lambda x: abs(x) < np.inf
+_missing: Callable[..., Any] = lambda x: x.differs(x)  # is it NaN?
+_is_double: Callable[[Scalar], bool] = lambda x: x.type == "double"
 
 
 def _larger(x: Scalar, y: Scalar) -> Parts:

@@ -9,7 +9,7 @@ nothing has undefined behaviour: conversions from float to integer give what Num
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,7 @@ def _bitwise(name: str) -> Any:
     def operation(self: Emitter, x: Scalar, y: Scalar) -> Scalar:
         if x.dtype.kind == "f":
             raise Unsupported("bits of floats")
-        signed = {"signed": x.dtype.kind == "i"} if name == "shift_right" else {}
-        return self._new(getattr(self.f, name)(x, y, **signed), x.dtype)
+        return self._new(getattr(self.f, name)(x, y, signed=x.dtype.kind == "i"), x.dtype)
 
     return operation
 
@@ -124,8 +123,7 @@ class Emitter:
     def conj(self, x: Scalar) -> Scalar:
         return x
 
-    def real(self, x: Scalar) -> Scalar:
-        return x
+    real: Any = conj
 
     def imag(self, x: Scalar) -> Scalar:
         return self.constant(0, x)
@@ -309,24 +307,20 @@ for _name in complex_code.OPERATIONS:
 
 def lowest(dtype: np.dtype) -> Any:
     """The neutral element of a maximum."""
-    if dtype.kind == "f":
-        return -np.inf
-    if dtype.kind == "c":
-        return complex(-np.inf, -np.inf)
-    return False if dtype.kind == "b" else np.iinfo(dtype).min
+    lowest = {"b": False, "f": -np.inf, "c": complex(-np.inf, -np.inf)}
+    return lowest[dtype.kind] if dtype.kind in lowest else np.iinfo(dtype).min
 
 
-_probed: dict[tuple, tuple[np.dtype, int, bool]] = {}
+@cache
+def _probed(emit: Any, dtypes: tuple[np.dtype, ...]) -> tuple[np.dtype, int, bool]:
+    e = Emitter(ir.Function("probe"))
+    result = emit(e, *(named(f"%x{i}", d, e) for i, d in enumerate(dtypes)))
+    return result.dtype, e.cost, e.checks
 
 
 def probe(emit: Any, dtypes: tuple[np.dtype, ...], out: np.dtype) -> tuple[int, bool]:
     """What a scalar function on these dtypes costs, and whether it can fail; `Unsupported` if there is no code."""
-    key = (emit, dtypes)
-    if key not in _probed:
-        e = Emitter(ir.Function("probe"))
-        result = emit(e, *(named(f"%x{i}", d, e) for i, d in enumerate(dtypes)))
-        _probed[key] = result.dtype, e.cost, e.checks
-    dtype, cost, checks = _probed[key]
+    dtype, cost, checks = _probed(emit, dtypes)
     if dtype != out:
         raise Unsupported(f"the scalar code gives {dtype}, not {out}")
     return cost, checks

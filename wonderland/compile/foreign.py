@@ -15,6 +15,10 @@ from wonderland.compile.ir import INT, External
 from wonderland.core.forks import loading
 
 PREFIX = "wl_foreign_"
+_name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
 
 
 @cache
@@ -23,30 +27,15 @@ def address(name: str, kind: str, count: int) -> int:
     with loading():
         from scipy.special import cython_special
 
-    numbers = ", ".join([kind] * count)
     # A function for several types comes under a mangled name for each. The last argument is Cython's own.
-    names = re.compile(rf"(__pyx_fuse_\d+)?{name}")
-    signature = f"{kind} ({numbers}, int __pyx_skip_dispatch)"
+    signature = f"{kind} ({f'{kind}, ' * count}int __pyx_skip_dispatch)".encode()
     for key, capsule in cython_special.__pyx_capi__.items():
-        if names.fullmatch(key) and _name_of(capsule) == signature.encode():
-            return _pointer_of(capsule, signature.encode())
+        if re.fullmatch(rf"(__pyx_fuse_\d+)?{name}", key) and _name_of(capsule) == signature:
+            return _pointer_of(capsule, signature)
     return 0
 
 
 def function(name: str, kind: str, count: int) -> External:
     """The function as code calls it; the last argument is Cython's own, a zero."""
-    signature = (*[kind] * count, INT)
-    attributes = "nounwind willreturn memory(none)"
-    return External(f"{PREFIX}{kind}_{name}", kind, signature, attributes, partial(address, name, kind, count))
-
-
-def _name_of(capsule: object) -> bytes:
-    function = ctypes.pythonapi.PyCapsule_GetName
-    function.restype, function.argtypes = ctypes.c_char_p, (ctypes.py_object,)
-    return function(capsule)
-
-
-def _pointer_of(capsule: object, name: bytes) -> int:
-    function = ctypes.pythonapi.PyCapsule_GetPointer
-    function.restype, function.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    return function(capsule, name)
+    find = partial(address, name, kind, count)
+    return External(f"{PREFIX}{kind}_{name}", kind, (kind,) * count + (INT,), "nounwind willreturn memory(none)", find)

@@ -6,17 +6,15 @@
     C[i*ldc + j] = sum_p A[i*rsa + p*csa] * B[p*rsb + j*csb]
 
 An `epilogue` that isn't null is called as `epilogue(context, first, last)` for rows first <= i < last of C as soon as
-they are finished and still in the cache: exactly once for each row, on whichever thread finished it.
-Strides count elements and may have any sign or be zero. `scratch` belongs to the call: as many bytes as
-`scratch_bytes(m, n, k, dtype)` says, in any alignment. So the code allocates nothing, and any number of
-threads may be inside it.
+they are finished and still in the cache: exactly once for each row, on whichever thread finished it. Strides count
+elements and may have any sign or be zero. `scratch` belongs to the call: as many bytes as `scratch_bytes(m, n, k,
+dtype)` says, in any alignment. So the code allocates nothing, and any number of threads may be inside it.
 
-The way of the data (Goto and van de Geijn 2008; Van Zee and van de Geijn 2015): the product is cut into
-blocks whose operands fit the caches, each block is packed into panels as wide as the register tile, and the
-tile kernel runs over the panels. Packing and tiles are tasks of the pool. Where packing doesn't pay, the
-kernel reads the operand where it lies. The cut along k depends on nothing but the sizes and strides: results are
-the same to the bit for any number of threads. `wl_gemv_f32`, of the same parameters, multiplies with a vector
-(m = 1 or n = 1): see `gemm_vector`.
+The way of the data (Goto and van de Geijn 2008; Van Zee and van de Geijn 2015): the product is cut into blocks whose
+operands fit the caches, each block is packed into panels as wide as the register tile, and the tile kernel runs over
+the panels. Packing and tiles are tasks of the pool. Where packing doesn't pay, the kernel reads the operand where it
+lies. The cut along k depends on nothing but the sizes and strides: results are the same to the bit for any number of
+threads. `wl_gemv_f32`, of the same parameters, multiplies with a vector (m = 1 or n = 1): see `gemm_vector`.
 """
 
 from __future__ import annotations
@@ -27,20 +25,7 @@ from functools import cache, partial
 from typing import Any
 
 from wonderland.compile import ir, llvm
-from wonderland.compile.gemm_tile import (
-    Fields,
-    Tile,
-    at_most,
-    begin,
-    ceil_div,
-    fma,
-    round_up,
-    run,
-    share,
-    tile,
-    transpose,
-    types,
-)
+from wonderland.compile.gemm_tile import Fields, Tile, at_most, begin, ceil_div, fma, round_up, run, share, tile, types
 from wonderland.compile.gemm_vector import matrix_vector, scratch_elements
 from wonderland.compile.ir import LONG, RARE, VOID, Function
 
@@ -126,7 +111,7 @@ def _kernel(t: Tile, packed: bool, store_edge: Function) -> Function:
     words = "k a* b* rsb c* ldc rows columns accumulate" + ("" if packed else " rsa csa")
     f, parameters = begin(t, "kernel_packed" if packed else "kernel_direct", words)
     k, a, b, rsb, c, ldc, rows, columns, accumulate, *strides = parameters
-    sums = [[f.variable(0, t.vector) for _ in t.starts] for _ in range(t.rows)]
+    sums = {(r, v): f.variable(0, t.vector) for r in range(t.rows) for v in t.starts}
     a_rows = [] if packed else [a.at(f.min(rows - 1, r) * strides[0]) for r in range(t.rows)]
     c_rows = [c.at(r * ldc) for r in range(t.rows)]
     for row in c_rows:
@@ -135,21 +120,20 @@ def _kernel(t: Tile, packed: bool, store_edge: Function) -> Function:
 
     def steps(count: int) -> None:
         a_at, b_at = a_offset.get(), b_offset.get()
-        totals = [[cell.get() for cell in row] for row in sums]
+        totals = {place: cell.get() for place, cell in sums.items()}
         panel = a.at(a_at)
         for step in range(count):
             source = b.at(b_at)
-            factors = [source.vector(v) for v in t.starts]
+            factors = {v: source.vector(v) for v in t.starts}
             if not packed:  # rows of B may lie pages apart, which the hardware doesn't foresee
                 b.at(b_at + rsb * AHEAD).prefetch()
-            for r, row in enumerate(totals):
+            for r in range(t.rows):
                 value = f.splat(panel.load(step * t.rows + r) if packed else a_rows[r].load(a_at), t.lanes)
-                totals[r] = [fma(value, factor, total) for factor, total in zip(factors, row, strict=True)]
+                totals |= {(r, v): fma(value, factor, totals[r, v]) for v, factor in factors.items()}
             b_at += rsb
             a_at += 0 if packed else strides[1]
-        for row, values in zip(sums, totals, strict=True):
-            for cell, value in zip(row, values, strict=True):
-                cell.set(value)
+        for place, cell in sums.items():
+            cell.set(totals[place])
         a_offset.set(a_at + count * t.rows if packed else a_at)
         b_offset.set(b_at)
 
@@ -162,19 +146,18 @@ def _kernel(t: Tile, packed: bool, store_edge: Function) -> Function:
         with f.loop(whole, k):
             steps(1)
 
-    cells = [(r, v, cell) for r, row in enumerate(sums) for v, cell in zip(t.starts, row, strict=True)]
     full = rows.equals(t.rows) & columns.equals(t.columns)
     adding = accumulate.differs(0)
     with f.when(full):
         with f.when(adding):
-            for r, v, cell in cells:
+            for (r, v), cell in sums.items():
                 c_rows[r].store(c_rows[r].vector(v) + cell.get(), v)
         with f.unless(adding):
-            for r, v, cell in cells:
+            for (r, v), cell in sums.items():
                 c_rows[r].store(cell.get(), v)
     with f.unless(full):
         spilled = t.stack(f, t.rows * t.columns)
-        for r, v, cell in cells:
+        for (r, v), cell in sums.items():
             spilled.store(cell.get(), r * t.columns + v)
         f.call(store_edge, spilled, c, ldc, rows, columns, accumulate)
     return f
@@ -207,10 +190,8 @@ def _pack_rows(t: Tile) -> Function:
         steps = (k - 1) // t.lanes * t.lanes
         sources = [a.at(r * rsa) for r in range(t.rows)]
         with f.loop(0, steps, t.lanes) as p:
-            groups = []
-            for first in range(0, t.rows, t.lanes):
-                loaded = [source.vector(p) for source in sources[first : first + t.lanes]]
-                groups.append(transpose(loaded + [ir.undefined(t.vector)] * (t.lanes - len(loaded))))
+            parts = [sources[first : first + t.lanes] for first in range(0, t.rows, t.lanes)]
+            groups = [t.transpose([source.vector(p) for source in part]) for part in parts]
             place = out.at(p * t.rows)
             for lane in range(t.lanes):
                 for number, group in enumerate(groups):
@@ -247,7 +228,7 @@ def _pack_columns(t: Tile) -> Function:
             sources = [b.at((j + lane) * csb) for lane in range(t.lanes)]
             with f.loop(start, steps, t.lanes) as p:
                 place = out.at(p * t.columns + j)
-                for lane, row in enumerate(transpose([source.vector(p) for source in sources])):
+                for lane, row in enumerate(t.transpose([source.vector(p) for source in sources])):
                     place.store(row, lane * t.columns)
         done.set(steps)
     with f.loop(done.get(), k) as p, f.loop(0, t.columns) as j:
@@ -276,7 +257,7 @@ def _pack_wide(t: Tile) -> Function:
 
 def _pack_task(t: Tile) -> Function:
     """Chunks 0..row_groups-1 pack panels of A, the later ones panels of B."""
-    f, (context, chunk) = begin(t, "pack_task", "context& chunk", attributes=RARE)
+    f, (context, chunk) = begin(t, "pack_task", "context& chunk", RARE)
     block = Fields(f, t, BLOCK, context)
     k, groups = block.get("k row_groups")
     of_a = chunk < groups
@@ -328,7 +309,7 @@ def _tile_task(t: Tile) -> Function:
 
 
 def _gemm(t: Tile) -> Function:
-    f, parameters = begin(t, f"wl_gemm_{t.dtype}", PARAMETERS, exported=True, attributes=RARE)
+    f, parameters = begin(t, f"wl_gemm_{t.dtype}", PARAMETERS, RARE, exported=True)
     m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context = parameters
 
     def finish() -> None:
@@ -357,7 +338,7 @@ def _gemm(t: Tile) -> Function:
         fields = Fields(f, t, SPLIT)
         fields.put(m=m, n=n, k=k, a=a, rsa=rsa, csa=csa, b=b, rsb=rsb, csb=csb)
         fields.put(parts=scratch, depth=depth, size=size, panels=result)
-        run(f, f.at(_split_task(t, blocks)), fields, parts, f.constant(True, ir.BOOL))
+        f.call(run(), f.at(_split_task(t, blocks)), fields.pointer, parts, f.constant(True, ir.BOOL))
         f.call(_sum_parts(t), m, n, scratch, parts, size, c, ldc)
         finish()
     f.call(blocks, m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context)
@@ -376,7 +357,7 @@ def _sum_parts(t: Tile) -> Function:
 
 def _gemv(t: Tile) -> Function:
     """A row times a matrix is the transposed matrix times a column."""
-    f, parameters = begin(t, f"wl_gemv_{t.dtype}", PARAMETERS, exported=True, attributes=RARE)
+    f, parameters = begin(t, f"wl_gemv_{t.dtype}", PARAMETERS, RARE, exported=True)
     m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, *_ = parameters
     times_vector, scratch, column = matrix_vector(t), scratch.aligned(), n.equals(1)
     with f.when(column):
@@ -388,7 +369,7 @@ def _gemv(t: Tile) -> Function:
 
 def _split_task(t: Tile, blocks: Function) -> Function:
     """One part of a product along k."""
-    f, (context, chunk) = begin(t, "split_task", "context& chunk", attributes=RARE)
+    f, (context, chunk) = begin(t, "split_task", "context& chunk", RARE)
     m, n, k, a, rsa, csa, b, rsb, csb, parts, depth, size, panels = Fields(f, t, SPLIT, context).get()
     start, own = chunk * depth, parts.further(chunk * size)
     rest = (own, n, own.further(panels), NULL, NULL)
@@ -398,8 +379,7 @@ def _split_task(t: Tile, blocks: Function) -> Function:
 
 def _blocks(t: Tile) -> Function:
     """A product block by block, each packed and multiplied by tasks; the scratch is aligned."""
-    f, parameters = begin(t, "blocks", PARAMETERS, attributes=RARE)
-    m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context = parameters
+    f, (m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context) = begin(t, "blocks", PARAMETERS, RARE)
     follows = epilogue.differs(None)
     # Packing pays when the panels are used often, unless the operand sits in the nearest caches anyway.
     most = f.select(csa.equals(1), f.integer(SMALL_BYTES // t.bytes), SMALL_BYTES // 4 // t.bytes)
@@ -437,6 +417,6 @@ def _blocks(t: Tile) -> Function:
         chunk_rows, chunk_columns = share(rows, down, t.rows), share(columns, across, t.columns)
         down, across = ceil_div(rows, chunk_rows), ceil_div(columns, chunk_columns)
         block.put(chunk_rows=chunk_rows, chunk_columns=chunk_columns, column_chunks=across)
-        run(f, f.at(_pack_task(t)), block, packs, shared)
-        run(f, f.at(_tile_task(t)), block, down * across, shared)
+        f.call(run(), f.at(_pack_task(t)), block.pointer, packs, shared)
+        f.call(run(), f.at(_tile_task(t)), block.pointer, down * across, shared)
     return f

@@ -59,6 +59,19 @@ class Tile:
         f = limit.code
         return f.splat(limit, self.lanes) > f.lanes(range(first, first + self.lanes))
 
+    def transpose(self, vectors: list[Value]) -> list[Value]:
+        """A square block (what it lacks is undefined), by swapping off-diagonal blocks of 1, 2, 4, ... elements."""
+        f, size, block = vectors[0].code, self.lanes, 1
+        rows = vectors + [ir.undefined(self.vector)] * (size - len(vectors))
+        while block < size:
+            first = [lane if not lane & block else size + lane - block for lane in range(size)]
+            second = [lane + block if not lane & block else size + lane for lane in range(size)]
+            for i in (i for i in range(size) if not i & block):
+                upper, lower = rows[i], rows[i + block]
+                rows[i], rows[i + block] = f.shuffle(upper, lower, first), f.shuffle(upper, lower, second)
+            block *= 2
+        return rows
+
     @property
     def depth(self) -> int:
         """Steps of k that are packed at a time (KC)."""
@@ -148,11 +161,9 @@ def _typed(t: Tile, words: str, values: Sequence[Value]) -> list[Any]:
     return [Elements(t, v) if word[-1] == "*" else v for word, v in zip(words.split(), values, strict=True)]
 
 
-def begin(
-    t: Tile, name: str, words: str, *, exported: bool = False, attributes: str = "noinline"
-) -> tuple[Function, list[Any]]:
+def begin(t: Tile, name: str, words: str, attributes: str = "noinline", **options: Any) -> tuple[Function, list[Any]]:
     """A function and its parameters. LLVM leaves its loops as they are written."""
-    f = Function(name, types(words), exported=exported, attributes=attributes, hint=AS_IT_IS)
+    f = Function(name, types(words), attributes=attributes, hint=AS_IT_IS, **options)
     return f, _typed(t, words, f.parameters)
 
 
@@ -179,7 +190,8 @@ class Fields:
 
 
 @cache
-def _run() -> Function:
+def run() -> Function:
+    """All chunks of a task, on the pool or here."""
     parameters = [("task", POINTER), ("context", POINTER), ("chunks", LONG), ("shared", BOOL)]
     f = Function("run", parameters, attributes=RARE, hint=AS_IT_IS)
     task, context, chunks, shared = f.parameters
@@ -188,11 +200,6 @@ def _run() -> Function:
     with f.unless(shared), f.loop(0, chunks) as chunk:
         f.call_at(task, VOID, context, chunk)
     return f
-
-
-def run(f: Function, task: Value, fields: Fields, chunks: Value, shared: Value) -> None:
-    """All chunks of a task, on the pool or here."""
-    f.call(_run(), task, fields.pointer, chunks, shared)
 
 
 # -- formulas -----------------------------------------------------------------------------------------
@@ -224,19 +231,6 @@ def at_most(extent: Any, most: Any, unit: int) -> Any:
 def fma(a: Value, b: Value, c: Value) -> Value:
     """a * b + c"""
     return a.code.intrinsic("fmuladd", a, b, c)
-
-
-def transpose(vectors: list[Value]) -> list[Value]:
-    """A square block, by swapping off-diagonal blocks of 1, 2, 4, ... elements."""
-    f, rows, size, block = vectors[0].code, list(vectors), len(vectors), 1
-    while block < size:
-        first = [lane if not lane & block else size + lane - block for lane in range(size)]
-        second = [lane + block if not lane & block else size + lane for lane in range(size)]
-        for i in (i for i in range(size) if not i & block):
-            upper, lower = rows[i], rows[i + block]
-            rows[i], rows[i + block] = f.shuffle(upper, lower, first), f.shuffle(upper, lower, second)
-        block *= 2
-    return rows
 
 
 @contextmanager

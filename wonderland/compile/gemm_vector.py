@@ -129,7 +129,8 @@ def matrix_vector(t: Tile) -> Function:
     depth = share(k, f.max(chunks // down, 1), 64)
     parts = ceil_div(k, depth)
     fields.put(height=height, depth=depth)
-    run(f, f.select(by_rows, f.at(_dot_task(t)), f.at(_axpy_task(t))), fields, down * parts, shared)
+    task = f.select(by_rows, f.at(_dot_task(t)), f.at(_axpy_task(t)))
+    f.call(run(), task, fields.pointer, down * parts, shared)
 
     with f.loop(1, parts) as part:
         partial.accumulate(partial.at(part * m), m)

@@ -51,10 +51,6 @@ class Contract(Whole):
         self.y_strides: tuple[int, ...] = y_strides  # (offset, batch strides..., two matrix strides)
 
     @property
-    def real_dtype(self) -> np.dtype:
-        return real_dtype(self.dtype)
-
-    @property
     def memory(self) -> tuple[Node, ...]:
         return (self.x, self.y)
 
@@ -82,10 +78,7 @@ def lower(builder: Any, x: Node, y: Node, contract: tuple[Any, ...], batch: tupl
     """A contraction of two arrays; small ones become a product and a sum, others a call of GEMM."""
     dtype = promote(x.type, y.type)[0]
     x, y = builder.convert(x, dtype), builder.convert(y, dtype)
-    free = [
-        tuple(i for i in range(len(n.shape)) if i not in contract[side] and i not in batch[side])
-        for side, n in enumerate((x, y))
-    ]
+    free = [tuple(i for i in range(len(n.shape)) if i not in (*c, *b)) for n, c, b in zip((x, y), contract, batch)]
     outer, inner = [x.shape[i] for i in batch[0]], [x.shape[i] for i in contract[0]]
     rows, columns = [x.shape[i] for i in free[0]], [y.shape[i] for i in free[1]]
     shape = (*outer, *rows, *columns)
@@ -95,15 +88,14 @@ def lower(builder: Any, x: Node, y: Node, contract: tuple[Any, ...], batch: tupl
     x = builder.transpose(x, (*batch[0], *free[0], *contract[0]))
     y = builder.transpose(y, (*batch[1], *free[1], *contract[1]))
     m, n = math.prod(rows), math.prod(columns)
-    if dtype.kind == "f" and not _is_small(m, n, k):
-        return _gemm(builder, x, y, outer, (m, n, k), ArrayType(shape, dtype))
-    if dtype.kind == "c" and min(m, n) > 1 and not _is_small(m, n, k):
-        return _complex_gemm(builder, x, y, outer, (m, n, k), ArrayType(shape, dtype))
+    if (dtype.kind == "f" or (dtype.kind == "c" and min(m, n) > 1)) and not _is_small(m, n, k):
+        x, y = builder.solid(x), builder.solid(y)
+        x, y = builder.reshape(x, (*outer, m, k)), builder.reshape(y, (*outer, n, k))
+        return (_gemm if dtype.kind == "f" else _complex_gemm)(builder, x, y, ArrayType(shape, dtype))
     b, r, c = len(outer), len(rows), len(columns)
     by_rows = _inner_is_contracted(y, b, c)
-    x_shape = (*outer, *rows, *([1] * c), *inner)
-    y_shape = (*outer, *([1] * r), *columns, *inner)
-    x, y = builder.reshape(x, x_shape), builder.reshape(y, y_shape)
+    x = builder.reshape(x, (*outer, *rows, *([1] * c), *inner))
+    y = builder.reshape(y, (*outer, *([1] * r), *columns, *inner))
     if not by_rows:  # sum over the axes before the columns: the loop over columns is the inner one
         order = (*range(b + r), *range(b + r + c, b + r + c + len(inner)), *range(b + r, b + r + c))
         x, y = builder.transpose(x, order), builder.transpose(y, order)
@@ -114,33 +106,25 @@ def lower(builder: Any, x: Node, y: Node, contract: tuple[Any, ...], batch: tupl
 
 def _inner_is_contracted(y: Node, b: int, c: int) -> bool:
     """Should the loop over the contracted axes be innermost? When the columns of y aren't contiguous in memory."""
-    if c == 0 or not y.in_memory:
+    if c == 0 or not y.in_memory or math.prod(y.shape[b : b + c]) == 1:
         return True
-    columns, inner = y.shape[b : b + c], y.shape[b + c :]
-    if math.prod(columns) == 1:
-        return True
-    if math.prod(inner) == 1:
-        return False
-    strides = y.layout[1]
-    return not (columns[-1] != 1 and abs(strides[b + c - 1]) <= 1)
+    last = b + c - 1
+    return math.prod(y.shape[b + c :]) != 1 and (y.shape[last] == 1 or abs(y.layout[1][last]) > 1)
 
 
-def _gemm(builder: Any, x: Node, y: Node, outer: list, sizes: tuple, type: ArrayType) -> Node:
-    m, n, k = sizes
-    x, y = builder.solid(x), builder.solid(y)
-    x = builder.reshape(x, (*outer, m, k))
-    y = builder.reshape(y, (*outer, n, k))
+def _gemm(builder: Any, x: Node, y: Node, type: ArrayType) -> Node:
+    """A product of x, of shape (batch..., m, k), and y, of shape (batch..., n, k)."""
+    *batch, m, k = x.shape
     layouts = [(offset, *strides) for offset, strides in (x.layout, y.layout)]
-    return builder.keep(Contract(type, x.base, y.base, (tuple(outer), m, n, k), layouts[0], layouts[1]))
+    return builder.keep(Contract(type, x.base, y.base, (tuple(batch), m, y.shape[-2], k), *layouts))
 
 
-def _complex_gemm(builder: Any, x: Node, y: Node, outer: list, sizes: tuple, type: ArrayType) -> Node:
+def _complex_gemm(builder: Any, x: Node, y: Node, type: ArrayType) -> Node:
     """One product of real matrices: the pairs of x are a row of twice the length, y has a row i y below each row.
 
     (a + i b) y = a y + b (i y), and the pairs of the rows of y are twice the columns, as they are in the result.
     """
-    m, n, k = sizes
-    x, y = builder.reshape(builder.solid(x), (*outer, m, k)), builder.reshape(builder.solid(y), (*outer, n, k))
+    *outer, n, k = y.shape
     if k > 1 and x.layout[1][-1] != 1:
         x = builder.copy(x)
     order = (*range(len(outer)), len(outer) + 1, len(outer))
@@ -149,7 +133,7 @@ def _complex_gemm(builder: Any, x: Node, y: Node, outer: list, sizes: tuple, typ
     offset, strides = x.layout
     x_strides = (*(2 * s for s in (offset, *strides[:-1])), 1)
     y_strides = (0, *(2 * s for s in contiguous_strides(y.shape)[:-3]), 1, 2 * n)
-    return builder.keep(Contract(type, x.base, y, (tuple(outer), m, 2 * n, 2 * k), x_strides, y_strides))
+    return builder.keep(Contract(type, x.base, y, (tuple(outer), x.shape[-2], 2 * n, 2 * k), x_strides, y_strides))
 
 
 def _is_small(m: int, n: int, k: int) -> bool:
@@ -189,14 +173,14 @@ class RunProduct(Step):
         self.y: Buffer = y
         self.out: Buffer = out
         self.position: int = position
-        size = node.real_dtype.itemsize
-        self.dtype = "f32" if size == 4 else "f64"
+        self.size: int = real_dtype(node.dtype).itemsize  # of a number
+        self.dtype = "f32" if self.size == 4 else "f64"
         self.batch: list[tuple[int, int, int, int]] = collapsed_batch(node)
         self.total: int = math.prod(node.batch)
         one = node.m * node.n * node.k
         largest = SHARED_ALONE if self.total < MANY_PRODUCTS else BETTER_TOGETHER
         shared = len(self.batch) <= 2 and one < largest and SHARED_TOGETHER <= one * self.total
-        self.small: bool = small_gemm.fits((node.m, node.n, node.k), size)
+        self.small: bool = small_gemm.fits((node.m, node.n, node.k), self.size)
         scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, self.dtype)
         self.scratch_bytes: int = round_up(scratch, ALIGNMENT)
         most = max(MANY_PRODUCTS, min(MOST_PRODUCTS, MOST_SCRATCH // max(self.scratch_bytes, 1)))
@@ -233,7 +217,7 @@ class RunProduct(Step):
         return True
 
     def emit(self, out: Any, f: ir.Function) -> None:
-        node, size = self.node, self.node.real_dtype.itemsize
+        node, size = self.node, self.size
         x = out.pointer(f, self.x, node.x_strides[0] * size)
         y = out.pointer(f, self.y, node.y_strides[0] * size)
         result, scratch = out.pointer(f, self.out), out.pointer(f, self.scratch)
@@ -278,10 +262,9 @@ class RunProduct(Step):
 
     def _share(self, out: Any, f: ir.Function, pointers: list[ir.Value], sizes: list[ir.Value]) -> None:
         """A batch of products in pieces on the pool."""
-        size = self.node.real_dtype.itemsize
         outer, inner = [(1, 0, 0, 0), *self.batch][-2:]
         grain = -(-self.total // self.pieces)
-        numbers = [*(s * size for s in (*outer[1:], *inner[1:])), inner[0], grain, self.total, self.scratch_bytes]
+        numbers = [*(s * self.size for s in (*outer[1:], *inner[1:])), inner[0], grain, self.total, self.scratch_bytes]
         words = [*sizes, *(out.number(f, v) for v in numbers)]
         task = out.once(f"{self._function.name}.batch", self._batch_task)
         pieces = out.number(f, -(-self.total // grain))

@@ -35,11 +35,8 @@ def real_dtype(dtype: np.dtype) -> np.dtype:
 
 def memory_type(dtype: np.dtype) -> str:
     """The IR type of an element in memory."""
-    if dtype.name in REAL:
-        part = TYPES[REAL[dtype.name].name]
-        return f"{{ {part}, {part} }}"
-    type = TYPES[dtype.name]
-    return ir.BYTE if type == ir.BOOL else type
+    part = ir.BYTE if dtype.kind == "b" else TYPES[real_dtype(dtype).name]
+    return f"{{ {part}, {part} }}" if dtype.kind == "c" else part
 
 
 class Scalar(ir.Value):

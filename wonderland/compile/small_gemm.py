@@ -14,7 +14,7 @@ from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from wonderland.compile import llvm
-from wonderland.compile.gemm_tile import Elements, Tile, begin, fma, tile, tiles, transpose
+from wonderland.compile.gemm_tile import Elements, Tile, begin, fma, tile, tiles
 from wonderland.compile.ir import Function, Number
 
 MOST_WORK = 1 << 20  # multiply-adds
@@ -22,7 +22,7 @@ MOST_BYTES = 1 << 15  # of y, which stays in L1
 LARGE = 32  # m and k above it aren't part of the code
 
 Sizes = tuple[int, int, int]
-Strides = tuple[int, int]
+Strides = tuple[int, ...]  # two
 
 _known: WeakValueDictionary[tuple, Function] = WeakValueDictionary()  # as long as a module has them
 
@@ -39,10 +39,7 @@ def definition(dtype: str, sizes: Sizes, x_strides: Strides, y_strides: Strides)
     m, k = m if m <= LARGE else None, k if k <= LARGE or y_strides[0] != 1 else None
     key = (tile(dtype), m, n, k, x_strides, y_strides)
     with llvm.lock:
-        found = _known.get(key)
-        if found is None:
-            found = _known[key] = _product(*key)
-        return found
+        return _known.get(key) or _known.setdefault(key, _product(*key))
 
 
 def _product(t: Tile, m: int | None, n: int, k: int | None, x_strides: Strides, y_strides: Strides) -> Function:
@@ -81,17 +78,16 @@ def _run_tile(
     columns: list[int],
 ) -> None:  # fmt: skip
     t = out.tile
-    sums = [[f.variable(0, t.vector) for _ in columns] for _ in range(t.rows)]
+    sums = {(r, c): f.variable(0, t.vector) for r in range(t.rows) for c in columns}
     with f.loop(0, k) as p:  # unrolling it gains nothing
         x_at, y_at = x.at(p * x_strides[1]), y.at(p * yk)
-        values = [y_at.vector(c) for c in columns]
-        for r, row in enumerate(sums):
+        values = {c: y_at.vector(c) for c in columns}
+        for r in range(t.rows):
             factor = f.splat(x_at.load(r * x_strides[0]), t.lanes)
-            for cell, value in zip(row, values, strict=True):
-                cell.set(fma(factor, value, cell.get()))
-    for r, row in enumerate(sums):
-        for cell, c in zip(row, columns, strict=True):
-            out.store(cell.get(), r * ldc + c)
+            for c, value in values.items():
+                sums[r, c].set(fma(factor, value, sums[r, c].get()))
+    for (r, c), cell in sums.items():
+        out.store(cell.get(), r * ldc + c)
 
 
 def _packed(f: Function, t: Tile, y: Elements, n: int, k: int, strides: Strides) -> Elements:
@@ -101,7 +97,7 @@ def _packed(f: Function, t: Tile, y: Elements, n: int, k: int, strides: Strides)
     if yk == 1 and k >= t.lanes:
         with tiles(f, n, t.lanes) as j, tiles(f, k, t.lanes) as p:
             source, place = y.at(j * yn).at(p), to.at(p * n).at(j)
-            for lane, row in enumerate(transpose([source.vector(lane * yn) for lane in range(t.lanes)])):
+            for lane, row in enumerate(t.transpose([source.vector(lane * yn) for lane in range(t.lanes)])):
                 place.store(row, lane * n)
     else:
         with f.loop(0, n) as j, f.loop(0, k) as p:

@@ -5,32 +5,18 @@ knows what it calls. It is written from top to bottom, or (loop nests) in severa
 fast-math flags unless they are given: every operation rounds once, as written.
 """
 
-from __future__ import annotations
+from __future__ import annotations  # noqa: I001
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from wonderland.compile.ir.values import (
-    BOOL,
-    LONG,
-    OF_FLOATS,
-    POINTER,
-    VOID,
-    External,
-    Global,
-    Number,
-    Value,
-    bytes_of,
-    constant,
-    is_float,
-    is_number,
-    lanes_of,
-    mangled,
-    vector,
-    without_attributes,
-)
+    BOOL, LONG, OF_FLOATS, POINTER, VOID, External, Global, Number, Value,
+    bytes_of, constant, is_float, is_number, lanes_of, mangled, vector,
+)  # fmt: skip
 
 # Hints about loops.
 AS_IT_IS = "as it is"  # the loop is written as it should run
@@ -40,15 +26,13 @@ INTERLEAVED = "interleaved"  # several turns at a time, after vectorising: each 
 RARE = "noinline optnone"
 
 
+@dataclass(eq=False, slots=True)
 class Block:
     """Instructions under construction: lines so far, the label that control is at, whether it gets to the end."""
 
-    __slots__ = ("label", "lines", "open")
-
-    def __init__(self, label: str):
-        self.lines: list[str] = []
-        self.label: str = label
-        self.open: bool = True
+    label: str
+    lines: list[str] = field(default_factory=list)
+    open: bool = True
 
 
 class Hinted(str):
@@ -58,15 +42,13 @@ class Hinted(str):
     hint: str
 
 
+@dataclass(eq=False, slots=True)
 class Variable:
     """A value that changes: a place on the stack, which LLVM turns into a register."""
 
-    __slots__ = ("code", "place", "type")
-
-    def __init__(self, code: Function, place: Value, type: str):
-        self.code: Function = code
-        self.place: Value = place
-        self.type: str = type
+    code: Function
+    place: Value
+    type: str
 
     def get(self) -> Value:
         return self.code.load(self.type, self.place)
@@ -94,8 +76,9 @@ def _folding(name: str, neutral: int) -> Any:
     return operation
 
 
-def _of_integers(operation: str) -> Any:
-    return lambda f, x, y: f._binary(x, y, "", operation)
+def _operation(of_floats: str, of_integers: str, of_signed: str = "") -> Any:
+    """An operation, which may be another one for integers that are `signed`."""
+    return lambda f, x, y, signed=False: f._binary(x, y, of_floats, (signed and of_signed) or of_integers)
 
 
 class Function:
@@ -117,10 +100,10 @@ class Function:
         self.hint: str = hint
         self.narrow: bool = False  # are its loops too short for the widest vectors?
         self.cost: int = 0  # of a call, in additions, where that is known
-        self._parameters: list[tuple[str, str]] = list(parameters)
-        self.parameters: list[Value] = [
-            Value(without_attributes(type), f"%{word}", self) for word, type in self._parameters
-        ]
+        self._typed: list[str] = []  # parameters as the text has them
+        self.parameters: list[Value] = []
+        for word, type in parameters:
+            self.parameter(word, type)
         self.needs: dict[str, Function | External | Global] = {}
         self.head: Block = Block("entry")
         self.body: Block = Block("entry")
@@ -129,16 +112,16 @@ class Function:
 
     def parameter(self, name: str, type: str) -> Value:
         """One parameter more."""
-        self._parameters.append((name, type))
-        self.parameters.append(Value(without_attributes(type), f"%{name}", self))
+        self._typed.append(f"{type} %{name}")
+        alone = type.partition(">")[0] + ">" if type[0] == "<" else type.split()[0]  # `ptr` of `ptr noalias`
+        self.parameters.append(Value(alone, f"%{name}", self))
         return self.parameters[-1]
 
     def lines(self) -> list[str]:
-        typed = ", ".join(f"{type} %{name}" for name, type in self._parameters)
         linkage = "" if self.exported else "hidden " if self.hidden else "internal "
         attributes = f" {self.attributes}" if self.attributes else ""
         last = ["  ret void"] if self.body.open and self.returns == VOID else []
-        define = f"define {linkage}{self.returns} @{self.name}({typed}){attributes} {{"
+        define = f"define {linkage}{self.returns} @{self.name}({', '.join(self._typed)}){attributes} {{"
         return [define, "entry:", *self.head.lines, *self.body.lines, *last, "}"]
 
     # -- the text ---------------------------------------------------------------------------------
@@ -177,30 +160,22 @@ class Function:
     sub: Any = _folding("sub", 0)
     mul: Any = _folding("mul", 1)
 
-    def div(self, x: Value, y: Number, signed: bool = False) -> Value:
-        return self._binary(x, y, "fdiv", "sdiv" if signed else "udiv")
-
-    def remainder(self, x: Value, y: Number, signed: bool = False) -> Value:
-        return self._binary(x, y, "frem", "srem" if signed else "urem")
+    div: Any = _operation("fdiv", "udiv", "sdiv")
+    remainder: Any = _operation("frem", "urem", "srem")
+    bit_and: Any = _operation("", "and")
+    bit_or: Any = _operation("", "or")
+    bit_xor: Any = _operation("", "xor")
+    shift_left: Any = _operation("", "shl")
+    shift_right: Any = _operation("", "lshr", "ashr")
 
     def neg(self, x: Value) -> Value:
         return self._let(x.type, f"fneg {x}") if is_float(x.type) else self.sub(x.like(0), x)
 
-    bit_and: Any = _of_integers("and")
-    bit_or: Any = _of_integers("or")
-    bit_xor: Any = _of_integers("xor")
-    shift_left: Any = _of_integers("shl")
-
-    def shift_right(self, x: Value, y: Number, signed: bool = False) -> Value:
-        return self._binary(x, y, "", "ashr" if signed else "lshr")
-
     def compare(self, how: str, x: Value, y: Number, signed: bool = True) -> Value:
         """`how`: eq, ne, lt, le, gt or ge."""
         lanes, _ = lanes_of(x.type)
-        if is_float(x.type):
-            words = f"fcmp {OF_FLOATS[how]}"
-        else:
-            words = f"icmp {how}" if how in ("eq", "ne") else f"icmp {'s' if signed else 'u'}{how}"
+        sign = "" if how in ("eq", "ne") else "s" if signed else "u"
+        words = f"fcmp {OF_FLOATS[how]}" if is_float(x.type) else f"icmp {sign}{how}"
         return self._let(vector(BOOL, lanes) if lanes else BOOL, f"{words} {x}, {x.like(y).text}")
 
     def unordered(self, x: Value, y: Value) -> Value:
@@ -330,13 +305,11 @@ class Function:
         self._do(text)
         return Value(VOID, "", self)
 
-    def intrinsic(
-        self, name: str, *args: Value, returns: str = "", over: Sequence[str] | None = None, flags: str = ""
-    ) -> Value:
+    def intrinsic(self, name: str, *args: Value, returns: str = "", over: Sequence[str] = (), flags: str = "") -> Value:
         """A function that LLVM knows. It returns the type of its first argument, and is named by it, or by `over`."""
         returns = returns or args[0].type
-        over = (returns,) if over is None else tuple(over)
-        return self.call(_intrinsic(name, returns, over, tuple(a.type for a in args)), *args, flags=flags)
+        function = _intrinsic(name, returns, tuple(over) or (returns,), tuple(a.type for a in args))
+        return self.call(function, *args, flags=flags)
 
     def copy(self, to: Value, source: Value, size: Number) -> None:
         """Bytes from one place to another."""

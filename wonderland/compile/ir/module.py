@@ -20,11 +20,6 @@ _METADATA = [
 _HINTS = {AS_IT_IS: "!1, !2", INTERLEAVED: "!3"}
 
 
-def target_attributes() -> list[str]:
-    """What functions say about the CPU: vectors as wide as its registers (LLVM would take half of 64 bytes); narrow."""
-    return [f'"prefer-vector-width"="{width}"' for width in ((512, 256) if llvm.vector_bytes() == 64 else ())]
-
-
 class Module:
     """What is compiled together: functions and all they need. `exports` are found by name in the loaded code."""
 
@@ -64,7 +59,9 @@ class Module:
         return {item.name: item.address() for item in external if item.address is not None}
 
     def text(self) -> str:
-        target, metadata = target_attributes(), list(_METADATA)
+        # What functions say about the CPU: vectors as wide as its registers (LLVM would take half of 64 bytes); narrow.
+        target = [f'"prefer-vector-width"="{width}"' for width in ((512, 256) if llvm.vector_bytes() == 64 else ())]
+        metadata = list(_METADATA)
         lines = [llvm.AS_WRITTEN] if self.as_written else []
         functions = [item for item in self.items.values() if isinstance(item, Function)]
         lines += sorted(item.text() for item in self.items.values() if not isinstance(item, Function))

@@ -38,11 +38,6 @@ def lanes_of(type: str) -> tuple[int, str]:
     return int(count), element
 
 
-def without_attributes(type: str) -> str:
-    """The type alone of a parameter such as `ptr noalias`."""
-    return type.partition(">")[0] + ">" if type[0] == "<" else type.split()[0]
-
-
 @cache
 def is_float(type: str) -> bool:
     """Is it a type of floats, or of vectors of them?"""
@@ -97,9 +92,12 @@ class Value:
     __add__: Any = _operator("add")
     __radd__: Any = __add__
     __sub__: Any = _operator("sub")
+    __rsub__: Any = lambda x, y: x.like(y) - x
+    __neg__: Any = lambda x: x.code.neg(x)
     __mul__: Any = _operator("mul")
     __rmul__: Any = __mul__
     __truediv__: Any = _operator("div")
+    __rtruediv__: Any = lambda x, y: x.like(y) / x
     __floordiv__: Any = __truediv__
     __mod__: Any = _operator("remainder")
     __and__: Any = _operator("bit_and")
@@ -115,17 +113,8 @@ class Value:
     differs: Any = _operator("compare", "ne")
     below: Any = _operator("compare", "lt", signed=False)
 
-    def __rsub__(self, other: Number) -> Any:
-        return self.like(other) - self
-
-    def __rtruediv__(self, other: Number) -> Any:
-        return self.like(other) / self
-
     def __bool__(self) -> bool:
         raise TypeError("a value of compiled code is known when it runs: use `select`, or `with code.when(condition):`")
-
-    def __neg__(self) -> Any:
-        return self.code.neg(self)
 
     def __invert__(self) -> Any:
         return self ^ (True if lanes_of(self.type)[1] == BOOL else -1)

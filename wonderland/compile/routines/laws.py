@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from wonderland.compile.ir import DOUBLE, INT, LONG, Value, table
-from wonderland.compile.routines.philox import counter, pair, words
+from wonderland.compile.routines.philox import counter, pairs, words
 from wonderland.compile.vecmath.formula import fabs, floor, sqrt, where
 from wonderland.compile.vecmath.functions import call, routine
 from wonderland.ops.random import BOOST, DRAW
@@ -19,21 +20,16 @@ LAW_COST = 1000  # a block, some logarithms, and then again
 SMALL_COUNT = 16  # below, factorials come from a table
 
 
-class Element:
-    """The random numbers of one element."""
-
-    def __init__(self, k0: Value, k1: Value, place: Value):
-        self.key, self.place = (k0, k1), place
-
-    def bits(self, attempt: Value | int, purpose: int = DRAW) -> tuple[Value, Value]:
-        """Two numbers of 64 bits."""
-        found = words(counter(self.place, attempt, purpose), self.key)
-        return pair(found[0], found[1]), pair(found[2], found[3])
+Draw = Callable[..., list[Value]]  # of an attempt (and a purpose): two numbers of 64 bits
 
 
 def law(sample: Callable[..., Value]) -> Callable[..., Value]:
-    """Register the routine of a law."""
-    write = lambda k0, k1, place, *operands: sample(Element(k0, k1, place), *operands)
+    """Register the routine of a law: a function that draws the random numbers of one element, and takes operands."""
+
+    def write(k0: Value, k1: Value, place: Value, *operands: Value) -> Value:
+        draw = lambda attempt, purpose=DRAW: pairs(words(counter(place, attempt, purpose), (k0, k1)))
+        return sample(draw, *operands)
+
     routine(LAW_COST, f"random_{sample.__name__}")(write)
     return sample
 
@@ -53,14 +49,7 @@ def unit(bits: Value) -> Value:
     return (bits.convert(DOUBLE, signed=False) + 0.5) * 2.0**-64
 
 
-def log(x: Value) -> Value:
-    """The natural logarithm."""
-    return call("log", x)
-
-
-def log1p(x: Value) -> Value:
-    """log(1 + x)."""
-    return call("log1p", x)
+exp, log, log1p = (partial(call, name) for name in ("exp", "log", "log1p"))
 
 
 def larger(x: Value, y: Value | float) -> Value:
@@ -72,7 +61,7 @@ def larger(x: Value, y: Value | float) -> Value:
 
 
 @law
-def loggamma(element: Element, a: Value) -> Value:
+def loggamma(draw: Draw, a: Value) -> Value:
     """Marsaglia and Tsang."""
     f = a.code
     valid = (a > 0.0) & (a.like(math.inf) > a)
@@ -82,7 +71,7 @@ def loggamma(element: Element, a: Value) -> Value:
     c = 1.0 / sqrt(d * 9.0)
 
     def step(attempt: Value, _: Value) -> tuple:
-        first, second = element.bits(attempt)
+        first, second = draw(attempt)
         tail, u = signed_tail(first), unit(second)
         size = call("normal_quantile", fabs(tail))
         x = where(tail > 0.0, size, -size)
@@ -92,14 +81,14 @@ def loggamma(element: Element, a: Value) -> Value:
 
         def exactly() -> Value:
             bound = square * 0.5 + d * (1.0 - side * side * side + log_v)
-            return log(u) < bound
+            return (log(u) < bound) & (t > -1.0)
 
-        accepted = f.choose(u < 1.0 - square * square * 0.0331, lambda: t > -1.0, lambda: exactly() & (t > -1.0))
+        accepted = f.choose(u < 1.0 - square * square * 0.0331, lambda: t > -1.0, exactly)
         return (attempt + 1, log_v), ~accepted
 
     log_v = f.repeat([f.constant(0, INT), safe], step)[1]
     out = log(d) + log_v
-    boosted = f.choose(small, lambda: out + log(unit(element.bits(0, BOOST)[0])) / a, lambda: out)
+    boosted = f.choose(small, lambda: out + log(unit(draw(0, BOOST)[0])) / a, lambda: out)
     return where(valid, boosted, log(where(a >= 0.0, a, math.nan)))
 
 
@@ -124,9 +113,9 @@ def deviance(k: Value, mean: Value) -> Value:
     return where(k.equals(0.0), mean, k * (x - log1p(larger(x, -1 + 1e-16))))
 
 
-def by_inversion(element: Element, start: Value, ratio: Callable) -> Value:
+def by_inversion(draw: Draw, start: Value, ratio: Callable) -> Value:
     """Counts by adding up probabilities from 0 on; `ratio(k)` is p(k) / p(k - 1)."""
-    f, u = start.code, unit(element.bits(0)[0])
+    f, u = start.code, unit(draw(0)[0])
 
     def step(k: Value, p: Value, total: Value) -> tuple:
         k = k + 1.0
@@ -139,13 +128,13 @@ def by_inversion(element: Element, start: Value, ratio: Callable) -> Value:
 
 
 def transformed_rejection(
-    element: Element, a: Value, b: Value, center: Value, sure: Value, alpha: Value, log_p: Callable, most: Value | float
+    draw: Draw, a: Value, b: Value, center: Value, sure: Value, alpha: Value, log_p: Callable, most: Value | float
 ) -> Value:
     """Hörmann's, of a count between 0 and `most`."""
     f = a.code
 
     def step(attempt: Value, _: Value) -> tuple:
-        first, second = element.bits(attempt)
+        first, second = draw(attempt)
         tail, v = signed_tail(first), unit(second)
         s = fabs(tail)
         u = where(tail > 0.0, 0.5 - s, s - 0.5)
@@ -153,17 +142,14 @@ def transformed_rejection(
         inside = (k >= 0.0) & (k.like(most) >= k)
         squeezed = (s >= 0.07) & (sure >= v)
 
-        def exactly() -> Value:
-            exact = log_p(where(inside, k, 0.0)) >= log(v * alpha / (a / (s * s) + b))
-            return exact & inside
-
+        exactly = lambda: (log_p(where(inside, k, 0.0)) >= log(v * alpha / (a / (s * s) + b))) & inside
         return (attempt + 1, k), ~f.choose(squeezed & inside, lambda: inside, exactly)
 
     return f.repeat([f.constant(0, INT), a], step)[1]
 
 
 @law
-def poisson(element: Element, mean: Value) -> Value:
+def poisson(draw: Draw, mean: Value) -> Value:
     """By inversion, or by transformed rejection from a mean of 10 on."""
     mean = where((mean >= 0.0) & (mean.like(2.0**62) >= mean), mean, 0.0)
 
@@ -172,14 +158,14 @@ def poisson(element: Element, mean: Value) -> Value:
         a = b * 0.02483 - 0.059
         log_p = lambda k: -deviance(k, mean) - log_stirling(k)
         sure, alpha = 0.9277 - 3.6224 / (b - 2.0), 1.1239 + 1.1328 / (b - 3.4)
-        return transformed_rejection(element, a, b, mean + 0.43, sure, alpha, log_p, math.inf)
+        return transformed_rejection(draw, a, b, mean + 0.43, sure, alpha, log_p, math.inf)
 
-    few = lambda: by_inversion(element, call("exp", -mean), lambda k: mean / k)
+    few = lambda: by_inversion(draw, exp(-mean), lambda k: mean / k)
     return integer(mean.code.choose(mean >= 10.0, large, few))
 
 
 @law
-def binomial(element: Element, n: Value, p: Value) -> Value:
+def binomial(draw: Draw, n: Value, p: Value) -> Value:
     """Like `poisson`; of a probability above 1/2 the failures."""
     n = where((n >= 0.0) & (n.like(2.0**53) >= n), n, 0.0)
     p = where((p >= 0.0) & (p.like(1.0) >= p), p, 0.0)
@@ -198,19 +184,18 @@ def binomial(element: Element, n: Value, p: Value) -> Value:
         mode = log_p(floor((n + 1.0) * rare))
         relative = lambda k: log_p(k) - mode
         alpha = (5.1 / b + 2.83) * deviation
-        return transformed_rejection(element, a, b, n * rare + 0.5, 0.92 - 4.2 / b, alpha, relative, n)
+        return transformed_rejection(draw, a, b, n * rare + 0.5, 0.92 - 4.2 / b, alpha, relative, n)
 
     def few() -> Value:
         odds = rare / (1.0 - rare)
-        start = call("exp", n * log1p(-rare))
-        return by_inversion(element, start, lambda k: (n - k + 1.0) / k * odds)
+        return by_inversion(draw, exp(n * log1p(-rare)), lambda k: (n - k + 1.0) / k * odds)
 
     counts = n.code.choose(n * rare >= 10.0, large, few)
     return integer(where(mirrored, floor(n) - counts, counts))
 
 
 @law
-def integers(element: Element, low: Value, last: Value) -> Value:
+def integers(draw: Draw, low: Value, last: Value) -> Value:
     """Uniform from `low` to `last`: what is beyond the last whole multiple of the count is rejected."""
     count = last - low + 1  # 0 stands for 2**64
     every = count.equals(0)
@@ -218,7 +203,7 @@ def integers(element: Element, low: Value, last: Value) -> Value:
     excess = -divisor % divisor
 
     def step(attempt: Value, _: Value) -> tuple:
-        x = element.bits(attempt)[0]
+        x = draw(attempt)[0]
         return (attempt + 1, where(every, x, x % divisor)), x.below(excess) & ~every
 
     f = low.code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from wonderland.compile.ir import INT, LONG, Value
@@ -18,7 +19,7 @@ def wide(x: Value) -> Value:
     return x.convert(LONG, signed=False)
 
 
-def words(counter: tuple[Any, ...], key: tuple[Any, ...]) -> tuple[Any, ...]:
+def words(counter: tuple[Any, ...], key: tuple[Any, ...]) -> list[Any]:
     """Ten rounds of Philox4x32 on four and two words.
 
     They are the low halves of 64 bits all the way: vector units multiply them as they are.
@@ -30,31 +31,28 @@ def words(counter: tuple[Any, ...], key: tuple[Any, ...]) -> tuple[Any, ...]:
         c0, c1 = (p1 >> 32) ^ c1 ^ k0, p1
         c2, c3 = (p0 >> 32) ^ c3 ^ k1, p0
         k0, k1 = k0 + WEYL[0], k1 + WEYL[1]
-    return tuple(c.convert(INT) for c in (c0, c1, c2, c3))
+    return [c.convert(INT) for c in (c0, c1, c2, c3)]
 
 
 def counter(place: Value, attempt: Value | int, purpose: int) -> tuple[Any, ...]:
     """The counter's words for a place (i64, or i32 if places are few)."""
-    if place.type == INT:
-        low, high = place, place.like(0)
-    else:
-        low, high = place.convert(INT), (place >> 32).convert(INT)
+    low = place.convert(INT)
+    high = place.like(0) if place.type == INT else (place >> 32).convert(INT)
     return low, high, low.like(attempt), low.like(purpose)
 
 
-def pair(low: Value, high: Value) -> Value:
-    """Two words as one of 64 bits."""
-    return wide(low) | wide(high) << 32
+def pairs(words: Sequence[Value]) -> list[Value]:
+    """Two words each as one of 64 bits."""
+    return [wide(low) | wide(high) << 32 for low, high in zip(words[::2], words[1::2], strict=True)]
 
 
 @routine(cost=150)
 def random_bits(width: int, purpose: int, few: bool, k0: Value, k1: Value, block: Value, lane: Value) -> Value:
     """`width` bits out of a block; `few`: there are less than 2**32 blocks."""
     place = block.convert(INT) if few else block
-    found = list(words(counter(place, 0, purpose), (k0, k1)))
-    size = 32
+    found, size = words(counter(place, 0, purpose), (k0, k1)), 32
     if width > 32:
-        found, size = [pair(found[0], found[1]), pair(found[2], found[3])], 64
+        found, size = pairs(found), 64
     out = found[0]
     for i, word in enumerate(found[1:], 1):
         out = where(lane.equals(i), word, out)

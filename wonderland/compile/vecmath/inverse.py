@@ -14,10 +14,7 @@ from wonderland.compile.vecmath.functions import in_double, vector_function
 from wonderland.compile.vecmath.log import LOG_DOUBLE, NAN, log_of_split, split, split_normal, split_one_plus
 
 # Half and a quarter of pi as sums of two numbers of the type.
-HALF_PI = {
-    "float": (1.57079637050628662109375, -4.371139000186241e-08),
-    "double": (1.5707963267948966, 6.123233995736766e-17),
-}
+HALF_PI = {"float": (1.5707964, -4.371139e-08), "double": (1.5707963267948966, 6.123233995736766e-17)}
 QUARTER_PI = (0.7853981633974483, 3.061616997868383e-17)
 TAN_OF_EIGHTH = 0.41421356237309503
 # (arctan(u) / u - 1) / u^2 as a polynomial in u^2 for |u| <= tan(pi/8): 2^-30.4 and 2^-59.4
@@ -33,9 +30,7 @@ ARCTAN = {
 }  # fmt: skip
 # (arcsin(x) / x - 1) / x^2 as a polynomial in x^2 for |x| <= 1/2: 2^-27.6 and 2^-59.8
 ARCSIN = {
-    "float": (
-        0.16666752099990845, 0.07495306432247162, 0.04546976834535599, 0.024180816486477852, 0.042166296392679214,
-    ),
+    "float": (0.16666752, 0.074953064, 0.04546977, 0.024180816, 0.042166296),
     "double": (
         0.1666666666666676, 0.0749999999997081, 0.04464285717464585, 0.030381942704720725, 0.02237221510399911,
         0.0173516094941852, 0.013980855043418708, 0.011398599625678888, 0.010782155911476177, 0.00369870337000181,
@@ -173,8 +168,7 @@ def hypot(x: Value, y: Value) -> Value:
         back = where(up, a.like(2.0**-600), where(down, a.like(2.0**600), 1.0))
         large, small = large * factor, small * factor
         root = sqrt(fma(large, large, small * small))
-        parts = [two_product(v, v) for v in (large, small, root)]
-        (big, big_low), (little, little_low), (square, square_low) = parts
+        (big, big_low), (little, little_low), (square, square_low) = (two_product(v, v) for v in (large, small, root))
         missing = ((big - square) + little) + ((big_low - square_low) + little_low)
         result = fma(missing, 0.5 / where(root.equals(0.0), 1.0, root), root) * back
     return where(fabs(x).equals(INFINITY) | fabs(y).equals(INFINITY), INFINITY, result)

@@ -1,7 +1,6 @@
 """Logarithms and powers as branch-free code: log, log1p, log2, log10, pow.
 
-All of them split x = 2^e (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2). Coefficients are minimax fits as in
-`exp`.
+All of them split x = 2^e (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2). Coefficients are minimax fits as in `exp`.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from wonderland.compile.vecmath.functions import vector_function
 NAN = float("nan")
 # (log(1 + f) - f + f^2/2) / f^3 for sqrt(1/2) - 1 <= f <= sqrt(2) - 1: 2^-29.7
 LOG_FLOAT = (
-    0.3333331346511841, -0.25000032782554626, 0.20002053678035736, -0.1666772961616516, 0.14220400154590607,
-    -0.12398742884397507, 0.11872541904449463, -0.1176082044839859, 0.06919504702091217,
+    0.33333313, -0.25000033, 0.20002054, -0.1666773, 0.142204, -0.12398743, 0.11872542, -0.117608204, 0.06919505,
 )  # fmt: skip
 # (2 atanh(s) / s - 2) / s^2 as a polynomial in s^2, s = f / (2 + f): 2^-66.6
 LOG_DOUBLE = (
@@ -26,10 +24,7 @@ LOG_DOUBLE = (
     0.15386990090547206, 0.13252118293034498, 0.1323505944928654,
 )  # fmt: skip
 # log2(e) as a sum of two numbers of the type.
-LOG2_E = {
-    "float": (1.44269502162933349609375, 1.92596299112661e-08),
-    "double": (1.4426950408889634, 2.0355273740931033e-17),
-}
+LOG2_E = {"float": (1.442695, 1.925963e-08), "double": (1.4426950408889634, 2.0355273740931033e-17)}
 # log10(2) as a sum of two doubles.
 LOG10_2 = (0.3010299956639812, -2.8037281277851704e-18)
 # log2((1 + s) / (1 - s)) / s: constant and s^2 coefficient 2 log2(e) and 2 log2(e) / 3 as double-doubles ...
@@ -96,8 +91,7 @@ def log_edges(x: Value, result: Value) -> Value:
 @vector_function
 def log(x: Value) -> Value:
     """See `log_of_split`."""
-    e, f = split(x)
-    return log_edges(x, log_of_split(e, f))
+    return log_edges(x, log_of_split(*split(x)))
 
 
 @vector_function
@@ -129,8 +123,7 @@ def split_one_plus(x: Value, u: Value) -> tuple[Value, Value]:
 def log10(x: Value) -> Value:
     """log2(x) log10(2) with more bits than the type has, so that powers of ten give integers."""
     if x.type == "float":
-        wide = x.convert("double")
-        return log_edges(x, (log2_double(wide) * LOG10_2[0]).convert("float"))
+        return log_edges(x, (log2_double(x.convert("double")) * LOG10_2[0]).convert("float"))
     high, low = log2_double_double(x)
     product, product_low = two_product(high, LOG10_2[0])
     return log_edges(x, product + fma(low, LOG10_2[0], fma(high, LOG10_2[1], product_low)))

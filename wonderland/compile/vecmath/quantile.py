@@ -54,7 +54,7 @@ def _of_float(z: Value, scale: float) -> Value:
     w = -log(where(far, z, z * (2.0 - z)))
     r = sqrt(w)
     shifted = r - 2.375
-    tail = r.convert("double") - (polynomial(shifted, TAIL[0]) / polynomial(shifted, TAIL[1])).convert("double")
+    tail = r.convert("double") - _ratio(shifted, TAIL).convert("double")
     small = (w * polynomial(w, MIDDLE)).convert("double")
     middle = (1.0 - z.convert("double")) * (AT_ZERO + small)
     return (where(far, tail, middle) * scale).convert("float")

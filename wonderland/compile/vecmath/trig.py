@@ -65,10 +65,9 @@ def reduce(x: Value) -> tuple[Value, Value, Value]:
 def reduce_large(x: Value) -> tuple[Value, Value, Value]:
     """The same for a double with |x| >= LARGE, by integers (Payne and Hanek).
 
-    |x| = m 2^e with a 53-bit integer m. Of the bits of 2/pi those worth a multiple of 4 in x 2/pi are skipped
-    and the next 192 are taken: their product with m, modulo 2^192, is the fraction of a full turn. No double
-    is closer than 2^-61 to a multiple of pi/2, so the upper 128 bits are enough, and r isn't only in the
-    lower 64 of these.
+    |x| = m 2^e with a 53-bit integer m. Of the bits of 2/pi those worth a multiple of 4 in x 2/pi are skipped and the
+    next 192 are taken: their product with m, modulo 2^192, is the fraction of a full turn. No double is closer than
+    2^-61 to a multiple of pi/2, so the upper 128 bits are enough, and r isn't only in the lower 64 of these.
     """
     bits = bits_of(x)
     mantissa = (bits & (2**52 - 1)) | 2**52
@@ -110,11 +109,6 @@ def sine_of_quadrant(n: Value, r: Value, _: Value, type: str) -> Value:
     return float_of(bits_of(value) ^ sign)
 
 
-def cosine_of_quadrant(n: Value, r: Value, r_low: Value, type: str) -> Value:
-    """cos(n pi/2 + r)."""
-    return sine_of_quadrant(n + 1, r, r_low, type)
-
-
 def tangent_of_quadrant(n: Value, r: Value, r_low: Value, type: str) -> Value:
     """tan(n pi/2 + r) = sin / cos or -cos / sin, in double; for double corrected by all that rounding lost."""
     square = r * r
@@ -133,7 +127,9 @@ def tangent_of_quadrant(n: Value, r: Value, r_low: Value, type: str) -> Value:
     return fma(fma(-quotient, where(odd, sine_low, cosine_low), missing), reciprocal, quotient)
 
 
-OF_QUADRANT = {"sin": sine_of_quadrant, "cos": cosine_of_quadrant, "tan": tangent_of_quadrant}
+OF_QUADRANT = {
+    "sin": sine_of_quadrant, "cos": lambda n, *rest: sine_of_quadrant(n + 1, *rest), "tan": tangent_of_quadrant,
+}  # fmt: skip
 
 
 def with_large(name: str, x: Value) -> Value:
