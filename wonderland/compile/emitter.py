@@ -21,6 +21,7 @@ BOOL, INT32, INT64 = np.dtype(bool), np.dtype(np.int32), np.dtype(np.int64)
 FLOAT64 = np.dtype(np.float64)
 DIVIDE_COST = 4  # of a division or root, in additions
 FOREIGN_COST = 1000  # of a function of SciPy
+NUMBERS = (bool, int, float, complex)  # Python's
 NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
 
 
@@ -168,8 +169,6 @@ class Emitter:
         return self._new(self.f.unordered(x, y), BOOL)
 
     def select(self, condition: Scalar, x: Any, y: Any) -> Any:
-        """One of x and y may be a number of Python."""
-        x = x if isinstance(x, Scalar) else y.like(x)
         return self._new(self.f.select(condition, x, y), x.dtype)
 
     bit_and: Any = _bitwise("bit_and")
@@ -287,22 +286,25 @@ class Emitter:
         return pointer, self.f.element(TYPES[part.name], pointer, 1)
 
 
-def _complex_too(name: str) -> Any:
-    """An operation of the emitter, of complex numbers too."""
+def _of_all_numbers(name: str) -> Any:
+    """An operation of the emitter, of complex numbers too; numbers of Python become like the last operand."""
     method = getattr(Emitter, name)
 
     @wraps(method)
     def operation(self: Emitter, *args: Any, **options: Any) -> Any:
-        for a in args:
-            if type(a) is Complex:
-                return complex_code.operate(name, *args, **options)
+        kinds = {type(a) for a in args}
+        if not kinds.isdisjoint(NUMBERS):
+            like = next(a for a in reversed(args) if isinstance(a, Scalar))
+            args = tuple(like.like(a) if type(a) in NUMBERS else a for a in args)
+        if Complex in kinds:
+            return complex_code.operate(name, *args, **options)
         return method(self, *args, **options)
 
     return operation
 
 
 for _name in complex_code.OPERATIONS:
-    setattr(Emitter, _name, _complex_too(_name))
+    setattr(Emitter, _name, _of_all_numbers(_name))
 
 
 def lowest(dtype: np.dtype) -> Any:

@@ -143,7 +143,12 @@ def optimize(ir: str) -> Any:
     with lock:
         machine = _machine()
         module = llvm.parse_assembly(ir)
-        module.verify()
+        try:
+            module.verify()
+        except RuntimeError as error:
+            if "dominate" in str(error):
+                error.add_note("a value that is made in a loop or condition is used after it: keep it in a variable")
+            raise
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
         tuning = llvm.create_pipeline_tuning_options(speed_level=2)
