@@ -37,14 +37,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from wonderland.compile.entry_layout import OFFSETS
+from wonderland.compile.entry_layout import FIELDS
 from wonderland.core.errors import ArgumentError
 from wonderland.core.forks import loading
 
 if TYPE_CHECKING:
     from wonderland.compile.typed_syntax import Kind
 
-_DATA = OFFSETS["array.data"]
+_DATA, _ = FIELDS["array.data"]
 _pointer_at = ctypes.c_void_p.from_address  # an array's `ctypes.data` takes fifteen times as long
 
 
