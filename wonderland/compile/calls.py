@@ -137,9 +137,7 @@ def _array(address: int | None, shape: tuple, dtype: np.dtype, strides: tuple | 
 
 @cache
 def _realloc() -> Any:
-    function = ctypes.CDLL(None).realloc
-    function.restype, function.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_size_t)
-    return function
+    return ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(("realloc", ctypes.CDLL(None)))
 
 
 def _hand_over(cells: Any, value: np.ndarray) -> None:

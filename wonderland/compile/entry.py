@@ -290,9 +290,7 @@ class _EntryCode:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
 
-@cache
-def _compiled() -> _EntryCode:
-    return _EntryCode()
+_compiled = cache(_EntryCode)
 
 
 def _native() -> _EntryCode:

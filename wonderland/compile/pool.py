@@ -69,13 +69,11 @@ def address() -> int:
 
 def _default_size() -> int:
     given = os.environ.get("WONDERLAND_THREADS", "").strip()
+    if given and (not given.isdecimal() or int(given) < 1):
+        raise ValueError(f"WONDERLAND_THREADS must be a positive number of threads, got {given!r}")
     if given:
-        if not given.isdecimal() or int(given) < 1:
-            raise ValueError(f"WONDERLAND_THREADS must be a positive number of threads, got {given!r}")
         return int(given)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache

@@ -101,14 +101,14 @@ class Typed:
     def _compile(self, kinds: tuple[Kind, ...], args: tuple) -> NativeCode:
         with loading():  # LLVM is loaded on the first call, not on import
             from wonderland.compile import ir, llvm
-            from wonderland.compile.typed_syntax import ELEMENTS, Translations
+            from wonderland.compile.typed_syntax import ELEMENTS, Translation
 
         for i, kind in enumerate(kinds):
             if kind is not int and kind not in ELEMENTS:
                 self._refuse(i, args[i], f"an int or an array of {', '.join(map(str, ELEMENTS))}")
         with llvm.lock:
             if kinds not in self._native:
-                translation = Translations(Typed).of(self.function, kinds)
+                translation = Translation(self.function, kinds, Typed, {})
                 module = ir.Module()
                 module.add(translation.code)
                 library = module.load()
