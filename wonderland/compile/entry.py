@@ -45,7 +45,7 @@ MISS = _Miss()
 
 
 @dataclass(frozen=True)
-class _Value:
+class _EntryValue:
     dtype: np.dtype
     shape: tuple[int | None, ...]
 
@@ -64,7 +64,7 @@ class _Value:
 
 
 @dataclass(frozen=True)
-class Input(_Value):
+class Input(_EntryValue):
     """One flat argument.
 
     `shape[0]` may be None: any leading length. `weak`: a Python scalar of exactly that type is expected, and
@@ -82,7 +82,7 @@ class Input(_Value):
 
 
 @dataclass(frozen=True)
-class Output(_Value):
+class Output(_EntryValue):
     """One result.
 
     `shape[0]` may be None: the run tells the length. Without axes it is a NumPy scalar. `taken`: the result is the

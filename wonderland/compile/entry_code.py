@@ -22,10 +22,7 @@ MALLOC, FREE = External("malloc", POINTER, (LONG,)), External("free", VOID, (POI
 
 def module(poison: bool) -> Module:
     """`poison` fills memory that the run has to write with NaN (all bits set), so that what it leaves out shows."""
-    made = Module(as_written=True)
-    made.add(_call(poison))
-    made.add(_release())
-    return made
+    return Module(_call(poison), _release(), as_written=True)
 
 
 # -- scratch memory -------------------------------------------------------------------------------

@@ -119,16 +119,12 @@ MUTEX, AWAKE = zeros("mutex", array(LONG, 32), 128), zeros("awake", array(LONG, 
 
 def module() -> Module:
     """The pool's code; where there are no pthreads, a loop."""
-    made, alone, take = Module(as_written=True), _run_serially(), _take_chunks()
     if _has_pthreads():
-        functions = [_spin(), _reset(), _resize(), _parallel(alone, take, _start_workers(_worker(take)), _wake())]
-    else:
-        alone.name, alone.exported = PARALLEL.name, True
-        stubs = (_function("number", exported=name)(lambda f, number: None) for name in (RESET, RESIZE, SPIN))
-        functions = [alone, *(stub() for stub in stubs)]
-    for function in functions:
-        made.add(function)
-    return made
+        return Module(_spin(), _reset(), _resize(), _parallel(), as_written=True)
+    stubs = [Function(name, [("number", LONG)], exported=True, attributes=ir.RARE) for name in (RESET, RESIZE, SPIN)]
+    alone = _run_serially()
+    alone.name, alone.exported = PARALLEL.name, True
+    return Module(alone, *stubs, as_written=True)
 
 
 _function = partial(native, attributes=ir.RARE)  # each waits, or calls
@@ -279,10 +275,9 @@ def _wake(f: Function, sleepers: Value, useful: Value) -> None:
 
 
 @_function(TASK, exported=PARALLEL.name)
-def _parallel(
-    f: Function, task: Value, context: Value, chunks: Value, alone: Function, take_chunks: Function,
-    start_workers: Function, wake: Function,
-) -> None:  # fmt: skip
+def _parallel(f: Function, task: Value, context: Value, chunks: Value) -> None:
+    alone, take_chunks = _run_serially(), _take_chunks()
+
     def alone_if(condition: Value) -> None:
         with f.when(condition):
             f.call(alone, *f.parameters)
@@ -293,14 +288,14 @@ def _parallel(
     alone_if(threads <= 1)
     alone_if(~f.replace_if(f.at(BUSY), f.constant(0), f.constant(1), "acquire monotonic"))
     with f.when(_get(f, WORKERS, "monotonic") + 1 < threads):
-        f.call(start_workers)
+        f.call(_start_workers(_worker(take_chunks)))
     for value, (_, place) in zip(f.parameters, _job(f), strict=True):
         f.store(value, place)
     _set(f, DONE, 0, "monotonic")
     _set(f, REMAINING, chunks, "seq_cst")
     sleepers = _get(f, SLEEPERS, "seq_cst")
     with f.when(sleepers > 0):
-        f.call(wake, sleepers, chunks - 1)
+        f.call(_wake(), sleepers, chunks - 1)
     f.call(take_chunks)
     patience = f.variable(f.load(LONG, f.at(SPINS)))
     with f.forever() as leave:

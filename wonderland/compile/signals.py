@@ -37,10 +37,7 @@ def pace_of(loop: Any) -> int:
 
 @cache
 def _library() -> llvm.Library:
-    module = Module(as_written=True)
-    module.add(_poll())
-    module.add(_host())
-    library = module.load()
+    library = Module(_poll(), _host(), as_written=True).load()
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # its addresses are handed out for good
     return library
 

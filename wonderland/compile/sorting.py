@@ -53,11 +53,11 @@ def sorter(n: int, dtype: np.dtype, places: bool) -> tuple[Callable[..., Any], i
         way, cost = _by_digits, (2 + key.itemsize) * (n + 256) * (1.5 if places else 1.0)
 
     def sort(code: Any, out: Any, x: Any, scratch: ir.Value) -> None:
-        n = x.extent()
+        length = x.extent()
         row = KeyRow(code, {name: code.shifted(scratch, offset) for name, offset in arrays.items()}, key, place, places)
         way(code, x, row)
         keys, numbers = row.read("keys"), row.read("places")
-        with code.loop(0, n) as i:
+        with code.loop(0, length) as i:
             out.store(numbers.load(i).convert(I64) if places else _number_of(keys.load(i), dtype), i)
 
     return sort, start, cost

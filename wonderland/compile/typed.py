@@ -109,9 +109,7 @@ class Typed:
         with llvm.lock:
             if kinds not in self._native:
                 translation = Translation(self.function, kinds, Typed, {})
-                module = ir.Module()
-                module.add(translation.code)
-                library = module.load()
+                library = ir.Module(translation.code).load()
                 types = []
                 for kind in kinds:
                     types += (ctypes.c_int64,) if kind is int else (ctypes.c_void_p, ctypes.c_int64)
