@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,28 +14,28 @@ import numpy as np
 from wonderland.compile import ir, signals
 from wonderland.compile.loops import note_failure
 from wonderland.compile.memory import Buffer
-from wonderland.compile.nodes import Node, Number, Several, contiguous_strides, is_big
+from wonderland.compile.nodes import Node, Number, Several, is_big
 from wonderland.compile.sites import NO_MEMORY
 from wonderland.compile.steps import Step
 
 CALL_NANOSECONDS = 10_000.0
 
 
+@dataclass(eq=False, repr=False)
 class HostNode(Several):
     """An equation that NumPy evaluates (`why`: the reason), or one with an effect that Python has."""
 
+    name: str
+    evaluate: Callable
+    multiple: bool
+    given: Sequence[Node]
+    why: str
+    has_effect: bool = False
     can_fail = True
 
-    def __init__(
-        self, name: str, evaluate: Callable, multiple: bool, operands: Sequence[Node], why: str, effect: bool = False
-    ):
+    def __post_init__(self) -> None:
         super().__init__()
-        self.name: str = name
-        self.evaluate = evaluate
-        self.multiple: bool = multiple
-        self.why: str = why
-        self.given: tuple[Node, ...] = tuple(operands)
-        self.has_effect = effect
+        self.given = tuple(self.given)
 
     @property
     def memory(self) -> tuple[Node, ...]:
@@ -51,13 +53,13 @@ class HostNode(Several):
         return f"{self.name}, by NumPy: {self.why}"
 
 
+@dataclass(eq=False, repr=False)
 class RunCall(Step):
     """Let NumPy do it: it gets pointers to operands and results."""
 
-    def __init__(self, node: HostNode, operands: list[Buffer | None], made: list[Buffer]):
-        self.node: HostNode = node
-        self.operands: list[Buffer | None] = operands
-        self.made: list[Buffer] = made
+    node: HostNode
+    operands: list[Buffer | None]
+    made: list[Buffer]
 
     def emit(self, out: Any, f: ir.Function) -> None:
         """An array of pointers; a dynamic operand's length follows its pointer."""
@@ -99,69 +101,50 @@ class Callbacks:
 
 
 def _evaluate(node: HostNode, place_of_pointers: int) -> None:
-    pointers = ctypes.cast(place_of_pointers, ctypes.POINTER(ctypes.c_void_p))
-    place = iter(range(1 << 30))
-    operands = []
+    pointers, operands = iter(ctypes.cast(place_of_pointers, ctypes.POINTER(ctypes.c_void_p))), []
     for operand in node.given:
+        shape, size = operand.shape, operand.dtype.itemsize
         if isinstance(operand, Number) and is_big(operand.value):
             operands.append(operand.value)
             continue
         if isinstance(operand, Number):
-            spread = np.broadcast_to(np.asarray(operand.value, operand.dtype), operand.shape)
-            operands.append(_value(spread, operand))
-            continue
-        address, shape, size = pointers[next(place)] or 0, operand.shape, operand.dtype.itemsize
-        if None in shape:
-            shape = (pointers[next(place)] or 0, *shape[1:])
-            offset, strides = 0, contiguous_strides(shape)
+            array = np.broadcast_to(np.asarray(operand.value, operand.dtype), shape)
+        elif None in shape:
+            address, shape = next(pointers), (next(pointers) or 0, *shape[1:])
+            array = _array(address, shape, operand.dtype).copy()
         else:
             offset, strides = operand.layout
-        array = _array(address + offset * size, shape, operand.dtype, tuple(s * size for s in strides))
-        operands.append(_value(array.copy(), operand))
+            address = (next(pointers) or 0) + offset * size
+            array = _array(address, shape, operand.dtype, tuple(s * size for s in strides)).copy()
+        operands.append(array.item() if operand.type.weak else array[()])  # what `evaluate` expects
     with np.errstate(all="ignore"):
         out = node.evaluate(*operands)
     for result, value in zip(node.results, out if node.multiple else (out,), strict=True):
-        address = pointers[next(place)]
+        address = next(pointers)
         if None in result.shape:
             _hand_over(address, np.ascontiguousarray(value, result.dtype))
         else:
             _array(address, result.shape, result.dtype)[...] = value
 
 
-def _value(array: np.ndarray, node: Node) -> Any:
-    """What `evaluate` expects: Python scalars where weak, NumPy scalars where 0-d."""
-    if node.type.weak:
-        return array.item()
-    return array[()]
-
-
-class _AddressedMemory:
-    """Memory at an address, for `np.asarray`."""
-
-    def __init__(self, address: int, shape: tuple, dtype: np.dtype, strides: tuple | None):
-        self.__array_interface__ = {
-            "data": (address, False), "shape": shape, "typestr": dtype.str, "strides": strides, "version": 3,
-        }  # fmt: skip
-
-
 def _array(address: int | None, shape: tuple, dtype: np.dtype, strides: tuple | None = None) -> np.ndarray:
+    """The memory at an address."""
     if 0 in shape:
         return np.zeros(shape, dtype)
-    return np.asarray(_AddressedMemory(address or 0, shape, dtype, strides))
+    place = {"data": (address or 0, False), "shape": shape, "typestr": dtype.str, "strides": strides, "version": 3}
+    return np.asarray(SimpleNamespace(__array_interface__=place))
 
 
 @cache
 def _realloc() -> Any:
-    function = ctypes.CDLL(None).realloc
-    function.restype, function.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_size_t)
-    return function
+    return ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(("realloc", ctypes.CDLL(None)))
 
 
 def _hand_over(cells: Any, value: np.ndarray) -> None:
     """Put a dynamic result into a growing buffer."""
-    words = (ctypes.c_int64 * 3).from_address(cells)
-    address = _realloc()(words[0] or None, max(value.nbytes, 8))
+    words, size = (ctypes.c_int64 * 3).from_address(cells), max(value.nbytes, 8)
+    address = _realloc()(words[0] or None, size)
     if not address:
         raise MemoryError(NO_MEMORY)
-    words[0], words[1], words[2] = address, len(value), max(value.nbytes, 8)
+    words[:] = address, len(value), size
     ctypes.memmove(address, value.ctypes.data, value.nbytes)

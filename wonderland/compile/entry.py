@@ -18,36 +18,17 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import accumulate
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from wonderland.compile import entry_code, llvm
+from wonderland.compile import entry_layout as records
 from wonderland.compile.arena import round_up
-from wonderland.compile.entry_layout import (
-    ALIGNED,
-    API,
-    ARRAY,
-    CACHE_LINE,
-    CELL,
-    CONTIGUOUS,
-    DYNAMIC,
-    FEW,
-    INPUT_WORDS,
-    KNOWN,
-    OFFSETS,
-    OUTPUT_WORDS,
-    SCALAR,
-    SPEC_WORDS,
-    TAKEN,
-    WEAK_KINDS,
-    WRITEABLE,
-    address_of,
-    api_table,
-    function_address,
-)  # fmt: skip
+from wonderland.compile.entry_layout import CACHE_LINE, CELL, WEAK_KINDS, address_of
 
 METH_FASTCALL = 0x80
 KIND_ORDER = "bifc"  # a Python scalar fits into a typed 0-d input of its own kind or a later one
@@ -64,55 +45,65 @@ MISS = _Miss()
 
 
 @dataclass(frozen=True)
-class Input:
+class _EntryValue:
+    dtype: np.dtype
+    shape: tuple[int | None, ...]
+
+    @property
+    def dynamic(self) -> bool:
+        return self.shape[:1] == (None,)
+
+    @property
+    def slots(self) -> int:
+        return 2 if self.dynamic else 1
+
+    def record(self) -> dict[str, int]:
+        """The fields of its record that it knows; `bytes` are those of a row if the length is dynamic."""
+        size = math.prod(n for n in self.shape if n is not None) * self.dtype.itemsize
+        return {"descr": id(self.dtype), "nd": len(self.shape), "bytes": size}
+
+
+@dataclass(frozen=True)
+class Input(_EntryValue):
     """One flat argument.
 
     `shape[0]` may be None: any leading length. `weak`: a Python scalar of exactly that type is expected, and
     stored as float64, int64, bool or complex128. `written`: the run writes into the argument's own memory.
     """
 
-    type_num: int
-    itemsize: int
-    shape: tuple[int | None, ...]
     weak: type | None = None
     written: bool = False
 
+    def record(self) -> dict[str, int]:
+        flags = records.CONTIGUOUS | records.ALIGNED | (records.WRITEABLE if self.written else 0)
+        own = {"weak": WEAK_KINDS[self.weak], "num": self.dtype.num, "scalar": id(self.dtype.type), "flags": flags}
+        own |= {"dynamic": self.dynamic, "written": self.written}
+        return super().record() | own | ({"bytes": 0} if self.weak else {})
+
 
 @dataclass(frozen=True)
-class Output:
+class Output(_EntryValue):
     """One result.
 
     `shape[0]` may be None: the run tells the length. Without axes it is a NumPy scalar. `taken`: the result is the
     written argument at that position; it has no slot of its own.
     """
 
-    dtype: np.dtype
-    shape: tuple[int | None, ...]
     taken: int | None = None
 
+    @property
+    def slots(self) -> int:
+        return super().slots if self.taken is None else 0
 
-def _dynamic(shape: tuple[int | None, ...]) -> bool:
-    return bool(shape) and shape[0] is None
-
-
-def _is_taken(value: Input | Output) -> bool:
-    return isinstance(value, Output) and value.taken is not None
-
-
-def _bytes(shape: tuple[int | None, ...], itemsize: int) -> int:
-    """Size of an array, or of a row of it if its length is dynamic."""
-    return math.prod(n for n in shape if n is not None) * itemsize
+    def record(self) -> dict[str, int]:
+        kind = records.DYNAMIC if self.dynamic else records.ARRAY if self.shape else records.SCALAR
+        return super().record() | {"kind": kind if self.taken is None else records.TAKEN, "taken": self.taken or 0}
 
 
 def layout(inputs: Sequence[Input], outputs: Sequence[Output]) -> tuple[list[int], list[int]]:
     """The slot of each input and output; a dynamic one's leading length is in the slot after it."""
-    position = 0
-    slots: tuple[list[int], list[int]] = [], []
-    for found, values in zip(slots, (inputs, outputs), strict=True):
-        for value in values:
-            found.append(position)
-            position += 0 if _is_taken(value) else 2 if _dynamic(value.shape) else 1
-    return slots
+    slots = list(accumulate((value.slots for value in (*inputs, *outputs)), initial=0))
+    return slots[: len(inputs)], slots[len(inputs) : -1]
 
 
 class Entry:
@@ -129,117 +120,75 @@ class Entry:
     output_slots: list[int]
 
     def __init__(
-        self,
-        run: int,
-        inputs: Iterable[Input],
-        outputs: Iterable[Output],
-        arena_bytes: int,
-        table: np.ndarray,
-        on_error: Callable[[int], NoReturn],
-        release_gil: bool,
-        keep_alive: object,
-        captured: Iterable[np.ndarray] = (),
-    ):
+        self, run: int, inputs: Iterable[Input], outputs: Iterable[Output], arena_bytes: int, table: np.ndarray,
+        on_error: Callable[[int], NoReturn], release_gil: bool, keep_alive: object, captured: Iterable[np.ndarray] = (),
+    ):  # fmt: skip
         """`captured`: arrays whose memory the run reads by itself, so written arguments must not share it."""
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
-        native = _native()
-        self._dtypes = [native.dtype(one.type_num) if one.weak is None else None for one in self.inputs]
         self._check(table)
         self.input_slots, self.output_slots = layout(self.inputs, self.outputs)
-        values = [value for value in (*self.inputs, *self.outputs) if not _is_taken(value)]
-        self.slot_count: int = len(values) + sum(_dynamic(value.shape) for value in values)
+        self.slot_count: int = sum(value.slots for value in (*self.inputs, *self.outputs))
         captured = [array for array in captured if array.size]
 
         def fail(code: int) -> NoReturn:
             on_error(code)
             raise RuntimeError(f"compiled code failed with code {code} and nothing was raised")
 
-        spec = self._spec(captured, arena_bytes)
-        _put(
-            spec, 0, "spec", run=run, table=address_of(table), on_error=id(fail), miss=id(MISS),
-            release_gil=int(release_gil),
-        )  # fmt: skip
+        fields = {"run": run, "table": address_of(table), "on_error": id(fail), "miss": id(MISS)}
+        spec, *others = self._spec(captured, arena_bytes, fields | {"release_gil": release_gil})
         # The function owns, through its `self`, everything whose address is in the spec: it may outlive the
         # Entry. A tuple, so that the garbage collector sees a cycle through `on_error`.
-        objects = (self._dtypes, self.outputs, captured, table, fail, keep_alive)
+        native = _native()
+        objects = (others, self.inputs, self.outputs, captured, table, fail, keep_alive)
         self.call: Callable[..., Any] = native.bind((spec, _Blocks(spec, native.release), *objects))
 
     def _check(self, table: np.ndarray) -> None:
         if not (table.flags.c_contiguous and table.flags.aligned):
             raise ValueError("the table must be contiguous and aligned")
         for value in (*self.inputs, *self.outputs):
-            if any(n is None for n in value.shape[1:]):
+            dtype = value.dtype
+            if None in value.shape[1:]:
                 raise ValueError(f"only the first extent may be dynamic: {value}")
-        for one, dtype in zip(self.inputs, self._dtypes, strict=True):
-            if dtype is None:
-                if one.weak not in WEAK_KINDS or one.shape or one.written:
-                    raise ValueError(f"a weak input is an unwritten float, int, bool or complex: {one}")
-            elif one.itemsize != dtype.itemsize:
-                raise ValueError(f"an item of {dtype} has {dtype.itemsize} bytes: {one}")
+            if dtype.kind not in "biufc" or dtype.itemsize > CELL or not dtype.isnative:
+                raise ValueError(f"compiled code has no dtype {dtype!r}")
+        for one in self.inputs:
+            if one.weak not in WEAK_KINDS or (one.weak and (one.shape or one.written)):
+                raise ValueError(f"a weak input is an unwritten float, int, bool or complex: {one}")
         for one in self.outputs:
             if one.taken is not None and not self.inputs[one.taken].written:
                 raise ValueError(f"a result that is an argument is a written one: {one}")
-        for dtype in (*self._dtypes, *(one.dtype for one in self.outputs)):
-            if dtype and (dtype.kind not in "biufc" or dtype.itemsize > CELL or not dtype.isnative):
-                raise ValueError(f"compiled code has no dtype {dtype!r}")
 
-    def _spec(self, captured: list[np.ndarray], arena_bytes: int) -> np.ndarray:
-        """The words that the native function reads: a header, records, ranges, extents."""
-        n_in, n_out = len(self.inputs), len(self.outputs)
-        extents = [n for value in (*self.inputs, *self.outputs) for n in value.shape]
-        at_outputs = SPEC_WORDS + n_in * INPUT_WORDS
-        at_captured = at_outputs + n_out * OUTPUT_WORDS
-        at_extents = at_captured + 2 * len(captured)
-        spec = np.zeros(at_extents + len(extents), np.int64)
-        bounds = [byte_bounds(array) for array in captured]
-        spec[at_captured:at_extents] = [word for start, end in bounds for word in (start, 2 * end)]
-        spec[at_extents:] = [-1 if n is None else n for n in extents]
+    def _spec(self, captured: list[np.ndarray], arena_bytes: int, fields: dict[str, int]) -> list[np.ndarray]:
+        """The words that the native function reads: a header, and the inputs, outputs, ranges and extents it tells."""
+        n_in, n_out, values = len(self.inputs), len(self.outputs), (*self.inputs, *self.outputs)
+        ranges = np.array([(start, 2 * end) for start, end in map(byte_bounds, captured)], np.int64)
+        extents = np.array([-1 if n is None else n for value in values for n in value.shape], np.int64)
 
         # A leased block: header, slots, cells for scalars, the entry's own notes, the arena. The notes: result objects,
         # arguments that moved, the inputs' slots of earlier calls, ranges to sort.
-        slots = CACHE_LINE
-        cells = round_up(slots + 8 * self.slot_count, 16)
+        cells = round_up(CACHE_LINE + 8 * self.slot_count, 16)
         objects = cells + CELL * (n_in + n_out)
         changed = objects + 8 * n_out
-        known = changed + 8 * (FEW + 1)
+        known = changed + 8 * (records.FEW + 1)
         writers = sum(one.written for one in self.inputs)
-        slot_bytes = 8 * (n_in + sum(_dynamic(one.shape) for one in self.inputs))
-        ranges = round_up(known + (KNOWN * slot_bytes if writers else 0), 16)
+        slot_bytes = 8 * sum(one.slots for one in self.inputs)
+        to_sort = round_up(known + (records.KNOWN * slot_bytes if writers else 0), 16)
         n_ranges = n_in + len(captured)
-        arena = round_up(ranges + (32 * (n_ranges + 1) if writers else 0), CACHE_LINE)
-        base = address_of(spec)
-        _put(
-            spec, 0, "spec", inputs=base + 8 * SPEC_WORDS, input_count=n_in,
-            written_count=writers, captured=base + 8 * at_captured, range_count=n_ranges,
-            outputs=base + 8 * at_outputs, output_count=n_out, slot_bytes=slot_bytes, objects=objects,
-            changed=changed, known=known, ranges=ranges, arena=arena, block_bytes=arena + arena_bytes,
-        )  # fmt: skip
-        dims = base + 8 * at_extents
-        for i, (one, dtype, slot) in enumerate(zip(self.inputs, self._dtypes, self.input_slots, strict=True)):
-            record = SPEC_WORDS + i * INPUT_WORDS
-            flags = CONTIGUOUS | ALIGNED | (WRITEABLE if one.written else 0)
-            _put(
-                spec, record, "input", nd=len(one.shape), dims=dims, slot=slots + 8 * slot, flags=flags,
-                cell=cells + CELL * i, dynamic=int(_dynamic(one.shape)), written=int(one.written),
-            )  # fmt: skip
-            if one.weak is not None:
-                _put(spec, record, "input", weak=WEAK_KINDS[one.weak])
-            elif dtype is not None:
-                _put(
-                    spec, record, "input", descr=id(dtype), num=one.type_num, scalar=id(dtype.type),
-                    bytes=_bytes(one.shape, one.itemsize),
-                )  # fmt: skip
-            dims += 8 * len(one.shape)
-        for i, (one, slot) in enumerate(zip(self.outputs, self.output_slots, strict=True)):
-            kind = DYNAMIC if _dynamic(one.shape) else ARRAY if one.shape else SCALAR
-            kind = kind if one.taken is None else TAKEN
-            _put(
-                spec, at_outputs + i * OUTPUT_WORDS, "output", kind=kind, descr=id(one.dtype), dims=dims,
-                nd=len(one.shape), slot=slots + 8 * slot, cell=cells + CELL * (n_in + i),
-                bytes=_bytes(one.shape, one.dtype.itemsize), taken=one.taken or 0,
-            )  # fmt: skip
-            dims += 8 * len(one.shape)
-        return spec
+        arena = round_up(to_sort + (32 * (n_ranges + 1) if writers else 0), CACHE_LINE)
+
+        words, dims = [], address_of(extents)
+        for i, (value, slot) in enumerate(zip(values, (*self.input_slots, *self.output_slots), strict=True)):
+            place = {"dims": dims, "slot": CACHE_LINE + 8 * slot, "cell": cells + CELL * i}
+            words.append(_words("input" if i < n_in else "output", value.record() | place))
+            dims += 8 * len(value.shape)
+        inputs, outputs = np.array(words[:n_in], np.int64), np.array(words[n_in:], np.int64)
+        fields |= {
+            "inputs": address_of(inputs), "input_count": n_in, "written_count": writers,
+            "captured": address_of(ranges), "range_count": n_ranges, "outputs": address_of(outputs),
+            "output_count": n_out, "slot_bytes": slot_bytes, "objects": objects, "changed": changed, "known": known,
+            "ranges": to_sort, "arena": arena, "block_bytes": arena + arena_bytes,
+        }  # fmt: skip
+        return [np.array(_words("spec", fields), np.int64), inputs, outputs, ranges, extents]
 
     def convert(self, flat_args: Sequence[Any]) -> Any:
         """The slow way: make every argument fit by a view or a copy, call, and copy written ones back.
@@ -263,7 +212,7 @@ class Entry:
 
     def _fit(self, position: int, value: Any) -> Any:
         """`value` as a Python scalar or an ndarray that `call` takes: itself, or a view, or a copy."""
-        one, dtype = self.inputs[position], self._dtypes[position]
+        one, dtype = self.inputs[position], self.inputs[position].dtype
         if one.weak is not None:
             fits = isinstance(value, one.weak) and not isinstance(value, np.generic)
             if not fits or (one.weak is int and isinstance(value, bool)):
@@ -272,31 +221,27 @@ class Entry:
             if one.weak is int and not -(2**63) <= plain < 2**63:
                 raise OverflowError(f"argument {position}: {plain} does not fit in 64 bits")
             return plain
-        assert dtype is not None
         if type(value) in WEAK_KINDS and not one.shape and not one.written:
             if KIND_ORDER.index(dtype.kind.replace("u", "i")) < KIND_ORDER.index(np.dtype(type(value)).kind):
                 raise self._misfit(position, value)
             return np.array(value, dtype)
-        if not isinstance(value, (np.ndarray, np.generic)) or (one.written and not value.flags.writeable):
-            raise self._misfit(position, value)
-        if isinstance(value, np.ma.MaskedArray):  # its mask would be dropped without a word
+        masked = isinstance(value, np.ma.MaskedArray)  # its mask would be dropped without a word
+        if masked or not isinstance(value, (np.ndarray, np.generic)) or (one.written and not value.flags.writeable):
             raise self._misfit(position, value)
         array = np.asarray(value)
-        shape = tuple(m if n is None else n for m, n in zip(array.shape, one.shape, strict=False))
-        same_rank = array.ndim == len(one.shape)
-        if not same_rank or array.shape != shape or array.dtype.newbyteorder("=") != dtype:
+        shape = (*array.shape[:1], *one.shape[1:]) if one.dynamic else one.shape
+        if array.shape != shape or array.dtype.newbyteorder("=") != dtype:
             raise self._misfit(position, value)
         if array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative:
             return array if array.dtype.num == dtype.num else array.view(dtype)  # int64 has two numbers
         return np.array(array, dtype, order="C")
 
     def _misfit(self, position: int, value: Any) -> TypeError:
-        one, dtype = self.inputs[position], self._dtypes[position]
-        if dtype is None:
-            expected = f"a Python {getattr(one.weak, '__name__', one.weak)}"
-        else:
-            extents = ", ".join("any" if n is None else str(n) for n in one.shape)
-            expected = f"{'a writeable ' if one.written else ''}{dtype.name}[{extents}]"
+        one = self.inputs[position]
+        extents = ", ".join("any" if n is None else str(n) for n in one.shape)
+        expected = f"{'a writeable ' if one.written else ''}{one.dtype.name}[{extents}]"
+        if one.weak is not None:
+            expected = f"a Python {one.weak.__name__}"
         came = type(value).__name__
         if isinstance(value, (np.ndarray, np.generic)):
             read_only = "read-only " if one.written and not value.flags.writeable else ""
@@ -304,30 +249,29 @@ class Entry:
         return TypeError(f"argument {position}: got {came}, expected {expected}")
 
 
+@dataclass(eq=False)
 class _Blocks:
     """Gives an entry's cached block back when the entry's function dies."""
 
-    __slots__ = ("_release", "_spec")
-
-    def __init__(self, spec: np.ndarray, release: Callable[[int], None]):
-        self._spec, self._release = spec, release
+    spec: np.ndarray
+    release: Callable[[int], None]
 
     def __del__(self, address_of: Callable[[np.ndarray], int] = address_of) -> None:
-        self._release(address_of(self._spec))  # bound above: at the interpreter's exit globals are gone
+        self.release(address_of(self.spec))  # bound above: at the interpreter's exit globals are gone
 
 
-def _put(spec: np.ndarray, position: int, record: str, **fields: int) -> None:
+def _words(record: str, fields: dict[str, int]) -> list[int]:
+    """A record of these fields; others are 0."""
+    words = [0] * records.WORDS[record]
     for field, value in fields.items():
-        spec[position + OFFSETS[f"{record}.{field}"] // 8] = value
+        words[records.FIELDS[f"{record}.{field}"][0] // 8] = value
+    return words
 
 
 class _Method(ctypes.Structure):
     _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
+        ("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p),
+    )  # fmt: skip
 
 
 class _EntryCode:
@@ -341,19 +285,12 @@ class _EntryCode:
         call, release = self.library.address(entry_code.CALL), self.library.address(entry_code.RELEASE)
         self.method = _Method(b"call", call, METH_FASTCALL, None)
         self.release = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(release)
-        self.dtype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_int)(api_table()[API["PyArray_DescrFromType"]])
-        self._new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
-            function_address(ctypes.pythonapi.PyCFunction_NewEx)
-        )
+        new = records.python_function("PyCFunction_New", ctypes.py_object, ctypes.c_void_p, ctypes.py_object)
+        self.bind = partial(new, ctypes.addressof(self.method))  # to a tuple of what it owns
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
-    def bind(self, owned: tuple[Any, ...]) -> Callable[..., Any]:
-        return self._new(ctypes.addressof(self.method), owned, None)
 
-
-@cache
-def _compiled() -> _EntryCode:
-    return _EntryCode()
+_compiled = cache(_EntryCode)
 
 
 def _native() -> _EntryCode:

@@ -13,8 +13,8 @@ import numpy as np
 from wonderland.compile import python_api as python
 from wonderland.compile.entry_disjoint import disjoint
 from wonderland.compile.entry_layout import ARRAY, CACHE_LINE, CELL, DYNAMIC, RAISED, SCALAR, TAKEN, WEAK_KINDS
-from wonderland.compile.entry_records import NO, NULL, YES, Struct, fill, function, input_of, item, output_of, within
 from wonderland.compile.ir import BOOL, BYTE, INT, LONG, POINTER, VOID, External, Function, Module, Value
+from wonderland.compile.native import NO, NULL, YES, Struct, fill, item, native, record, within
 
 CALL, RELEASE = "wonderland_entry_call", "wonderland_entry_release"
 MALLOC, FREE = External("malloc", POINTER, (LONG,)), External("free", VOID, (POINTER,))
@@ -22,56 +22,48 @@ MALLOC, FREE = External("malloc", POINTER, (LONG,)), External("free", VOID, (POI
 
 def module(poison: bool) -> Module:
     """`poison` fills memory that the run has to write with NaN (all bits set), so that what it leaves out shows."""
-    made = Module(as_written=True)
-    made.add(_call(poison))
-    made.add(_release())
-    return made
+    return Module(_call(poison), _release(), as_written=True)
 
 
 # -- scratch memory -------------------------------------------------------------------------------
 
 
-def _lease() -> Function:
+@native("spec*", POINTER)
+def _lease(f: Function, spec: Struct) -> Value:
     """A block of scratch memory: the cached one, or a new one, null without memory.
 
     An idle block has no output objects and no dynamic outputs in it.
     """
-    f, (at,) = function("lease", "spec*", POINTER)
-    spec = Struct("spec", at)
     cached = f.atomic("xchg", spec.at("cached"), NULL, "acq_rel")
     f.ret_if(cached.differs(None), cached)
     allocation = f.call(MALLOC, spec["block_bytes"] + (CACHE_LINE - 1))
     f.ret_if(allocation.equals(None), NULL)
-    block = ((allocation.convert(LONG) + (CACHE_LINE - 1)) & -CACHE_LINE).convert(POINTER)
+    block = Struct("block", ((allocation.convert(LONG) + (CACHE_LINE - 1)) & -CACHE_LINE).convert(POINTER))
     fill(f, block, 0, spec["arena"])
-    f.store(allocation, Struct("block", block).at("allocation"))
-    f.ret(block)
-    return f
+    f.store(allocation, block.at("allocation"))
+    return block
 
 
-def _give_back() -> Function:
-    f, (at, block) = function("give_back", "spec* block*")
-    kept = f.replace_if(Struct("spec", at).at("cached"), NULL, block, "acq_rel acquire")
-    with f.unless(kept):
-        f.call(FREE, Struct("block", block)["allocation"])
-    return f
+@native("spec* block*")
+def _give_back(f: Function, spec: Struct, block: Struct) -> None:
+    with f.unless(f.replace_if(spec.at("cached"), NULL, block, "acq_rel acquire")):
+        f.call(FREE, block["allocation"])
 
 
-def _release() -> Function:
+@native("spec*", exported=RELEASE)
+def _release(f: Function, spec: Struct) -> None:
     """The entry dies: its cached block goes."""
-    f, (at,) = function(RELEASE, "spec*", exported=True)
-    block = f.atomic("xchg", Struct("spec", at).at("cached"), NULL, "acq_rel")
+    block = Struct("block", f.atomic("xchg", spec.at("cached"), NULL, "acq_rel"))
     with f.when(block.differs(None)):
-        f.call(FREE, Struct("block", block)["allocation"])
-    return f
+        f.call(FREE, block["allocation"])
 
 
 # -- arguments ------------------------------------------------------------------------------------
 
 
-def _store_weak() -> Function:
+@native("object* cell* weak", BOOL)
+def _store_weak(f: Function, object: Value, cell: Value, weak: Value) -> Value:
     """A Python scalar into its cell; false when it isn't of the exact type, or too long."""
-    f, (object, cell, weak) = function("store_weak", "object* cell* weak", BOOL)
     found, overflow = Struct("object", object)["type"], f.stack(INT)
 
     @contextmanager
@@ -92,14 +84,13 @@ def _store_weak() -> Function:
     with expected(complex):
         for i, part in enumerate((python.REAL_OF, python.IMAGINARY_OF)):
             f.store(f.call(part, object), f.element(LONG, cell, i))
-    f.ret(NO)
-    return f
+    return NO
 
 
-def _fetch() -> Function:
+@native("record* object* block*", BOOL)
+def _fetch(f: Function, place: Value, object: Value, block: Struct) -> Value:
     """One argument into its slot; false if it doesn't fit."""
-    f, (at, object, block) = function("fetch", "record* object* block*", BOOL)
-    one, given = Struct("input", at), Struct("array", object)
+    one, given = Struct("input", place), Struct("array", object)
     slot, cell = within(block, one["slot"]), within(block, one["cell"])
     weak, nd = one["weak"], one["nd"]
     with f.when(weak.differs(0)):
@@ -116,7 +107,7 @@ def _fetch() -> Function:
     flags = one["flags"].convert(INT)
     f.ret_if((given["flags"] & flags).differs(flags), NO)
     descr = Struct("descr", given["descr"])
-    with f.when(descr.place.differs(one["descr"])):
+    with f.when(descr.differs(one["descr"])):
         f.ret_if(descr["num"].differs(one["num"].convert(INT)), NO)
         order = descr["order"]
         f.ret_if(order.differs(ord("=")) & order.differs(ord("|")), NO)
@@ -127,45 +118,40 @@ def _fetch() -> Function:
     f.store(given["data"], slot)
     with f.when(dynamic.differs(0)):
         f.store(f.load(LONG, dims), f.element(LONG, slot, 1))
-    f.ret(YES)
-    return f
+    return YES
 
 
-def _fetch_all() -> Function:
+@native("spec* block* args*", BOOL)
+def _fetch_all(f: Function, spec: Struct, block: Struct, args: Value) -> Value:
     """All arguments into the slots; false if one doesn't fit, or a written one shares memory with another."""
-    f, (at, block, args) = function("fetch_all", "spec* block* args*", BOOL)
-    spec, fetch = Struct("spec", at), _fetch()
-    inputs = spec["inputs"]
+    inputs, fetch = spec["inputs"], _fetch()
     with f.loop(0, spec["input_count"]) as i:
-        f.ret_if(~f.call(fetch, input_of(inputs, i).place, item(f, POINTER, args, i), block), NO)
+        f.ret_if(~f.call(fetch, record("input", inputs, i), item(f, POINTER, args, i), block), NO)
     f.ret_if(spec["written_count"].equals(0), YES)
-    f.ret(f.call(disjoint(), at, block))
-    return f
+    return f.call(disjoint(), spec, block)
 
 
 # -- results --------------------------------------------------------------------------------------
 
 
-def _new_array() -> Function:
-    f, (at, dims) = function("new_array", "record* dims*", POINTER)
-    one = Struct("output", at)
+@native("record* dims*", POINTER)
+def _new_array(f: Function, place: Value, dims: Value) -> Value:
+    one = Struct("output", place)
     descr, nothing = one["descr"], f.constant(0, INT)
     f.call(python.INCREF, descr)
     kind, nd = f.at(python.known("ndarray", np.ndarray)), one["nd"].convert(INT)
-    f.ret(f.call(python.NEW_ARRAY, kind, descr, nd, dims, NULL, NULL, nothing, NULL))
-    return f
+    return f.call(python.NEW_ARRAY, kind, descr, nd, dims, NULL, NULL, nothing, NULL)
 
 
-def _make_outputs(new_array: Function, poison: bool) -> Function:
+@native("spec* block*", BOOL)
+def _make_outputs(f: Function, spec: Struct, block: Struct, new_array: Function, poison: bool) -> Value:
     """Fresh arrays (or cells, or nothing yet) for the outputs; false with a Python error."""
-    f, (at, block) = function("make_outputs", "spec* block*", BOOL)
-    spec = Struct("spec", at)
     outputs, objects = spec["outputs"], within(block, spec["objects"])
     with f.loop(0, spec["output_count"]) as o:
-        one = output_of(outputs, o)
+        one = record("output", outputs, o)
         kind, slot = one["kind"], within(block, one["slot"])
         with f.when(kind.equals(ARRAY)):
-            object = f.call(new_array, one.place, one["dims"])
+            object = f.call(new_array, one, one["dims"])
             f.ret_if(object.equals(None), NO)
             f.store(object, f.element(POINTER, objects, o))
             data = Struct("array", object)["data"]
@@ -179,15 +165,14 @@ def _make_outputs(new_array: Function, poison: bool) -> Function:
                 fill(f, cell, -1, CELL)
         with f.when(kind.equals(DYNAMIC)):
             f.store(f.constant(0), f.element(LONG, slot, 1))
-    f.ret(YES)
-    return f
+    return YES
 
 
-def _take_output(new_array: Function) -> Function:
+@native("spec* block* args* o", POINTER)
+def _take_output(f: Function, spec: Struct, block: Struct, args: Value, o: Value, new_array: Function) -> Value:
     """Output `o` as a new reference, out of the block; null with a Python error."""
-    f, (at, block, args, o) = function("take_output", "spec* block* args* o", POINTER)
-    spec, extents = Struct("spec", at), f.stack(LONG, 64)
-    one = output_of(spec["outputs"], o)
+    extents = f.stack(LONG, 64)
+    one = record("output", spec["outputs"], o)
     kind, slot = one["kind"], within(block, one["slot"])
     with f.when(kind.equals(ARRAY)):
         place = f.element(POINTER, within(block, spec["objects"]), o)
@@ -204,22 +189,20 @@ def _take_output(new_array: Function) -> Function:
     f.copy(extents, one["dims"], one["nd"] * 8)
     length = f.load(LONG, f.element(LONG, slot, 1))
     f.store(length, extents)
-    copy = f.call(new_array, one.place, extents)
+    copy = f.call(new_array, one, extents)
     f.ret_if(copy.equals(None), NULL)
     f.copy(Struct("array", copy)["data"], data, one["bytes"] * length)
     f.call(FREE, data)
     f.store(NULL, slot)
-    f.ret(copy)
-    return f
+    return copy
 
 
-def _drop_outputs() -> Function:
+@native("spec* block*")
+def _drop_outputs(f: Function, spec: Struct, block: Struct) -> None:
     """What is left of the outputs goes: after an error, or one in the middle of taking them."""
-    f, (at, block) = function("drop_outputs", "spec* block*")
-    spec = Struct("spec", at)
     outputs, objects = spec["outputs"], within(block, spec["objects"])
     with f.loop(0, spec["output_count"]) as o:
-        one, place = output_of(outputs, o), f.element(POINTER, objects, o)
+        one, place = record("output", outputs, o), f.element(POINTER, objects, o)
         with f.when(one["kind"].equals(DYNAMIC)):
             slot = within(block, one["slot"])
             f.call(FREE, f.load(POINTER, slot))
@@ -228,36 +211,32 @@ def _drop_outputs() -> Function:
         with f.when(object.differs(None)):
             f.store(NULL, place)
             f.call(python.DECREF, object)
-    return f
 
 
-def _collect(take_output: Function) -> Function:
+@native("spec* block* args*", POINTER)
+def _collect(f: Function, spec: Struct, block: Struct, args: Value, take_output: Function) -> Value:
     """The single output, or a tuple of them; null with a Python error."""
-    f, (at, block, args) = function("collect", "spec* block* args*", POINTER)
-    count = Struct("spec", at)["output_count"]
+    count = spec["output_count"]
     with f.when(count.equals(1)):
-        f.ret(f.call(take_output, at, block, args, f.constant(0)))
+        f.ret(f.call(take_output, spec, block, args, f.constant(0)))
     tuple = f.call(python.NEW_TUPLE, count)
     f.ret_if(tuple.equals(None), NULL)
     with f.loop(0, count) as o:
-        item = f.call(take_output, at, block, args, o)
+        item = f.call(take_output, spec, block, args, o)
         with f.when(item.equals(None)):
             f.call(python.DECREF, tuple)
             f.ret(NULL)
         f.call(python.SET_ITEM, tuple, o, item)
-    f.ret(tuple)
-    return f
+    return tuple
 
 
 # -- the call -------------------------------------------------------------------------------------
 
 
-def _call(poison: bool) -> Function:
-    f, (self, args, given) = function(CALL, "self* args* given", POINTER, exported=True)
-    lease, give_back, drop_outputs, new_array = _lease(), _give_back(), _drop_outputs(), _new_array()
-    fetch_all, make_outputs, collect = _fetch_all(), _make_outputs(new_array, poison), _collect(_take_output(new_array))
-    at = Struct("array", f.call(python.GET_ITEM, self, f.constant(0)))["data"]
-    spec = Struct("spec", at)
+@native("self* args* given", POINTER, exported=CALL)
+def _call(f: Function, self: Value, args: Value, given: Value, poison: bool) -> Value:
+    give_back, drop_outputs, new_array = _give_back(), _drop_outputs(), _new_array()
+    spec = Struct("spec", Struct("array", f.call(python.GET_ITEM, self, f.constant(0)))["data"])
 
     def miss() -> None:
         sentinel = spec["miss"]
@@ -265,24 +244,25 @@ def _call(poison: bool) -> Function:
         f.ret(sentinel)
 
     def drop() -> None:
-        f.call(drop_outputs, at, block)
-        f.call(give_back, at, block)
+        f.call(drop_outputs, spec, block)
+        f.call(give_back, spec, block)
+
+    def leave_if(raised: Value) -> None:
+        with f.when(raised):
+            drop()
+            f.ret(NULL)
 
     with f.when(given.differs(spec["input_count"])):
         miss()
-    block = f.call(lease, at)
+    block = Struct("block", f.call(_lease(), spec))
     with f.when(block.equals(None)):
         f.ret(f.call(python.NO_MEMORY))
-    with f.unless(f.call(fetch_all, at, block, args)):
-        f.call(give_back, at, block)
+    with f.unless(f.call(_fetch_all(), spec, block, args)):
+        f.call(give_back, spec, block)
         miss()
-    with f.unless(f.call(make_outputs, at, block)):
-        drop()
-        f.ret(NULL)
+    leave_if(~f.call(_make_outputs(new_array, poison), spec, block))
     code = _run(f, spec, block, poison)
-    with f.when(code.equals(RAISED)):
-        drop()
-        f.ret(NULL)
+    leave_if(code.equals(RAISED))
     f.call(python.CLEAR_ERROR)  # what SciPy's functions noted, if scipy.special.errstate says so
     with f.when(code.differs(0)):
         drop()
@@ -291,16 +271,13 @@ def _call(poison: bool) -> Function:
         f.call(python.CALL, spec["on_error"], number)  # it raises
         f.call(python.DECREF, number)
         f.ret(NULL)
-    result = f.call(collect, at, block, args)
-    with f.when(result.equals(None)):
-        drop()
-        f.ret(NULL)
-    f.call(give_back, at, block)
-    f.ret(result)
-    return f
+    result = f.call(_collect(_take_output(new_array)), spec, block, args)
+    leave_if(result.equals(None))
+    f.call(give_back, spec, block)
+    return result
 
 
-def _run(f: Function, spec: Struct, block: Value, poison: bool) -> Value:
+def _run(f: Function, spec: Struct, block: Struct, poison: bool) -> Value:
     """Run the Program's code, without the GIL if it takes long."""
     run, arena = spec["run"], within(block, spec["arena"])
     if poison:

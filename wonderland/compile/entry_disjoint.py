@@ -7,51 +7,48 @@ is empty or a Python scalar.
 from __future__ import annotations
 
 from wonderland.compile.entry_layout import CACHE_LINE, FEW, KNOWN
-from wonderland.compile.entry_records import NO, YES, Struct, function, input_of, item, within
 from wonderland.compile.ir import BOOL, BYTE, INT, LONG, POINTER, External, Function, Value, array
+from wonderland.compile.native import NO, YES, Struct, item, native, record, within
 
 RANGE = array(LONG, 2)
 COMPARE = External("memcmp", INT, (POINTER, POINTER, LONG))
 
 
-def disjoint() -> Function:
+@native("spec* block*", BOOL)
+def disjoint(f: Function, spec: Struct, block: Struct) -> Value:
     """Does every written argument share memory with nothing else?
 
     The slots of the block's last calls that were found so are kept: calls with the same arrays, of one model or of a
     few in turn, aren't checked again, and of calls like an earlier one only what moved.
     """
-    f, (at, block) = function("disjoint", "spec* block*", BOOL)
-    spec, slots = Struct("spec", at), f.element(BYTE, block, CACHE_LINE)
-    known, size, calls = within(block, spec["known"]), spec["slot_bytes"], Struct("block", block)["calls"]
+    slots = f.element(BYTE, block, CACHE_LINE)
+    known, size, calls = within(block, spec["known"]), spec["slot_bytes"], block["calls"]
     kept = f.min(calls, KNOWN, signed=False)
     with f.loop(0, kept) as k:
         f.ret_if(f.call(COMPARE, slots, f.element(BYTE, known, k * size), size).equals(0), YES)
-    f.ret_if(~f.call(_compare(), at, block, kept), NO)
+    f.ret_if(~f.call(_compare(), spec, block, kept), NO)
     f.copy(f.element(BYTE, known, (calls % KNOWN) * size), slots, size)
-    f.store(calls + 1, Struct("block", block).at("calls"))
-    f.ret(YES)
-    return f
+    f.store(calls + 1, block.at("calls"))
+    return YES
 
 
-def _compare() -> Function:
+@native("spec* block* kept", BOOL)
+def _compare(f: Function, spec: Struct, block: Struct, kept: Value) -> Value:
     """Only what moved since one of the `kept` calls, if that is little, otherwise all."""
-    f, (at, block, kept) = function("compare", "spec* block* kept", BOOL)
-    spec = Struct("spec", at)
     count, ranges = spec["range_count"], _ranges(f, spec, block)
     with f.loop(0, kept) as k:
         earlier = f.element(BYTE, within(block, spec["known"]), k * spec["slot_bytes"])
-        some = f.call(_moved(), at, block, earlier)
+        some = f.call(_moved(), spec, block, earlier)
         with f.when(some <= FEW):
             f.ret(f.call(_disjoint_few(), ranges, within(block, spec["changed"]), count, some))
-    f.ret(f.call(_disjoint_all(), ranges, count))
-    return f
+    return f.call(_disjoint_all(), ranges, count)
 
 
-def _ranges(f: Function, spec: Struct, block: Value) -> Value:
+def _ranges(f: Function, spec: Struct, block: Struct) -> Value:
     """The ranges of the arguments, then of the arrays that the code reads by itself, into the block."""
     inputs, count, ranges = spec["inputs"], spec["input_count"], within(block, spec["ranges"])
     with f.loop(0, count) as i:
-        one, place = input_of(inputs, i), f.element(RANGE, ranges, i)
+        one, place = record("input", inputs, i), f.element(RANGE, ranges, i)
         slot, size = within(block, one["slot"]), f.variable(one["bytes"])
         with f.when(one["dynamic"].differs(0)):
             size.set(size.get() * f.load(LONG, f.element(LONG, slot, 1)))
@@ -69,16 +66,15 @@ def _range(f: Function, ranges: Value, i: Value) -> tuple[Value, Value, Value]:
     return f.load(LONG, place), tail >> 1, tail
 
 
-def _moved() -> Function:
+@native("spec* block* earlier*", LONG)
+def _moved(f: Function, spec: Struct, block: Struct, earlier: Value) -> Value:
     """Which arguments are elsewhere than in an earlier call, into the block's list.
 
     Returns their number, FEW + 1 if more than FEW.
     """
-    f, (at, block, earlier) = function("moved", "spec* block* earlier*", LONG)
-    spec, found = Struct("spec", at), f.variable(0)
-    inputs, changed = spec["inputs"], within(block, spec["changed"])
+    found, inputs, changed = f.variable(0), spec["inputs"], within(block, spec["changed"])
     with f.loop(0, spec["input_count"]) as i:
-        one = input_of(inputs, i)
+        one = record("input", inputs, i)
         slots = f.element(BYTE, block, one["slot"]), f.element(BYTE, earlier, one["slot"] - CACHE_LINE)
         differs = f.variable(f.load(LONG, slots[0]).differs(f.load(LONG, slots[1])))
         with f.when(one["dynamic"].differs(0)):
@@ -88,13 +84,12 @@ def _moved() -> Function:
             f.store(i, f.element(LONG, changed, found.get()))
             found.add(1)
             f.ret_if(found.get() > FEW, found.get())
-    f.ret(found.get())
-    return f
+    return found.get()
 
 
-def _disjoint_few() -> Function:
+@native("ranges* changed* count moved", BOOL)
+def _disjoint_few(f: Function, ranges: Value, changed: Value, count: Value, moved: Value) -> Value:
     """Few arguments moved since an earlier call: each against all."""
-    f, (ranges, changed, count, moved) = function("disjoint_few", "ranges* changed* count moved", BOOL)
     with f.loop(0, moved) as c:
         mine = item(f, LONG, changed, c)
         start, end, tail = _range(f, ranges, mine)
@@ -102,13 +97,12 @@ def _disjoint_few() -> Function:
             other_start, other_end, other_tail = _range(f, ranges, i)
             meet = start.below(other_end) & other_start.below(end) & ((tail | other_tail) & 1).differs(0)
             f.ret_if(meet & mine.differs(i), NO)
-    f.ret(YES)
-    return f
+    return YES
 
 
-def _disjoint_all() -> Function:
+@native("ranges* count", BOOL)
+def _disjoint_all(f: Function, unsorted: Value, count: Value) -> Value:
     """All of them: sort the ranges by start, then sweep. O(n log n): 600 arrays are normal."""
-    f, (unsorted, count) = function("disjoint_all", "ranges* count", BOOL)
     ranges = f.call(_sort(), unsorted, count)
     reach, reach_written = f.variable(0), f.variable(0)
     with f.loop(0, count) as i:
@@ -118,16 +112,15 @@ def _disjoint_all() -> Function:
         f.ret_if(clash & tail.differs(0), NO)
         reach.set(f.max(reach.get(), end, signed=False))
         reach_written.set(f.max(reach_written.get(), f.select(written, end, 0), signed=False))
-    f.ret(YES)
-    return f
+    return YES
 
 
-def _sort() -> Function:
+@native("ranges* count", POINTER)
+def _sort(f: Function, ranges: Value, count: Value) -> Value:
     """Sort ranges by their start, by merging runs of 1, 2, 4, ...: from one half of the space to the other and back.
 
     Returns the half with the result. A run's end may be looked at, so each half has room for one more.
     """
-    f, (ranges, count) = function("sort", "ranges* count", POINTER)
     source, target, width = f.variable(ranges), f.variable(f.element(RANGE, ranges, count + 1)), f.variable(1)
     with f.again_while(lambda: width.get() < count):
         half, here, there = width.get(), source.get(), target.get()
@@ -146,5 +139,4 @@ def _sort() -> Function:
         width.set(half << 1)
         source.set(there)
         target.set(here)
-    f.ret(source.get())
-    return f
+    return source.get()

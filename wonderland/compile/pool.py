@@ -20,34 +20,20 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from functools import cache
+from functools import cache, partial
 from time import perf_counter_ns
 
-from wonderland.compile import llvm
-from wonderland.compile.ir import (
-    INT,
-    LONG,
-    POINTER,
-    RARE,
-    VOID,
-    External,
-    Function,
-    Global,
-    Module,
-    Number,
-    Value,
-    array,
-    constant,
-    zeros,
-)
+from wonderland.compile import ir, llvm
+from wonderland.compile.ir import INT, LONG, POINTER, VOID, External, Function, Global, Module, Value, array, zeros
+from wonderland.compile.native import NULL, native
 
 SPIN_NANOSECONDS = 30_000
 # A worker takes no signals, so that they reach Python's main thread; its own faults must still be reported.
 FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP")
 
 RESET, RESIZE, SPIN = "wl_pool_reset", "wl_pool_resize", "wl_pool_spin"
-TASK = [("task", POINTER), ("context", POINTER), ("chunks", LONG)]  # what a call gives
-PARALLEL = External("wl_parallel", VOID, tuple(type for _, type in TASK), address=lambda: address())
+TASK = "task* context* chunks"  # what a call gives
+PARALLEL = External("wl_parallel", VOID, (POINTER, POINTER, LONG), address=lambda: address())
 
 _library: llvm.Library | None = None
 _size: int | None = None
@@ -75,22 +61,19 @@ def set_size(threads: int) -> None:
 def address() -> int:
     """Address of `wl_parallel`; the first call compiles the pool."""
     global _library
-    if _library is None:
-        with llvm.lock:
-            if _library is None:
-                _library = _load()
-    return _library.address(PARALLEL.name)
+    with llvm.lock:
+        if _library is None:
+            _library = _load()
+        return _library.address(PARALLEL.name)
 
 
 def _default_size() -> int:
     given = os.environ.get("WONDERLAND_THREADS", "").strip()
+    if given and (not given.isdecimal() or int(given) < 1):
+        raise ValueError(f"WONDERLAND_THREADS must be a positive number of threads, got {given!r}")
     if given:
-        if not given.isdecimal() or int(given) < 1:
-            raise ValueError(f"WONDERLAND_THREADS must be a positive number of threads, got {given!r}")
         return int(given)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
@@ -132,37 +115,25 @@ THREADS = Global("threads", "internal global i64 1, align 128")
 WORKERS = zeros("workers", LONG, 8)
 SPINS = Global("spins", "internal global i64 1000, align 8")
 MUTEX, AWAKE = zeros("mutex", array(LONG, 32), 128), zeros("awake", array(LONG, 32), 128)
-NULL = constant(None, POINTER)
 
 
 def module() -> Module:
     """The pool's code; where there are no pthreads, a loop."""
-    made, alone = Module(as_written=True), _run_serially()
-    for function in _threaded(alone) if _has_pthreads() else _serial(alone):
-        made.add(function)
-    for item in made.items.values():
-        if isinstance(item, Function):
-            item.attributes = RARE  # it waits, or calls
-    return made
+    if _has_pthreads():
+        return Module(_spin(), _reset(), _resize(), _parallel(), as_written=True)
+    stubs = [Function(name, [("number", LONG)], exported=True, attributes=ir.RARE) for name in (RESET, RESIZE, SPIN)]
+    alone = _run_serially()
+    alone.name, alone.exported = PARALLEL.name, True
+    return Module(alone, *stubs, as_written=True)
 
 
-def _run_serially() -> Function:
-    f = Function("run_serially", TASK)
-    task, context, chunks = f.parameters
+_function = partial(native, attributes=ir.RARE)  # each waits, or calls
+
+
+@_function(TASK)
+def _run_serially(f: Function, task: Value, context: Value, chunks: Value) -> None:
     with f.loop(0, chunks) as chunk:
         f.call_at(task, VOID, context, chunk)
-    return f
-
-
-def _serial(alone: Function) -> list[Function]:
-    parallel = Function(PARALLEL.name, TASK, exported=True)
-    parallel.call(alone, *parallel.parameters)
-    return [parallel, *(Function(name, [("number", LONG)], exported=True) for name in (RESET, RESIZE, SPIN))]
-
-
-def _threaded(alone: Function) -> list[Function]:
-    take = _take_chunks()
-    return [_spin(), _reset(), _resize(), _parallel(alone, take, _start_workers(_worker(take)), _wake())]
 
 
 def _c(f: Function, name: str, *args: Value) -> Value:
@@ -177,17 +148,13 @@ def _get(f: Function, word: Global, order: str) -> Value:
     return f.load(LONG, f.at(word), order=order)
 
 
-def _set(f: Function, word: Global, value: Number, order: str) -> None:
+def _set(f: Function, word: Global, value: Value | int, order: str) -> None:
     f.store(f.integer(value), f.at(word), order=order)
 
 
-def _add(f: Function, word: Global, order: str) -> None:
-    f.atomic("add", f.at(word), f.constant(1), order)
-
-
-def _take(f: Function, word: Global, order: str) -> Value:
-    """One less; what it was before."""
-    return f.atomic("sub", f.at(word), f.constant(1), order)
+def _count(f: Function, how: str, word: Global, order: str) -> Value:
+    """Add or sub one; what it was before."""
+    return f.atomic(how, f.at(word), f.constant(1), order)
 
 
 def _pause(f: Function) -> None:
@@ -201,17 +168,15 @@ def _pause(f: Function) -> None:
         f.fence("acquire")
 
 
-def _spin() -> Function:
-    f = Function(SPIN, [("times", LONG)], exported=True)
-    with f.loop(0, f.parameters[0]):
+@_function("times", exported=SPIN)
+def _spin(f: Function, times: Value) -> None:
+    with f.loop(0, times):
         _pause(f)
-    return f
 
 
-def _reset() -> Function:
+@_function("pauses", exported=RESET)
+def _reset(f: Function, pauses: Value) -> None:
     """No workers, nobody inside, fresh mutex: at the start and in a forked child. Zero keeps the number of pauses."""
-    f = Function(RESET, [("pauses", LONG)], exported=True)
-    (pauses,) = f.parameters
     for word in (REMAINING, DONE, SLEEPERS, WORKERS):
         _set(f, word, 0, "seq_cst")
     _c(f, "pthread_mutex_init", f.at(MUTEX), NULL)
@@ -219,37 +184,34 @@ def _reset() -> Function:
     with f.when(pauses > 0):
         f.store(pauses, f.at(SPINS))
     _set(f, BUSY, 0, "seq_cst")
-    return f
 
 
-def _resize() -> Function:
-    f = Function(RESIZE, [("threads", LONG)], exported=True)
+@_function("threads", exported=RESIZE)
+def _resize(f: Function, threads: Value) -> None:
     _c(f, "pthread_mutex_lock", f.at(MUTEX))
-    _set(f, THREADS, f.parameters[0], "seq_cst")
+    _set(f, THREADS, threads, "seq_cst")
     _c(f, "pthread_cond_broadcast", f.at(AWAKE))
     _c(f, "pthread_mutex_unlock", f.at(MUTEX))
-    return f
 
 
-def _take_chunks() -> Function:
+@_function("")
+def _take_chunks(f: Function) -> None:
     """Takes chunks of the published job until there are none left."""
-    f = Function("take_chunks")
     with f.forever() as leave:
-        left = _take(f, REMAINING, "acq_rel")
+        left = _count(f, "sub", REMAINING, "acq_rel")
         leave(left <= 0)
         task, context, chunks = (f.load(type, place) for type, place in _job(f))
         f.call_at(task, VOID, context, chunks - left)
-        _add(f, DONE, "release")
-    return f
+        _count(f, "add", DONE, "release")
 
 
 def _job(f: Function) -> list[tuple[str, Value]]:
     """What is published: task, context and number of chunks, as types and places."""
-    return [(type, f.element(LONG, f.at(JOB), i)) for i, (_, type) in enumerate(TASK)]
+    return [(type, f.element(LONG, f.at(JOB), i)) for i, type in enumerate((POINTER, POINTER, LONG))]
 
 
-def _worker(take_chunks: Function) -> Function:
-    f = Function("worker", [("unused", POINTER)], POINTER)
+@_function("unused*", POINTER)
+def _worker(f: Function, unused: Value, take_chunks: Function) -> None:
     with f.forever():
         spins = f.variable(f.load(LONG, f.at(SPINS)))
         with f.forever() as leave:
@@ -260,29 +222,28 @@ def _worker(take_chunks: Function) -> Function:
                 _sleep(f)
                 leave()
         f.call(take_chunks)
-    return f
 
 
 def _sleep(f: Function) -> None:
     """Until a job is published; a worker that is one too many ends here."""
     _c(f, "pthread_mutex_lock", f.at(MUTEX))
-    _add(f, SLEEPERS, "seq_cst")
+    _count(f, "add", SLEEPERS, "seq_cst")
     with f.forever() as get_up:
         threads, workers = _get(f, THREADS, "seq_cst"), _get(f, WORKERS, "seq_cst")
         with f.when(workers >= threads):
-            _take(f, SLEEPERS, "seq_cst")
-            _take(f, WORKERS, "seq_cst")
+            _count(f, "sub", SLEEPERS, "seq_cst")
+            _count(f, "sub", WORKERS, "seq_cst")
             _c(f, "pthread_mutex_unlock", f.at(MUTEX))
             f.ret(NULL)
         get_up(_get(f, REMAINING, "seq_cst") > 0)
         _c(f, "pthread_cond_wait", f.at(AWAKE), f.at(MUTEX))
-    _take(f, SLEEPERS, "seq_cst")
+    _count(f, "sub", SLEEPERS, "seq_cst")
     _c(f, "pthread_mutex_unlock", f.at(MUTEX))
 
 
-def _start_workers(worker: Function) -> Function:
+@_function("")
+def _start_workers(f: Function, worker: Function) -> None:
     """Called by the thread that holds the pool. If the system refuses a thread, the job runs with those there are."""
-    f = Function("start_workers")
     blocked, before, thread = f.stack(LONG, 32, align=16), f.stack(LONG, 32, align=16), f.stack(POINTER)
     mask = f.constant(signal.SIG_SETMASK, INT)
     _c(f, "sigfillset", blocked)
@@ -296,16 +257,14 @@ def _start_workers(worker: Function) -> Function:
         leave(workers + 1 >= threads)
         leave(_c(f, "pthread_create", thread, NULL, f.at(worker), NULL).differs(0))
         _c(f, "pthread_detach", f.load(POINTER, thread))
-        _add(f, WORKERS, "seq_cst")
+        _count(f, "add", WORKERS, "seq_cst")
     _c(f, "pthread_mutex_unlock", f.at(MUTEX))
     _c(f, "pthread_sigmask", mask, before, NULL)
-    return f
 
 
-def _wake() -> Function:
+@_function("sleepers useful")
+def _wake(f: Function, sleepers: Value, useful: Value) -> None:
     """The job is published. The lock, taken and dropped, waits for a worker between its last look and its sleep."""
-    f = Function("wake", [("sleepers", LONG), ("useful", LONG)])
-    sleepers, useful = f.parameters
     _c(f, "pthread_mutex_lock", f.at(MUTEX))
     _c(f, "pthread_mutex_unlock", f.at(MUTEX))
     with f.when(useful >= sleepers):
@@ -313,12 +272,11 @@ def _wake() -> Function:
         f.ret()
     with f.loop(0, useful):
         _c(f, "pthread_cond_signal", f.at(AWAKE))
-    return f
 
 
-def _parallel(alone: Function, take_chunks: Function, start_workers: Function, wake: Function) -> Function:
-    f = Function(PARALLEL.name, TASK, exported=True)
-    chunks = f.parameters[2]
+@_function(TASK, exported=PARALLEL.name)
+def _parallel(f: Function, task: Value, context: Value, chunks: Value) -> None:
+    alone, take_chunks = _run_serially(), _take_chunks()
 
     def alone_if(condition: Value) -> None:
         with f.when(condition):
@@ -330,14 +288,14 @@ def _parallel(alone: Function, take_chunks: Function, start_workers: Function, w
     alone_if(threads <= 1)
     alone_if(~f.replace_if(f.at(BUSY), f.constant(0), f.constant(1), "acquire monotonic"))
     with f.when(_get(f, WORKERS, "monotonic") + 1 < threads):
-        f.call(start_workers)
+        f.call(_start_workers(_worker(take_chunks)))
     for value, (_, place) in zip(f.parameters, _job(f), strict=True):
         f.store(value, place)
     _set(f, DONE, 0, "monotonic")
     _set(f, REMAINING, chunks, "seq_cst")
     sleepers = _get(f, SLEEPERS, "seq_cst")
     with f.when(sleepers > 0):
-        f.call(wake, sleepers, chunks - 1)
+        f.call(_wake(), sleepers, chunks - 1)
     f.call(take_chunks)
     patience = f.variable(f.load(LONG, f.at(SPINS)))
     with f.forever() as leave:
@@ -349,4 +307,3 @@ def _parallel(alone: Function, take_chunks: Function, start_workers: Function, w
         with f.unless(waiting):
             _c(f, "sched_yield")
     _set(f, BUSY, 0, "release")
-    return f

@@ -11,6 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -81,10 +84,9 @@ class RowKernel(Kernel):
         self.site: int | None = site
         self.grain: int = -(-node.count // pieces)
         self.pieces: int = self.share_work(node.count, self.grain)
-        self.arrays: list[Node] = [node, *node.arrays]
-        self.layouts = [(0, contiguous_strides(node.shape)), *(n.layout for n in node.arrays)]
-        places = zip(self.arrays, self.layouts, strict=True)
-        self.params = [(memory[n.base], offset * n.dtype.itemsize) for n, (offset, _) in places]
+        whole = node, (0, contiguous_strides(node.shape))
+        self.arrays: list[tuple[Node, Any]] = [whole, *((n, n.layout) for n in node.arrays)]
+        self.params = [(memory[n.base], offset * n.dtype.itemsize) for n, (offset, _) in self.arrays]
         self.written = {memory[node]}
         if scratch is not None:
             self.params.append((scratch, 0))
@@ -94,7 +96,7 @@ class RowKernel(Kernel):
 
     def write(self) -> ir.Function:
         node, code = self.node, Code(Loops(self, "noinline"), self.site)
-        axes = _collapsed(node.shape[: node.rows], [strides[: node.rows] for _, strides in self.layouts])
+        axes = _collapsed(node.shape[: node.rows], [strides[: node.rows] for _, (_, strides) in self.arrays])
         parameters, extra = code.loops.parameters, {}
         begin, end = code.loops.parameter("begin"), code.loops.parameter("end")
         if self.scratch is not None:
@@ -102,8 +104,8 @@ class RowKernel(Kernel):
             extra["scratch"] = code.shifted(parameters[f"p{len(self.arrays)}"], first * code.number(node.scratch))
         with code.loop(begin, end) as row:
             rows = []
-            for i, (n, (_, strides)) in enumerate(zip(self.arrays, self.layouts, strict=True)):
-                whole = Array(code, parameters[f"p{i}"], n.dtype, (), tuple(s[i] for _, s in axes))
+            for i, (n, (_, strides)) in enumerate(self.arrays):
+                whole = Array(code, parameters[f"p{i}"], n.dtype, strides=tuple(s[i] for _, s in axes))
                 moved = whole.place(*_places(code, row, axes))
                 rows.append(Array(code, moved, n.dtype, n.shape[node.rows :], strides[node.rows :]))
             node.code(code, *rows, **extra)
@@ -115,56 +117,41 @@ class RowKernel(Kernel):
         return f"{self.node.name} over {self.node.count} rows of [{names}]{parallel}"
 
 
-class ScalarVariable:
-    """A scalar that changes; LLVM turns it into a register."""
-
-    def __init__(self, code: Code, place: ir.Value, dtype: np.dtype):
-        self.code: Code = code
-        self.place: ir.Value = place
-        self.dtype: np.dtype = dtype
-
-    def get(self) -> Scalar:
-        return self.code.load(self.place, self.dtype)
-
-    def set(self, value: Scalar) -> None:
-        self.code.store(value, self.place, self.dtype)
-
-    def add(self, value: Scalar) -> None:
-        self.set(self.get() + value)
-
-
+@dataclass(eq=False)
 class Array:
     """The memory of a row: a pointer, extents and strides (in elements), which are numbers or scalars."""
 
-    def __init__(
-        self, code: Code, pointer: ir.Value, dtype: np.dtype, shape: tuple[Any, ...], strides: tuple[Any, ...]
-    ):
-        self.code: Code = code
-        self.pointer: ir.Value = pointer
-        self.dtype: np.dtype = dtype
-        self.shape: tuple[Any, ...] = shape
-        self.strides: tuple[Any, ...] = strides
+    code: Code
+    pointer: ir.Value
+    dtype: np.dtype
+    shape: tuple[Any, ...] = ()
+    strides: tuple[Any, ...] = ()
 
     def extent(self, axis: int = 0) -> Scalar:
         return self.code.number(self.shape[axis])
 
     def place(self, *index: Number) -> ir.Value:
         """The address of an element."""
-        code, total = self.code, None
-        for i, stride in zip(index, self.strides, strict=True):
-            if stride == 0 and isinstance(stride, int):
-                continue
-            moved = code.number(i) * code.number(stride)
-            total = moved if total is None else total + moved
-        if total is None:
+        moves = [(i, stride) for i, stride in zip(index, self.strides, strict=True) if stride != 0]
+        if not moves:
             return self.pointer
-        return code.f.element(memory_type(self.dtype), self.pointer, total)
+        total = reduce(add, (self.code.number(i) * self.code.number(stride) for i, stride in moves))
+        return self.code.f.element(memory_type(self.dtype), self.pointer, total)
 
     def load(self, *index: Number) -> Scalar:
         return self.code.load(self.place(*index), self.dtype)
 
     def store(self, value: Scalar, *index: Number) -> None:
         self.code.store(value, self.place(*index), self.dtype)
+
+
+class ScalarVariable(Array):
+    """A scalar that changes, an array without axes; LLVM turns it into a register."""
+
+    get, set = Array.load, Array.store
+
+    def add(self, value: Scalar) -> None:
+        self.set(self.get() + value)
 
 
 class Code(Emitter):
@@ -187,7 +174,7 @@ class Code(Emitter):
 
     def buffer(self, pointer: ir.Value, dtype: np.dtype) -> Array:
         """Contiguous memory as an array of one axis."""
-        return Array(self, pointer, dtype, (), (1,))
+        return Array(self, pointer, dtype, strides=(1,))
 
     def shifted(self, pointer: ir.Value, offset: Number) -> ir.Value:
         """A pointer some bytes further."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 
-from wonderland.compile.entry_layout import API, api_table, function_address
+from wonderland.compile.entry_layout import API, api_table
 from wonderland.compile.ir import DOUBLE, INT, LONG, POINTER, VOID, External
 
 
 def _function(name: str, returns: str, *parameters: str) -> External:
     def address() -> int:
-        return api_table()[API[name]] if name in API else function_address(getattr(ctypes.pythonapi, name))
+        if name in API:
+            return api_table()[API[name]]
+        return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
 
     return External(name, returns, parameters, address=address)
 

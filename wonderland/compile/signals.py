@@ -18,6 +18,7 @@ from wonderland.compile import llvm
 from wonderland.compile import python_api as python
 from wonderland.compile.entry_layout import RAISED
 from wonderland.compile.ir import LONG, POINTER, VOID, External, Function, Module, Value
+from wonderland.compile.native import native
 from wonderland.core.forks import loading
 
 GROUP = 16  # short turns of a loop that are counted at once: a power of 2
@@ -36,21 +37,17 @@ def pace_of(loop: Any) -> int:
 
 @cache
 def _library() -> llvm.Library:
-    module = Module(as_written=True)
-    module.add(_poll())
-    module.add(_host())
-    library = module.load()
+    library = Module(_poll(), _host(), as_written=True).load()
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # its addresses are handed out for good
     return library
 
 
-def _poll() -> Function:
+@native("arena*", exported=POLL.name)
+def _poll(f: Function, arena: Value) -> None:
     """The budget is used up: a new one, and from time to time a look at signals."""
     with loading():
         from wonderland.compile.profile import CLOCK
 
-    f = Function(POLL.name, [("arena", POINTER)], exported=True)
-    (arena,) = f.parameters
     f.store(f.constant(BUDGET), f.element(LONG, arena, BUDGET_WORD))
     place = f.element(LONG, arena, TIME_WORD)
     last, now = f.load(LONG, place), f.call(CLOCK)
@@ -64,13 +61,11 @@ def _poll() -> Function:
         f.call(python.DROP_GIL, state)
         with f.when(raised.differs(0)):
             f.store(f.constant(RAISED), arena)
-    return f
 
 
-def _host() -> Function:
+@native("callable* address*", LONG, exported=HOST.name)
+def _host(f: Function, callable: Value, address: Value) -> Value:
     """`callable(address)` with the GIL: 0, or the error number of an exception that is set."""
-    f = Function(HOST.name, [("callable", POINTER), ("address", POINTER)], LONG, exported=True)
-    callable, address = f.parameters
     state, code = _enter(f), f.variable(RAISED)
     number = f.call(python.INT_FROM_POINTER, address)
     with f.when(number.differs(None)):
@@ -80,8 +75,7 @@ def _host() -> Function:
             f.call(python.DECREF, result)
             code.set(0)
     f.call(python.DROP_GIL, state)
-    f.ret(code.get())
-    return f
+    return code.get()
 
 
 def _enter(f: Function) -> Value:

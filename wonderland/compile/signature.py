@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Container
 
+import numpy as np
+
 from wonderland.compile.entry import Input, Output, layout
 from wonderland.compile.memory import Buffer
 from wonderland.compile.nodes import Leaf, Node, Number
@@ -50,4 +52,4 @@ class Signature:
 
 def _input(type: ArrayType, written: bool) -> Input:
     weak = PYTHON_TYPES[type.dtype.kind] if type.weak else None
-    return Input(type.dtype.num, type.dtype.itemsize, type.shape, weak, written)
+    return Input(np.dtype(type.dtype.char), type.shape, weak, written)  # the very object that arrays have

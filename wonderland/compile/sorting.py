@@ -9,7 +9,6 @@ nothing: small integers are sorted in one or two rounds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,7 +51,16 @@ def sorter(n: int, dtype: np.dtype, places: bool) -> tuple[Callable[..., Any], i
         way, cost = _by_merging, n * (4 + 3 * (n // RUN).bit_length())
     else:
         way, cost = _by_digits, (2 + key.itemsize) * (n + 256) * (1.5 if places else 1.0)
-    return partial(_sort, way=way, key=key, place=place, arrays=arrays, places=places), start, cost
+
+    def sort(code: Any, out: Any, x: Any, scratch: ir.Value) -> None:
+        length = x.extent()
+        row = KeyRow(code, {name: code.shifted(scratch, offset) for name, offset in arrays.items()}, key, place, places)
+        way(code, x, row)
+        keys, numbers = row.read("keys"), row.read("places")
+        with code.loop(0, length) as i:
+            out.store(numbers.load(i).convert(I64) if places else _number_of(keys.load(i), dtype), i)
+
+    return sort, start, cost
 
 
 def lower(builder: Any, x: Any, axis: int, places: bool) -> Any:
@@ -89,18 +97,6 @@ class KeyRow:
             pointers = now.get(), other.get()
             now.set(pointers[1])
             other.set(pointers[0])
-
-
-def _sort(
-    code: Any, out: Any, x: Any, scratch: ir.Value, way: Callable, key: np.dtype, place: np.dtype, arrays: dict,
-    places: bool,
-) -> None:  # fmt: skip
-    n = x.extent()
-    row = KeyRow(code, {name: code.shifted(scratch, offset) for name, offset in arrays.items()}, key, place, places)
-    way(code, x, row)
-    keys, numbers = row.read("keys"), row.read("places")
-    with code.loop(0, n) as i:
-        out.store(numbers.load(i).convert(I64) if places else _number_of(keys.load(i), x.dtype), i)
 
 
 def _rank(code: Any, x: Any, row: KeyRow, start: Scalar, stop: Scalar, size: int) -> None:

@@ -37,14 +37,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from wonderland.compile.entry_layout import OFFSETS
+from wonderland.compile.entry_layout import FIELDS
 from wonderland.core.errors import ArgumentError
 from wonderland.core.forks import loading
 
 if TYPE_CHECKING:
     from wonderland.compile.typed_syntax import Kind
 
-_DATA = OFFSETS["array.data"]
+_DATA, _ = FIELDS["array.data"]
 _pointer_at = ctypes.c_void_p.from_address  # an array's `ctypes.data` takes fifteen times as long
 
 
@@ -101,17 +101,15 @@ class Typed:
     def _compile(self, kinds: tuple[Kind, ...], args: tuple) -> NativeCode:
         with loading():  # LLVM is loaded on the first call, not on import
             from wonderland.compile import ir, llvm
-            from wonderland.compile.typed_syntax import ELEMENTS, Translations
+            from wonderland.compile.typed_syntax import ELEMENTS, Translation
 
         for i, kind in enumerate(kinds):
             if kind is not int and kind not in ELEMENTS:
                 self._refuse(i, args[i], f"an int or an array of {', '.join(map(str, ELEMENTS))}")
         with llvm.lock:
             if kinds not in self._native:
-                translation = Translations(Typed).of(self.function, kinds)
-                module = ir.Module()
-                module.add(translation.code)
-                library = module.load()
+                translation = Translation(self.function, kinds, Typed, {})
+                library = ir.Module(translation.code).load()
                 types = []
                 for kind in kinds:
                     types += (ctypes.c_int64,) if kind is int else (ctypes.c_void_p, ctypes.c_int64)

@@ -10,7 +10,8 @@ import ast
 import inspect
 import os
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -28,39 +29,27 @@ SUBSET = "a typed function has assignments, for ... in range, while, if, break, 
 CALLS = "only typed functions, len of an array, and min and max of two ints can be called"
 
 
-class Translations:
-    """Functions that call each other, each once for arguments of some kinds; the first is exported as `run`."""
-
-    def __init__(self, typed: type):
-        self.typed = typed  # the class of functions that can be called
-        self.known: dict[tuple[Any, ...], Translation] = {}
-
-    def of(self, python: Callable, kinds: tuple[Kind, ...]) -> Translation:
-        key = (python, kinds)
-        if key not in self.known:
-            name = f"function{len(self.known)}" if self.known else "run"
-            self.known[key] = Translation(self, python, kinds, name)
-            self.known[key].translate()
-        return self.known[key]
-
-
 class Translation:
-    """One function of Python for arguments of some kinds: `code` is what it becomes."""
+    """One function of Python for arguments of some kinds: `code` is what it becomes.
 
-    together: Translations
-    python: Callable[..., Any]
-    kinds: tuple[Kind, ...]
-    first_line: int
+    `known` are the translations of functions that call each other, by function and kinds, None while one is made; the
+    first is exported as `run`. `typed` is the class of functions that can be called.
+    """
 
-    def __init__(self, together: Translations, python: Callable, kinds: tuple[Kind, ...], name: str):
-        self.together, self.python, self.kinds = together, python, kinds
+    def __init__(self, python: Callable, kinds: tuple[Kind, ...], typed: type, known: dict[Any, Any]):
+        name = f"function{len(known)}" if known else "run"
+        known[python, kinds] = None
+        self.python: Callable[..., Any] = python
+        self.kinds: tuple[Kind, ...] = kinds
+        self.typed: type = typed
+        self.known: dict[Any, Any] = known
         self.code = Function(name, exported=name == "run")
-        self.parameters: list[str] = []
         self.arrays: dict[str, tuple[Kind, Value, Value]] = {}  # with their address and length
         self.locals: dict[str, Variable] = {}
         self.loops: list[tuple[str, str]] = []  # where `break` and `continue` go
         self.written: set[str] = set()  # arrays
-        self.complete = False
+        self.translate()
+        known[python, kinds] = self
 
     def translate(self) -> None:
         try:
@@ -76,7 +65,6 @@ class Translation:
         self.block(definition.body)
         if self.open and self.code.returns == LONG:
             raise self.error(definition, "it returns an int, but it can end without `return`")
-        self.complete: bool = True
 
     @property
     def open(self) -> bool:
@@ -90,9 +78,8 @@ class Translation:
             raise self.error(definition, "parameters are plain names, without defaults, * or **")
         self.parameters: list[str] = [a.arg for a in given.posonlyargs + given.args]
         if len(self.parameters) != len(self.kinds):
-            names = ", ".join(self.parameters)
-            count = len(self.parameters)
-            raise self.error(definition, f"it takes {count} arguments ({names}), not {len(self.kinds)}")
+            names = f"{len(self.parameters)} arguments ({', '.join(self.parameters)})"
+            raise self.error(definition, f"it takes {names}, not {len(self.kinds)}")
         # Python's names may have letters that LLVM's don't: parameters are numbered.
         for i, (name, kind) in enumerate(zip(self.parameters, self.kinds)):
             if kind is int:
@@ -102,9 +89,15 @@ class Translation:
                 self.arrays[name] = kind, place, length
 
     def error(self, node: Any, message: str) -> ArgumentError:
+        """What is wrong at a node; {} in the message is its source."""
         file = os.path.basename(self.python.__code__.co_filename)
         line = self.first_line + node.lineno - 1
+        message = message.replace("{}", ast.unparse(node).partition("\n")[0])
         return ArgumentError(f"typed function {self.python.__name__} ({file}:{line}): {message}")
+
+    def refuse_if(self, wrong: Any, node: ast.AST, message: str) -> None:
+        if wrong:
+            raise self.error(node, message)
 
     def local(self, kind: str) -> Variable:
         """A variable that holds 0 when the function starts."""
@@ -122,35 +115,29 @@ class Translation:
                 return
             method = getattr(self, f"do_{type(node).__name__}", None)
             if method is None:
-                line = ast.unparse(node).partition("\n")[0]
-                raise self.error(node, f"{type(node).__name__} isn't in the subset: {line}; {SUBSET}")
+                raise self.error(node, f"{type(node).__name__} isn't in the subset: {{}}; {SUBSET}")
             method(node)
 
     def do_Expr(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Call):
             self.call(node.value)
         elif not isinstance(node.value, ast.Constant):  # docstrings
-            raise self.error(node, f"the value of {ast.unparse(node)} isn't used")
+            raise self.error(node, "the value of {} isn't used")
 
     def do_Assign(self, node: ast.Assign) -> None:
-        if len(node.targets) > 1:
-            raise self.error(node, f"assign to one name or element at a time: {ast.unparse(node)}")
+        self.refuse_if(len(node.targets) > 1, node, "assign to one name or element at a time: {}")
         self.assign(node.targets[0], self.value(node.value))
 
     def do_AugAssign(self, node: ast.AugAssign) -> None:
-        if isinstance(node.target, ast.Name):
-            self.assign(node.target, self.binary(node, self.value(node.target), self.value(node.value)))
-        else:
-            target = self.target(node.target)
-            target.set(self.binary(node, target.get(), self.value(node.value)))
+        target = self.target(node.target)
+        target.set(self.binary(node, target.get(), self.value(node.value)))
 
     def assign(self, node: ast.expr, value: Value) -> None:
         if isinstance(node, ast.Name) and node.id not in self.locals and node.id not in self.arrays:
             self.locals[node.id] = self.local(value.type)
         target = self.target(node)
         if value.type != target.type:
-            names = NAMES[target.type], NAMES[value.type]
-            raise self.error(node, f"{ast.unparse(node)} is {names[0]}, and here it gets {names[1]}")
+            raise self.error(node, f"{{}} is {NAMES[target.type]}, and here it gets {NAMES[value.type]}")
         target.set(value)
 
     def target(self, node: ast.expr) -> Variable:
@@ -159,20 +146,18 @@ class Translation:
             self.written.add(ast.unparse(node.value))
             return self.element(node)
         if not isinstance(node, ast.Name):
-            raise self.error(node, f"assign to one name or element at a time, not to {ast.unparse(node)}")
-        if node.id in self.arrays:
-            raise self.error(node, f"{node.id} is an array; assign to its elements")
+            raise self.error(node, "assign to one name or element at a time, not to {}")
+        self.refuse_if(node.id in self.arrays, node, "{} is an array; assign to its elements")
+        self.refuse_if(node.id not in self.locals, node, "there is no local number {} yet")
         return self.locals[node.id]
 
     def element(self, node: ast.Subscript) -> Variable:
         """An array's element."""
         name = ast.unparse(node.value)
-        if name not in self.arrays:
-            raise self.error(node, f"{name} isn't an array argument: {ast.unparse(node)}")
+        self.refuse_if(name not in self.arrays, node, f"{name} isn't an array argument: {{}}")
         kind, place, _ = self.arrays[name]
         index, type = self.integer(node.slice), ELEMENTS[kind]
-        if index.text.startswith("-"):
-            raise self.error(node, f"indices don't count from the end: {ast.unparse(node)}")
+        self.refuse_if(index.text.startswith("-"), node, "indices don't count from the end: {}")
         return Variable(self.code, self.code.element(type, place, index), type)
 
     def do_If(self, node: ast.If) -> None:
@@ -189,11 +174,8 @@ class Translation:
     def do_While(self, node: ast.While) -> None:
         label = self.code.fresh("while")
         self.code.start(label)
-        self.code.branch(self.condition(node.test), f"{label}.body", f"{label}.end")
-        self.code.start(f"{label}.body")
-        self.loop(node, f"{label}.end", label)
-        self.code.jump(label)
-        self.code.start(f"{label}.end")
+        with self.loop(node, label, self.condition(node.test), label):
+            self.block(node.body)
 
     def do_For(self, node: ast.For) -> None:
         start, stop, step = self.range(node)
@@ -201,32 +183,35 @@ class Translation:
         counter.set(start)
         self.code.start(label)
         i = counter.get()
-        self.code.branch(i < stop if step > 0 else i > stop, f"{label}.body", f"{label}.end")
+        with self.loop(node, label, i < stop if step > 0 else i > stop, f"{label}.after"):
+            self.assign(node.target, i)
+            self.block(node.body)
+            self.code.start(f"{label}.after")
+            counter.set(i + step)
+
+    @contextmanager
+    def loop(self, node: ast.For | ast.While, label: str, condition: Value, again: str) -> Iterator[None]:
+        """The turns of a loop whose head is at a label; `continue` goes to `again`."""
+        if node.orelse:
+            raise self.error(node.orelse[0], "loops have no `else` here")
+        self.code.branch(condition, f"{label}.body", f"{label}.end")
         self.code.start(f"{label}.body")
-        self.assign(node.target, i)
-        self.loop(node, f"{label}.end", f"{label}.after")
-        self.code.start(f"{label}.after")
-        counter.set(i + step)
+        self.loops.append((f"{label}.end", again))
+        yield
+        self.loops.pop()
         self.code.jump(label)
         self.code.start(f"{label}.end")
 
     def range(self, node: ast.For) -> tuple[Value, Value, int]:
         call = node.iter
         if not isinstance(call, ast.Call) or ast.unparse(call.func) != "range" or not 1 <= len(call.args) <= 3:
-            raise self.error(node, f"`for` goes over range(...), not over {ast.unparse(call)}")
+            raise self.error(call, "`for` goes over range(...), not over {}")
         bounds = [self.integer(a) for a in call.args]
         step = bounds[2].text if len(bounds) == 3 else "1"
         if not step.lstrip("-").isdigit() or step == "0":
-            raise self.error(node, f"the step of a range is a constant other than 0, not {ast.unparse(call.args[2])}")
+            raise self.error(call.args[2], "the step of a range is a constant other than 0, not {}")
         start, stop = bounds[:2] if len(bounds) > 1 else (self.code.constant(0), bounds[0])
         return start, stop, int(step)
-
-    def loop(self, node: ast.For | ast.While, end: str, again: str) -> None:
-        if node.orelse:
-            raise self.error(node.orelse[0], "loops have no `else` here")
-        self.loops.append((end, again))
-        self.block(node.body)
-        self.loops.pop()
 
     def do_Break(self, node: ast.Break) -> None:
         self.code.jump(self.loops[-1][0])
@@ -244,13 +229,12 @@ class Translation:
     def value(self, node: ast.expr) -> Value:
         method = getattr(self, f"of_{type(node).__name__}", None)
         if method is None:
-            raise self.error(node, f"{type(node).__name__} isn't in the subset: {ast.unparse(node)}")
+            raise self.error(node, f"{type(node).__name__} isn't in the subset: {{}}")
         return method(node)
 
     def integer(self, node: ast.expr, also: str = LONG) -> Value:
         value = self.value(node)
-        if value.type not in (LONG, also):
-            raise self.error(node, f"{ast.unparse(node)} is {NAMES[value.type]}, where an int belongs")
+        self.refuse_if(value.type not in (LONG, also), node, f"{{}} is {NAMES[value.type]}, where an int belongs")
         return value
 
     def condition(self, node: ast.expr) -> Value:
@@ -258,15 +242,12 @@ class Translation:
         return value if value.type == BOOL else value.differs(0)
 
     def of_Constant(self, node: ast.Constant) -> Value:
-        if type(node.value) is not int or abs(node.value) >= 2**63:
-            raise self.error(node, f"{ast.unparse(node)} is no int of 64 bits")
+        self.refuse_if(type(node.value) is not int or abs(node.value) >= 2**63, node, "{} is no int of 64 bits")
         return self.code.constant(node.value)
 
     def of_Name(self, node: ast.Name) -> Value:
-        if node.id in self.arrays:
-            raise self.error(node, f"{node.id} is an array; take an element or len({node.id}), or pass it on")
-        if node.id not in self.locals:
-            raise self.error(node, f"there is no local number {node.id} yet")
+        self.refuse_if(node.id in self.arrays, node, "{} is an array; take an element or len({}), or pass it on")
+        self.refuse_if(node.id not in self.locals, node, "there is no local number {} yet")
         return self.locals[node.id].get()
 
     def of_Subscript(self, node: ast.Subscript) -> Value:
@@ -275,8 +256,7 @@ class Translation:
     def of_UnaryOp(self, node: ast.UnaryOp) -> Value:
         if isinstance(node.op, ast.Not):
             return ~self.condition(node.operand)
-        if not isinstance(node.op, ast.USub):
-            raise self.error(node, f"{type(node.op).__name__} isn't in the subset: {ast.unparse(node)}")
+        self.refuse_if(not isinstance(node.op, ast.USub), node, f"{type(node.op).__name__} isn't in the subset: {{}}")
         if isinstance(node.operand, ast.Constant):
             return self.code.constant(-int(self.integer(node.operand).text))
         return -self.integer(node.operand)
@@ -287,21 +267,19 @@ class Translation:
     def binary(self, node: ast.BinOp | ast.AugAssign, x: Value, y: Value) -> Value:
         if type(node.op) not in OPERATORS or x.type != y.type or x.type == BOOL:
             what = f"{type(node.op).__name__} of {NAMES[x.type]} and {NAMES[y.type]}"
-            raise self.error(node, f"{what} isn't in the subset: {ast.unparse(node)}")
+            raise self.error(node, f"{what} isn't in the subset: {{}}")
         return OPERATORS[type(node.op)](x, y)
 
     def of_Compare(self, node: ast.Compare) -> Value:
-        how = COMPARISONS.get(type(node.ops[0]))
-        if how is None or len(node.ops) > 1:
-            raise self.error(node, f"a comparison is of two ints: {ast.unparse(node)}")
+        how = COMPARISONS.get(type(node.ops[0]), "")
+        self.refuse_if(not how or len(node.ops) > 1, node, "a comparison is of two ints: {}")
         return self.code.compare(how, self.integer(node.left), self.integer(node.comparators[0]))
 
     def of_BoolOp(self, node: ast.BoolOp) -> Value:
         first, *others = node.values
         value = self.value(first)
         if value.type != BOOL:
-            what = ast.unparse(first)
-            raise self.error(node, f"and/or are of bools, {what} is {NAMES[value.type]}; write {what} != 0")
+            raise self.error(first, f"and/or are of bools, {{}} is {NAMES[value.type]}; write {{}} != 0")
         if not others:
             return value
         sides = [lambda: self.of_BoolOp(ast.BoolOp(node.op, others, lineno=node.lineno)), lambda: value]
@@ -316,20 +294,19 @@ class Translation:
     def of_Call(self, node: ast.Call) -> Value:
         value = self.call(node)
         if value is None:
-            raise self.error(node, f"{ast.unparse(node)} returns nothing")
+            raise self.error(node, "{} returns nothing")
         return value
 
     def call(self, node: ast.Call) -> Value | None:
         name = ast.unparse(node.func)
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
-            raise self.error(node, f"arguments are positional here: {ast.unparse(node)}")
+            raise self.error(node, "arguments are positional here: {}")
         if name == "len" and len(node.args) == 1 and ast.unparse(node.args[0]) in self.arrays:
             return self.arrays[ast.unparse(node.args[0])][2]
         if name in ("min", "max") and len(node.args) == 2:
             return getattr(self.code, name)(*map(self.integer, node.args))
         function = self.python.__globals__.get(name)
-        if not isinstance(function, self.together.typed):
-            raise self.error(node, f"{CALLS}: {ast.unparse(node)}")
+        self.refuse_if(not isinstance(function, self.typed), node, f"{CALLS}: {{}}")
         return self.call_typed(function, node)
 
     def call_typed(self, function: Any, node: ast.Call) -> Value | None:
@@ -340,9 +317,9 @@ class Translation:
             kind, *given = self.arrays[name] if name in self.arrays else (int, self.integer(argument))
             kinds.append(kind)
             arguments += given
-        called = self.together.of(function.function, tuple(kinds))
-        if not called.complete:
-            raise self.error(node, f"{ast.unparse(node.func)} calls itself; write a loop")
+        key = function.function, tuple(kinds)
+        called = self.known[key] if key in self.known else Translation(*key, self.typed, self.known)
+        self.refuse_if(called is None, node.func, "{} calls itself; write a loop")
         self.written |= {name for name, own in zip(names, called.parameters) if own in called.written}
         value = self.code.call(called.code, *arguments)
         return None if called.code.returns == VOID else value

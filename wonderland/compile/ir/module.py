@@ -23,10 +23,12 @@ _HINTS = {AS_IT_IS: "!1, !2", INTERLEAVED: "!3"}
 class Module:
     """What is compiled together: functions and all they need. `exports` are found by name in the loaded code."""
 
-    def __init__(self, as_written: bool = False):
+    def __init__(self, *items: Item, as_written: bool = False):
         self.as_written: bool = as_written  # its loops need no vectorising, unrolling or inlining
         self.items: dict[str, Item] = {}
         self._shared: dict[str, Function] = {}
+        for item in items:
+            self.add(item)
 
     def add(self, item: Item) -> None:
         """A function, and what it calls: now, so it has to be complete."""
