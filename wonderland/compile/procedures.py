@@ -25,6 +25,7 @@ from wonderland.compile.kernel import CHUNK_NANOSECONDS, MOST_CHUNKS, PARALLEL_N
 from wonderland.compile.loops import I64, Loops
 from wonderland.compile.memory import Buffer
 from wonderland.compile.nodes import STEP, Node, Whole, contiguous_strides
+from wonderland.compile.scalars import literal
 from wonderland.core.types import ArrayType
 
 Number = Scalar | int
@@ -167,7 +168,9 @@ class Code(Emitter):
         """An integer known when compiling: in the code if small, otherwise from the table."""
         return value if isinstance(value, Scalar) else self.loops.cell(("number", value), value)
 
-    def variable(self, start: Scalar) -> ScalarVariable:
+    def variable(self, start: Scalar | float) -> ScalarVariable:
+        """Its dtype is that of its first value; of numbers of Python, int64 or float64."""
+        start = start if isinstance(start, Scalar) else literal(start, np.dtype(type(start)), self)
         made = ScalarVariable(self, self.f.stack(memory_type(start.dtype), align=8), start.dtype)
         made.set(start)
         return made
@@ -188,7 +191,8 @@ class Code(Emitter):
 
     def fail(self) -> None:
         """Note that the procedure can't be done; it goes on with whatever it has."""
-        assert self.site is not None
+        if self.site is None:
+            raise TypeError("code.fail() raises nothing: give the procedure a failure=(ValueError, 'why')")
         self.loops.fail(self.site)
 
 
