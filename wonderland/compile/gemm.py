@@ -91,9 +91,7 @@ def address(dtype: str, vector: bool = False) -> int:
 
 def definition(dtype: str, vector: bool = False) -> ir.Module:
     """The function for "f32" or "f64", and what it calls."""
-    module = ir.Module(as_written=True)
-    module.add((_gemv if vector else _gemm)(tile(dtype)))
-    return module
+    return ir.Module((_gemv if vector else _gemm)(tile(dtype)), as_written=True)
 
 
 # A product in parts along k, each with its own result and panels behind `parts`.

@@ -116,9 +116,7 @@ def clock() -> int:
         gettime = External("clock_gettime", INT, (INT, POINTER))
         f.call(gettime, f.constant(time.CLOCK_MONOTONIC, INT), now)
         f.ret(f.load(LONG, now) * 1_000_000_000 + f.load(LONG, f.element(LONG, now, 1)))
-        module = Module(as_written=True)
-        module.add(f)
-        _keep.append(module.load())
+        _keep.append(Module(f, as_written=True).load())
         return _keep[-1].address(CLOCK.name)
     _keep.append(ctypes.CFUNCTYPE(ctypes.c_int64)(time.perf_counter_ns))
     return ctypes.cast(_keep[-1], ctypes.c_void_p).value or 0
