@@ -263,9 +263,6 @@ def test_the_machine_fits_in_the_head():
     assert sum(lines.values()) < 2840, lines
 
 
-# Names of classes that still stand for two things.
-
-
 def test_one_class_for_each_name():
     """`_Step` and `Step` are one word, too: a reader who looks a name up finds one thing."""
     places = defaultdict(list)

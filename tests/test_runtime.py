@@ -162,6 +162,7 @@ def test_fork_while_another_thread_compiles():
 LOADING = """
 import os, sys, threading, time
 import numpy as np, wonderland as wl
+import logging  # a fork takes its lock, which imports of SciPy's need; as it is imported after us, before our own
 
 class Slowly:  # a finder that finds nothing, but takes its time in the middle of the first import of a module
     def find_spec(name, path, target=None):
@@ -198,12 +199,37 @@ sys.exit("the forked child hangs")
         ("wonderland.transform.budget", "wl.grad(np.sum, memory_budget=1e9)(x)", "1"),  # an import in a function
         ("wonderland.numpy.fourier", "wl.jvp(np.fft.fft, (x,), (x,))[1]", "np.fft.fft(x)"),  # the tables of tracers
         ("wonderland.studio.dot", "wl.trace(np.sin)(1.0).to_dot()[:7]", "'digraph'"),  # a slot
+        ("scipy.sparse", "wl.sparse.jacobian(np.sin)(0 * x).toarray()", "np.eye(3)"),
     ],
 )
 def test_fork_while_another_thread_loads_a_part(module, use, expected):
     """The child doesn't inherit the lock of a half-loaded module."""
     code = LOADING.format(module=module, use=use, expected=expected)
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_that_waits_for_an_import_holds_no_lock():
+    """An import may collect garbage of llvmlite's, which is freed under its lock."""
+    code = (
+        "import os, sys, threading, time\n"
+        "from wonderland.compile import llvm\n"
+        "from wonderland.core.forks import LOCKS, loading\n"
+        "inside = threading.Event()\n"
+        "def load():\n"
+        "    with loading():\n"
+        "        inside.set()\n"
+        "        time.sleep(0.3)\n"
+        "        for lock in LOCKS:\n"
+        "            with lock: pass\n"
+        "threading.Thread(target=load).start()\n"
+        "inside.wait()\n"
+        "child = os.fork()\n"
+        "if not child: os._exit(0)\n"
+        "sys.exit(os.waitpid(child, 0)[1])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=8)
     assert done.returncode == 0, done.stderr
 
 

@@ -3,18 +3,26 @@
 The child of a fork has one thread. A lock that another thread held stays locked in it: `LOCKS` are those that a fork
 takes first. The locks of modules that are being imported are Python's own: `with loading():` is around every import
 that isn't at the top of its file, and a fork waits until no other thread is inside one.
+
+While it waits it holds nothing that such an import could need: garbage of llvmlite is freed under one of `LOCKS`, and
+logging, whose lock a fork takes too, is asked for a logger by much of what is imported.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from typing import Any
 
 LOCKS: list[Any] = []  # taken in this order. No module may wait for one while it is imported: a test sees to that
+PATIENCE = 10.0  # seconds for imports of other threads: one that waits for the fork itself must not stop it for ever
 
 _turn = threading.Condition()
 _loading: dict[int, int] = {}  # thread -> how many imports it is in, one inside another
+_forking: dict[int, int] = {}  # thread -> in how many of our hooks it is
+_held: list[Any] = []
+_after_logging = False
 
 
 class loading:
@@ -27,6 +35,8 @@ class loading:
         me = threading.get_ident()
         with _turn:
             _loading[me] = _loading.get(me, 0) + 1
+        if not _after_logging:
+            _run_before_logging()
 
     def __exit__(self, *exc: object) -> None:
         me = threading.get_ident()
@@ -37,31 +47,64 @@ class loading:
                 _turn.notify_all()
 
 
-_held: list[Any] = []
-
-
 def _before() -> None:
-    me = threading.get_ident()
+    me, end = threading.get_ident(), time.monotonic() + PATIENCE
+    _forking[me] = _forking.get(me, 0) + 1
+    if _forking[me] > 1:
+        return
     while True:
-        taken = list(LOCKS)
-        for lock in taken:
-            lock.acquire()
         _turn.acquire()
-        _turn.wait_for(lambda: not _loading.keys() - {me})
-        if len(taken) == len(LOCKS):  # what was imported meanwhile may have brought locks
-            _held[:] = taken
+        _turn.wait_for(lambda: not _loading.keys() - {me}, max(end - time.monotonic(), 0.0))
+        if _take_locks() or (_loading.keys() - {me} and time.monotonic() > end):
             return
         _turn.release()
-        for lock in reversed(taken):
-            lock.release()
+        time.sleep(1e-3)
+
+
+def _take_locks() -> bool:
+    """All of them, or none: who holds one may be about to import something, which takes our turn."""
+    for lock in LOCKS:
+        if not lock.acquire(blocking=False):
+            _let_go()
+            return False
+        _held.append(lock)
+    return True
+
+
+def _let_go() -> None:
+    while _held:
+        _held.pop().release()
 
 
 def _after() -> None:
-    taken = list(_held)
-    _turn.release()
-    for lock in reversed(taken):
-        lock.release()
+    me = threading.get_ident()
+    _forking[me] -= 1
+    if not _forking[me]:
+        del _forking[me]
+        _let_go()
+        _turn.release()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
+def _after_in_child() -> None:
+    me = threading.get_ident()
+    for other in (_loading.keys() | _forking.keys()) - {me}:  # there is no other thread here
+        _loading.pop(other, None)
+        _forking.pop(other, None)
+    _after()
+
+
+def _register() -> None:
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)
+
+
+def _run_before_logging() -> None:
+    """Hooks run in the reverse of their order: once more, after logging's has been registered."""
+    global _after_logging
+    import logging  # noqa: F401
+
+    _after_logging = True
+    _register()
+
+
+_register()

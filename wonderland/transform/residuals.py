@@ -46,7 +46,4 @@ def can_change(value: Any, fixed: Collection[int] = ()) -> bool:
         return False
     if isinstance(base, np.ndarray):
         return can_change(base, fixed)
-    try:
-        return not memoryview(base).readonly
-    except TypeError:  # memory of which only its owner knows
-        return True
+    return not isinstance(base, bytes)  # of other memory only its owner knows: a read-only map may have a writable twin
