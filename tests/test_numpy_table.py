@@ -48,7 +48,7 @@ def has_derivative(row):
     return "derivatives" not in row.excluded and set(row.dtypes) & set("fc")
 
 
-@pytest.mark.parametrize("row", filter(has_derivative, ROWS), ids=str)
+@pytest.mark.parametrize("row", [row for row in ROWS if has_derivative(row)], ids=str)
 def test_derivatives(row):
     """Single precision for one case: dtypes of tangents and cotangents. `test_everything` has it for all."""
     if is_primitive(row):
