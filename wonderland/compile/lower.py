@@ -47,17 +47,10 @@ def _identity(e: Any, x: Any) -> Any:
     return x
 
 
-class _Conversion:
+@cache
+def _conversion(dtype: np.dtype) -> Callable:
     """The scalar code of a conversion; one object per dtype, so that costs are looked up."""
-
-    made: dict[np.dtype, _Conversion] = {}
-
-    def __init__(self, dtype: np.dtype):
-        self.dtype = dtype
-        self.made[dtype] = self
-
-    def __call__(self, e: Any, x: Any) -> Any:
-        return e.convert(x, self.dtype)
+    return lambda e, x: e.convert(x, dtype)
 
 
 @cache
@@ -113,7 +106,7 @@ class Builder:
             return Number(ArrayType(node.shape, dtype), value.astype(dtype)[()])
         if node.type.weak and node.dtype.kind == "i" and dtype.kind in "iu":
             return self.map(_fitting(dtype), [node], dtype)
-        return self.map(_Conversion.made.get(dtype) or _Conversion(dtype), [node], dtype)
+        return self.map(_conversion(dtype), [node], dtype)
 
     def constant(self, array: np.ndarray) -> Node:
         """A new array that nobody will change."""

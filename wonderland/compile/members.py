@@ -138,14 +138,14 @@ class Gather(Member):
 
     def __init__(self, type: ArrayType, source: Node, places: IndexedPlaces):
         super().__init__(type)
-        self.source = source
+        self.source: Node = source
         self.places: IndexedPlaces = places
         self.operands = places.indices
         self.can_fail = bool(places.indices)
 
     @property
     def memory(self) -> tuple[Node, ...]:
-        return (self.source,) if self.source is not None else ()
+        return (self.source,)
 
     def emit(self, values: Any, home: Any) -> Any:
         pointer = values.indexed_pointer(self, home)
@@ -183,7 +183,7 @@ class Scatter(Member):
         return "scatter" if squeezed(self.space) == cluster.space and cluster.reduced is None else None
 
     def join(self, cluster: Any) -> str | None:
-        cluster.targets.add(self.target)
+        cluster.targets[self.target] = None
         return "scatter"
 
     def __str__(self) -> str:

@@ -52,6 +52,8 @@ class Node:
     can_fail = False  # can running it set the error word?
     has_effect = False  # does running it do something besides computing its results?
     cost = 2  # operations for an element
+    _base: Node | None = None  # of a view, as is its layout
+    _layout: tuple[int, Shape] | None = None
 
     def __init__(self, type: ArrayType):
         self.type: ArrayType = type
@@ -72,17 +74,20 @@ class Node:
     @property
     def base(self) -> Node:
         """The node whose memory it reads."""
-        return self
+        return self._base or self
 
     @property
     def layout(self) -> tuple[int, Shape]:
         """Offset and strides in the memory of its base."""
-        return 0, normal(self.shape, contiguous_strides(self.shape))
+        return self._layout or (0, normal(self.shape, contiguous_strides(self.shape)))
 
     @property
     def is_whole(self) -> bool:
         """Does it show all of its base's memory in order?"""
-        return self.base is self
+        if self._base is None:
+            return True
+        whole = (0, normal(self.shape, contiguous_strides(self.shape)))
+        return self.layout == whole and self.type.size == self._base.type.size
 
     @property
     def space(self) -> Shape:
@@ -174,14 +179,10 @@ class Index(Number):
 
     def __init__(self, shape: Shape, strides: Shape):
         super().__init__(ArrayType(shape, np.int64), 0)
-        self._strides: Shape = normal(shape, strides)
-
-    @property
-    def layout(self) -> tuple[int, Shape]:
-        return 0, self._strides
+        self._layout = (0, normal(shape, strides))
 
     def named(self, names: dict[Node, str]) -> str:
-        return f"index@[{','.join(map(str, self._strides))}]"
+        return f"index@[{','.join(map(str, self.layout[1]))}]"
 
 
 class View(Node):
@@ -189,36 +190,37 @@ class View(Node):
 
     def __init__(self, type: ArrayType, base: Node, offset: int, strides: Shape):
         super().__init__(type)
-        self._base: Node = base
-        self._layout: tuple[int, Shape] = (offset, strides)
-
-    @property
-    def base(self) -> Node:
-        return self._base
-
-    @property
-    def layout(self) -> tuple[int, Shape]:
-        return self._layout
-
-    @property
-    def is_whole(self) -> bool:
-        whole = (0, normal(self.shape, contiguous_strides(self.shape)))
-        return self.layout == whole and self.type.size == self.base.type.size
+        self._base, self._layout = base, (offset, strides)
 
     def __str__(self) -> str:
         return f"view {self.type} of {self.base.type}, offset {self.layout[0]}, strides {self.layout[1]}"
 
 
 class Whole(Node):
-    """A node that runs as a whole, not fused into a loop nest. A kind of these says how: `plan` makes its steps."""
+    """A node that runs as a whole, not fused into a loop nest: a unit by itself. Its kind says how, in `plan`."""
+
+    def __init__(self, type: ArrayType):
+        super().__init__(type)
+        self.rank = 0  # its place in the order of units
+        self.before: dict[Any, None] = {}  # the units that come before it
 
     @property
     def nanoseconds(self) -> float:
         return STEP
 
+    def count(self, base: Node) -> int:
+        return sum(n is base for n in self.memory)
+
+    def at_own_element(self, node: Node, old: Node, scalars: Any) -> bool:
+        return False
+
     def plan(self, plan: Any, position: int) -> None:
         """Find memory for what it writes, and add its steps to the plan of a region; it is the unit at `position`."""
         raise NotImplementedError
+
+    def text(self, names: dict[Node, str]) -> str:
+        inner = [region.schedule.text(names) for region in self.regions]
+        return "\n".join([self.line(names), *(f"  {part}".replace("\n", "\n  ") for part in inner)])
 
 
 class Several(Whole):

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from wonderland.compile.clusters import PER_ELEMENT, Alone, Cluster, Unit, squeezed_strides
+from wonderland.compile.clusters import PER_ELEMENT, Cluster, Unit, squeezed_strides
 from wonderland.compile.members import Map, Member
 from wonderland.compile.nodes import COSTLY, Leaf, Node, Region, Shape, Whole, contiguous_strides, squeezed
 
@@ -70,22 +70,22 @@ class Schedule:
             self._cluster(node)
 
     def _alone(self, node: Whole) -> None:
-        unit = self._new(Alone(node))
+        self._new(node)
         for result in (node, *node.results):
-            self.unit[result] = unit
+            self.unit[result] = node
         for base in node.memory:
             self._materialise(base)
             if base in self.unit:
-                self._order(self.unit[base], unit)
-        self._after_effects(node, unit)
+                self._order(self.unit[base], node)
+        self._after_effects(node, node)
         if node.has_effect:
             for earlier in self._failing:
-                if self.unit[earlier] is not unit:
-                    self._order(self.unit[earlier], unit)
-            self._effect, self._failing = unit, []
+                if self.unit[earlier] is not node:
+                    self._order(self.unit[earlier], node)
+            self._effect, self._failing = node, []
 
     def _order(self, unit: Unit, later: Unit) -> None:
-        later.before.add(unit)
+        later.before[unit] = None
         self._put_before(unit, later)
 
     def _after_effects(self, node: Node, unit: Unit) -> None:
@@ -197,7 +197,7 @@ class Schedule:
             unit = self.unit.get(base)
             if unit is not cluster:
                 if base is not node.starts_from or base in read:  # what is updated isn't read, unless it is
-                    cluster.sources.add(base)
+                    cluster.sources[base] = None
                 if unit is not None:
                     self._order(unit, cluster)
         self._after_effects(node, cluster)
@@ -261,8 +261,8 @@ class Schedule:
             self.unit[member] = one
         for unit in set(self.unit.values()):
             if other in unit.before:
-                unit.before.remove(other)
-                unit.before.add(one)
+                del unit.before[other]
+                unit.before[one] = None
         self._open[other.space].remove(other)
         place = min(one.rank, other.rank)
         self.units = [u for u in self.units if u is not one and u is not other]
