@@ -48,6 +48,8 @@ class Node:
 
     operands: tuple[Node, ...] = ()  # what a kernel reads of it element by element
     source: Node | None = None  # what it reads at computed places
+    starts_from: Node | None = None  # the node whose memory it may take over and change
+    regions: Sequence[Region] = ()  # those that it runs
     in_memory = True
     can_fail = False  # can running it set the error word?
     has_effect = False  # does running it do something besides computing its results?
@@ -57,6 +59,7 @@ class Node:
 
     def __init__(self, type: ArrayType):
         self.type: ArrayType = type
+        self.space: Shape = type.shape  # over what it is computed
         self.region: Region | None = None
 
     @property
@@ -90,14 +93,9 @@ class Node:
         return self.layout == whole and self.type.size == self._base.type.size
 
     @property
-    def space(self) -> Shape:
-        """Over what it is computed."""
-        return self.shape
-
-    @property
     def memory(self) -> tuple[Node, ...]:
         """The nodes whose memory it needs."""
-        return ()
+        return tuple(n for n in (self.source, self.starts_from) if n is not None)
 
     @property
     def reads(self) -> tuple[Node, ...]:
@@ -107,16 +105,6 @@ class Node:
     @property
     def results(self) -> Sequence[Node]:
         return (self,)
-
-    @property
-    def regions(self) -> Sequence[Region]:
-        """Those that it runs."""
-        return ()
-
-    @property
-    def starts_from(self) -> Node | None:
-        """The node whose memory it may take over and change."""
-        return None
 
     @property
     def is_costly(self) -> bool:
@@ -230,31 +218,14 @@ class Several(Whole):
 
     def __init__(self) -> None:
         super().__init__(ArrayType((), np.bool_))
-        self.made: tuple[Result, ...] = ()
+        self.made: tuple[Node, ...] = ()  # the results: memory that it fills
 
     @property
     def results(self) -> Sequence[Node]:
         return self.made
 
-    def start_of(self, index: int) -> Node | None:
-        """The node whose memory a result may take over and change."""
-        return None
-
     def __str__(self) -> str:
         return f"{type(self).__name__.lower()} {', '.join(str(r.type) for r in self.made)}"
-
-
-class Result(Node):
-    """One result of a node that has several; memory that this one fills."""
-
-    def __init__(self, type: ArrayType, of: Several, index: int):
-        super().__init__(type)
-        self.of: Several = of
-        self.index: int = index
-
-    @property
-    def starts_from(self) -> Node | None:
-        return self.of.start_of(self.index)
 
 
 class Region:

@@ -185,8 +185,9 @@ class Schedule:
         return not any(base in cluster.targets for base in (*self._reads(node), *node.memory))
 
     def _add(self, node: Member, cluster: Cluster) -> None:
-        role = node.join(cluster)
+        role = node.role_in(cluster)
         assert role is not None
+        node.join(cluster, role)
         level = max((cluster.levels.get(o.base, 0) for o in node.operands), default=0)
         cluster.levels[node] = level + 1 if role == "reduce" else level
         cluster.roles[node] = role

@@ -17,10 +17,7 @@ from wonderland.compile.text import size
 class Step(ABC):
     """Something that is done."""
 
-    @property
-    def bodies(self) -> Sequence[list[Step]]:
-        """Steps that are part of it."""
-        return ()
+    bodies: Sequence[list[Step]] = ()  # steps that are part of it
 
     @property
     def touched(self) -> Iterable[Buffer] | None:
