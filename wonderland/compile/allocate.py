@@ -128,15 +128,13 @@ class RegionPlan:
 
     def dies(self, base: Node, position: int) -> bool:
         """Is `base` memory of our own that nobody reads after this unit?"""
-        buffer = self.memory.get(base)
-        return (
-            base.region is self.region and buffer is not None and buffer.place == "arena"
-            and self.uses.get(base, [position])[-1] <= position
-        )  # fmt: skip
+        if base.region is not self.region or base not in self.memory:
+            return False
+        return self.memory[base].place == "arena" and self.uses.get(base, [position])[-1] <= position
 
     def update(self, node: Node, start: Node, position: int) -> Buffer:
         """The memory of a node that changes what it starts from: that one's, or a copy."""
-        if node not in self.memory and self.dies(start, position) and self.units[position].count(start) == 1:
+        if node not in self.memory and self.dies(start, position) and self.units[position].uses_of(start) == 1:
             self.memory[node] = self.memory[start]
         buffer = self.own(node)
         if self.memory[start] is not buffer:
@@ -179,7 +177,7 @@ class RegionPlan:
             unit, start = self.schedule.unit[last], last.starts_from
             alone = (
                 start is not None and start is not old and start.bytes == last.bytes
-                and self.uses.get(start) == [self.at[unit]] and unit.count(start) == 1
+                and self.uses.get(start) == [self.at[unit]] and unit.uses_of(start) == 1
             )  # fmt: skip
             last = start if alone and start is not None and self._place_one(start, target, old) else None
         return placed
@@ -202,7 +200,7 @@ class RegionPlan:
     def _overwrites(self, unit: Unit, node: Node, old: Node) -> bool:
         """May a unit write `node` over `old`, which it reads?"""
         if node.starts_from is old:
-            return unit.count(old) == 1
+            return unit.uses_of(old) == 1
         return unit.at_own_element(node, old, self.schedule.costs)
 
     # -- uses -------------------------------------------------------------------------------------
@@ -254,11 +252,8 @@ class RegionPlan:
 
     def _overwrite(self, node: Node, cluster: Cluster, position: int, reused: set[Buffer]) -> None:
         """Let a node overwrite an operand that dies, if there is one."""
-        for old in cluster.sources:
-            if (
-                self.dies(old, position) and self.memory[old] not in reused
-                and cluster.at_own_element(node, old, self.schedule.costs)
-            ):  # fmt: skip
+        for old in (n for n in cluster.sources if self.dies(n, position) and self.memory[n] not in reused):
+            if cluster.at_own_element(node, old, self.schedule.costs):
                 self.memory[node] = self.memory[old]
                 reused.add(self.memory[old])
                 return
@@ -274,24 +269,17 @@ class RegionPlan:
         self._set_apart(cluster, across, MOST_CHUNKS)
         nest = self._nest(cluster)
         if across:
-            rest = self._pieces(nest, across, cluster.space[-1:])
-            rest.roles, rest.levels = dict.fromkeys(across, "reduce"), dict.fromkeys(across, 1)
-            self._nest(rest)
+            self._combine(nest, cluster.space[-1:], dict.fromkeys(across, "reduce"), dict.fromkeys(across, 1))
 
     def _long(self, cluster: Cluster) -> None:
         """Few and long rows: pieces, then a kernel that combines them."""
         pieces = Cluster(cluster.space)
         pieces.reduced = cluster.reduced
-        reductions = [n for n, role in cluster.roles.items() if role == "reduce"]
-        for node, role in cluster.roles.items():
-            if role in ("full", "reduce"):
-                pieces.roles[node], pieces.levels[node] = role, cluster.levels[node]
-        self._set_apart(pieces, reductions, MOST_PIECES)
-        rest = self._pieces(self._nest(pieces, split=True), reductions, cluster.rows)
-        for node, role in cluster.roles.items():
-            if role in ("row", "reduce"):
-                rest.roles[node], rest.levels[node] = role, cluster.levels[node]
-        self._nest(rest)
+        pieces.roles = {n: role for n, role in cluster.roles.items() if role in ("full", "reduce")}
+        pieces.levels = {n: cluster.levels[n] for n in pieces.roles}
+        self._set_apart(pieces, [n for n, role in pieces.roles.items() if role == "reduce"], MOST_PIECES)
+        rest = {n: role for n, role in cluster.roles.items() if role in ("row", "reduce")}
+        self._combine(self._nest(pieces, split=True), cluster.rows, rest, {n: cluster.levels[n] for n in rest})
 
     def _set_apart(self, cluster: Cluster, reductions: Sequence[Node], most: int) -> None:
         """Memory for the pieces of reductions."""
@@ -299,15 +287,14 @@ class RegionPlan:
             leaf = cluster.partials[node] = Leaf(ArrayType((most, *node.shape), node.dtype))
             self.memory[leaf] = self.scratch(leaf.bytes)
 
-    def _pieces(self, nest: Nest, reductions: Sequence[Node], rows: Shape) -> Cluster:
-        """A cluster without members yet in which reductions read their pieces."""
+    def _combine(self, nest: Nest, rows: Shape, roles: dict[Node, str], levels: dict[Node, int]) -> None:
+        """A kernel in which reductions read their pieces."""
         rest = Cluster((nest.pieces, *rows))
-        rest.reduced = (0,)
-        for node in reductions:
-            leaf = Leaf(ArrayType((nest.pieces, *rows), node.dtype))
-            self.memory[leaf] = self.memory[nest.cluster.partials[node]]
-            rest.override[node] = leaf
-        return rest
+        rest.reduced, rest.roles, rest.levels = (0,), roles, levels
+        for node, partial in nest.cluster.partials.items():
+            leaf = rest.override[node] = Leaf(ArrayType(rest.space, node.dtype))
+            self.memory[leaf] = self.memory[partial]
+        self._nest(rest)
 
     # -- signals ----------------------------------------------------------------------------------
 

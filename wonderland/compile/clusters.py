@@ -50,18 +50,17 @@ class Cluster:
     def can_fail(self) -> bool:
         return any(node.can_fail for node in self.roles)
 
-    def count(self, base: Node) -> int:
+    def uses_of(self, base: Node) -> int:
         """How often it uses the memory of a node."""
         return 1 + (base in self.sources and bool(self.space))  # a single element is read before it is written
 
     def at_own_element(self, node: Node, old: Node, scalars: Iterable[Node]) -> bool:
         """Does it read `old` only at the element where it writes `node`, and not after it has?"""
-        roles, levels = self.roles, self.levels
-        if roles[node] not in PER_ELEMENT or old in self.targets:
+        if self.roles[node] not in PER_ELEMENT or old in self.targets:
             return False
         if old.bytes != node.bytes or old.dtype.itemsize != node.dtype.itemsize:
             return False
-        if levels[node] != max(level - (roles[n] == "reduce") for n, level in levels.items() if roles[n] != "row"):
+        if self.levels[node] != max(self.sweep_of(n) for n, role in self.roles.items() if role != "row"):
             return False
         return self.reads_own_element(old, scalars) is not False
 
@@ -83,6 +82,10 @@ class Cluster:
                     members.append(operand.base)
         return found
 
+    def sweep_of(self, node: Node) -> int:
+        """The sweep over a row in which a member is computed; a sum is there after it."""
+        return self.levels[node] - (self.roles[node] == "reduce")
+
     def plan(self, plan: Any, position: int) -> None:
         plan.add_nests(self, position)
 
@@ -95,6 +98,11 @@ class Cluster:
     @property
     def rows(self) -> Shape:
         return tuple(n for i, n in enumerate(self.space) if i not in (self.reduced or ()))
+
+    def spread(self, strides: Sequence[int]) -> Shape:
+        """Strides along the axes that are kept, as strides along all."""
+        kept = iter(strides)
+        return tuple(0 if i in (self.reduced or ()) else next(kept) for i in range(len(self.space)))
 
     def is_long(self) -> bool:
         """Few and long rows: one sweep only, so that it can be cut into pieces for the threads."""

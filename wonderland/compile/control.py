@@ -126,8 +126,8 @@ class Loop(Nested):
         targets = [Target(plan.memory[leaf]) for leaf in self.carry]
         body, *conditions = self.regions
         for condition in conditions:
-            run.count, run.predicate = plan.own(results.pop(0)), plan.scratch(1)
-            run.condition = plan.inner(condition, [Target(run.predicate)], polls)
+            run.count, predicate = plan.own(results.pop(0)), plan.scratch(1)
+            run.condition, run.predicate = plan.inner(condition, [Target(predicate)], polls), predicate
         for result in results:
             row = math.prod(result.shape[1:]) * result.dtype.itemsize
             buffer = plan.own(result)

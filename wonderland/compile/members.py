@@ -29,8 +29,7 @@ class Member(Node):
 
     def _squeezed(self, axes: Shape) -> Shape:
         """Axes of the space, numbered without those of extent 1."""
-        position = {axis: i for i, axis in enumerate(i for i, n in enumerate(self.space) if n != 1)}
-        return tuple(position[a] for a in axes)
+        return tuple(len(squeezed(self.space[:a])) for a in axes)
 
 
 class Map(Member):

@@ -59,20 +59,14 @@ class Node:
 
     def __init__(self, type: ArrayType):
         self.type: ArrayType = type
+        self.shape: Shape = type.shape
+        self.dtype: np.dtype = type.dtype
         self.space: Shape = type.shape  # over what it is computed
         self.region: Region | None = None
 
     @property
-    def shape(self) -> Shape:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.type.dtype
-
-    @property
     def bytes(self) -> int:
-        return math.prod(self.type.shape) * self.type.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def base(self) -> Node:
@@ -87,10 +81,7 @@ class Node:
     @property
     def is_whole(self) -> bool:
         """Does it show all of its base's memory in order?"""
-        if self._base is None:
-            return True
-        whole = (0, normal(self.shape, contiguous_strides(self.shape)))
-        return self.layout == whole and self.type.size == self._base.type.size
+        return self.base is self or (self.type.size == self.base.type.size and self.layout == Node(self.type).layout)
 
     @property
     def memory(self) -> tuple[Node, ...]:
@@ -198,7 +189,7 @@ class Whole(Node):
         extents = [n.shape for n in (*self.memory, *self.results)]
         return STEP + sum(ELEMENT * math.prod(n for n in shape if n is not None) for shape in extents)
 
-    def count(self, base: Node) -> int:
+    def uses_of(self, base: Node) -> int:
         return sum(n is base for n in self.memory)
 
     def at_own_element(self, node: Node, old: Node, scalars: Any) -> bool:
@@ -257,11 +248,8 @@ class Region:
     def captured(self) -> list[Node]:
         """The bases outside that it reads."""
         inside = {result for node in self.nodes for result in (node, *node.results)}
-        found: dict[Node, None] = {}
-        for n in (*(n for node in self.nodes for n in node.reads), *(n.base for n in self.outputs)):
-            if n not in inside and n.in_memory:
-                found[n] = None
-        return list(found)
+        read = (*(n for node in self.nodes for n in node.reads), *(n.base for n in self.outputs))
+        return list(dict.fromkeys(n for n in read if n not in inside and n.in_memory))
 
     def drop_unused(self) -> None:
         """Keep the nodes that the outputs need or that have effects."""

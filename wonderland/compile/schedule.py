@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from wonderland.compile.clusters import PER_ELEMENT, Cluster, Unit, squeezed_strides
@@ -43,7 +44,10 @@ class Schedule:
         self._effect: Unit | None = None  # the last so far; what can fail stays on its side of it
         self._failing: list[Node] = []  # since then
         for node in region.nodes:
-            self._place(node)
+            if isinstance(node, Whole):
+                self._alone(node)
+            elif not self._note_cheap(node):
+                self._cluster(node)
         self._sum_up_rows()
         self._store()
 
@@ -62,12 +66,6 @@ class Schedule:
             return False
         self.costs[node] = cost
         return True
-
-    def _place(self, node: Node) -> None:
-        if isinstance(node, Whole):
-            self._alone(node)
-        elif not self._note_cheap(node):
-            self._cluster(node)
 
     def _alone(self, node: Whole) -> None:
         self._new(node)
@@ -114,28 +112,20 @@ class Schedule:
         for base in node.memory:
             self._materialise(base)
         space = squeezed(node.space)
-        candidates: list[Cluster] = []
-        for base in self._reads(node):
-            unit = self.unit.get(base)
-            if isinstance(unit, Cluster) and unit not in candidates and self._joins(node, unit):
-                candidates.append(unit)
-        if not candidates:
-            for other in self._open.get(space, [])[-HORIZONTAL:]:
-                if self._joins(node, other) and self._related(node, other):
-                    candidates.append(other)
-                    break
-        if candidates:
-            cluster = candidates[0]
-            for other in candidates[1:]:
-                cluster = self._merge(cluster, other)
-        else:
-            cluster = self._new(Cluster(space))
-            self._open.setdefault(space, []).append(cluster)
-        self._add(node, cluster)
-
-    def _related(self, node: Node, cluster: Cluster) -> bool:
-        """Independent work over one space shares a loop if it is small, or reads the same memory."""
-        return math.prod(cluster.space) <= 4096 or any(base in cluster.sources for base in self._reads(node))
+        read = [*self._reads(node)]
+        units = dict.fromkeys(map(self.unit.get, read))
+        found = [unit for unit in units if isinstance(unit, Cluster) and self._joins(node, unit)]
+        if not found:
+            # Independent work over one space shares a loop if it is small, or reads the same memory.
+            small, near = math.prod(space) <= 4096, self._open.get(space, [])[-HORIZONTAL:]
+            related = (c for c in near if small or any(base in c.sources for base in read))
+            found = [*islice((c for c in related if self._joins(node, c)), 1)]
+        if not found:
+            found = [self._new(Cluster(space))]
+            self._open.setdefault(space, []).append(found[0])
+        for other in found[1:]:
+            self._merge(found[0], other)
+        self._add(node, found[0])
 
     @staticmethod
     def _run_together(one: Cluster, other: Cluster) -> bool:
@@ -212,12 +202,7 @@ class Schedule:
         """Move a unit, and what it needs, in front of one that doesn't lead to it (Pearce and Kelly 2007)."""
         if unit.rank < later.rank:
             return
-        needed, stack = {unit}, [unit]
-        while stack:
-            for earlier in stack.pop().before:
-                if earlier.rank > later.rank and earlier not in needed:
-                    needed.add(earlier)
-                    stack.append(earlier)
+        needed = {unit, *_needs(unit, later)}
         low, high = later.rank, unit.rank + 1
         window = self.units[low:high]
         window = [u for u in window if u in needed] + [u for u in window if u not in needed]
@@ -239,19 +224,18 @@ class Schedule:
                             break
                         other.reduced, other.roles, other.levels = kept
 
-    def _merge(self, one: Cluster, other: Cluster) -> Cluster:
-        """Both clusters as one, if nothing stands between them; otherwise the first."""
-        if one.space != other.space or (None not in (one.reduced, other.reduced) and one.reduced != other.reduced):
-            return one
-        if one.targets or other.targets or len(one.roles) + len(other.roles) > MOST_MEMBERS:
-            return one
-        if one.cost + other.cost > MOST_COST or not self._run_together(one, other):
-            return one
+    def _merge(self, one: Cluster, other: Cluster) -> None:
+        """Take a cluster into the first, if nothing stands between them."""
+        if one.space != other.space or one.targets or other.targets or not self._run_together(one, other):
+            return
+        if len(one.roles) + len(other.roles) > MOST_MEMBERS or one.cost + other.cost > MOST_COST:
+            return
+        if one.reduced != other.reduced:
+            if None not in (one.reduced, other.reduced) or one.is_long() or other.is_long():
+                return
         if self._depends(one, other) or self._depends(other, one):
-            return one
+            return
         reduced = one.reduced if one.reduced is not None else other.reduced
-        if reduced is not None and (one.is_long() or other.is_long()) and one.reduced != other.reduced:
-            return one
         one.reduced, one.reverse = reduced, other.reverse if one.reverse is None else one.reverse
         one.cost += other.cost
         one.roles.update(other.roles)
@@ -272,23 +256,11 @@ class Schedule:
             unit.rank = rank
         for unit in one.before:
             self._put_before(unit, one)
-        return one
 
     def _depends(self, unit: Unit, on: Unit) -> bool:
-        """Is there a way from `on` to `unit`? Only units between them in the order can be on it."""
-        if unit.rank < on.rank:
-            return False
-        stack, seen = [unit], {unit}
-        while stack:
-            if len(seen) > LOOKBACK:
-                return True
-            for earlier in stack.pop().before:
-                if earlier is on:
-                    return True
-                if earlier.rank > on.rank and earlier not in seen:
-                    seen.add(earlier)
-                    stack.append(earlier)
-        return False
+        """Is there a way from `on` to `unit`?"""
+        between = enumerate(_needs(unit, on), 1) if unit.rank > on.rank else ()
+        return any(earlier is on or count >= LOOKBACK for count, earlier in between)
 
     # -- what comes out ---------------------------------------------------------------------------
 
@@ -315,6 +287,17 @@ class Schedule:
         return self.text(self.region.names())
 
 
+def _needs(unit: Unit, since: Unit) -> Iterator[Unit]:
+    """The units that come before one, as far back as another: only those between them can be on a way to it."""
+    stack, seen = [unit], {unit}
+    while stack:
+        for earlier in stack.pop().before:
+            if earlier.rank >= since.rank and earlier not in seen:
+                seen.add(earlier)
+                stack.append(earlier)
+                yield earlier
+
+
 def _cost(node: Node) -> int:
     """What a node adds to the code of a kernel; what is beyond a few calls runs in a function of its own."""
     return min(node.cost, 4 * COSTLY)
@@ -329,7 +312,4 @@ def _reads_own_element(operand: Node, role: str, cluster: Cluster) -> bool:
     if inner in PER_ELEMENT:
         return role != "row" and strides == contiguous_strides(cluster.space)
     rows = contiguous_strides(cluster.rows)
-    if role == "row":
-        return strides == rows
-    kept = iter(rows)
-    return strides == tuple(0 if i in (cluster.reduced or ()) else next(kept) for i in range(len(cluster.space)))
+    return strides == (rows if role == "row" else cluster.spread(rows))
