@@ -42,9 +42,8 @@ def allocate(region: Region, signature: Signature) -> MemoryPlan:
         buffer = Buffer("slot", 0, signature.slot(i)) if old is None else plan.memory[old]
         targets.append(Target(buffer, guarded=old is not None))
     plan.steps = RegionPlan(plan, region, targets).steps
-    for i, output in enumerate(region.outputs):
-        if None in output.shape:
-            plan.results.append((plan.memory[output.base], signature.slot(i)))
+    dynamic = [(i, output.base) for i, output in enumerate(region.outputs) if None in output.shape]
+    plan.results = [(plan.memory[base], signature.slot(i)) for i, base in dynamic]
     return plan
 
 
@@ -58,6 +57,7 @@ class RegionPlan:
         self.memory: Memory = plan.memory
         self.schedule: Schedule = region.schedule
         self.targets: list[Target | None] = [None if i in region.unchanged else t for i, t in enumerate(targets)]
+        self.guarded: set[Buffer] = {t.buffer for t in self.targets if t is not None and t.guarded}
         self.units: list[Unit] = self.schedule.units
         self.at: dict[Unit, int] = {unit: i for i, unit in enumerate(self.units)}
         self.uses: dict[Node, list[int]] = {}
@@ -120,11 +120,6 @@ class RegionPlan:
     def inner(self, region: Region, targets: Sequence[Target], polls: bool) -> list[Step]:
         """The steps of a region inside this one."""
         return RegionPlan(self.plan, region, targets, polls).steps
-
-    @property
-    def guards(self) -> bool:
-        """Does it write to something that a run which fails leaves alone?"""
-        return any(target is not None and target.guarded for target in self.targets)
 
     def dies(self, base: Node, position: int) -> bool:
         """Is `base` memory of our own that nobody reads after this unit?"""
@@ -207,10 +202,8 @@ class RegionPlan:
 
     def _find_uses(self) -> None:
         for i, unit in enumerate(self.units):
-            for base in unit.reads:
-                found = self.uses.setdefault(base, [])
-                if not found or found[-1] != i:
-                    found.append(i)
+            for base in dict.fromkeys(unit.reads):
+                self.uses.setdefault(base, []).append(i)
         for node, target in zip(self.region.outputs, self.targets, strict=True):
             if target is None or node.base.region is self.region:
                 self.uses.setdefault(node.base, []).append(END)
@@ -300,8 +293,8 @@ class RegionPlan:
 
     def _look_at_signals(self, done: list[tuple[int, float]]) -> None:
         """Between long steps, as long as nothing is written that a run which fails leaves alone."""
-        guarded = {target.buffer for target in self.targets if target is not None and target.guarded}
-        end = next((i for i, step in enumerate(self.steps) if guarded and step.may_write(guarded)), len(self.steps))
+        written = (i for i, step in enumerate(self.steps) if self.guarded and step.may_write(self.guarded))
+        end = next(written, len(self.steps))
         steps, (place, counted) = list(self.steps), done[0]
         self.steps.clear()
         for count, work in done[1:]:

@@ -53,7 +53,7 @@ class Branch(Nested):
 
     def plan(self, plan: Any, position: int) -> None:
         targets = [Target(plan.own(r)) for r in self.results]
-        polls = plan.polls and not plan.guards
+        polls = plan.polls and not plan.guarded
         plan.add(RunBranch(plan.memory[self.index], [plan.inner(region, targets, polls) for region in self.regions]))
 
 

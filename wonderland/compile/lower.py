@@ -7,7 +7,7 @@ doesn't have, becomes a call of NumPy, and says why.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -406,8 +406,7 @@ def _lower_equation(builder: Builder, equation: Equation, nodes: list[Node]) -> 
         return tuple(out) if primitive.multiple else (out,)
     except Unsupported as reason:
         del builder.region.nodes[mark:]
-        params, evaluate = equation.params, primitive.evaluate
-        call = lambda *arrays: evaluate(*arrays, **params)
+        call = partial(primitive.evaluate, **equation.params)
         why, effect = str(reason), equation.has_effects()
     return builder.call(primitive.name, call, nodes, types, primitive.multiple, why, effect)
 

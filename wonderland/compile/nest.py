@@ -145,16 +145,14 @@ class Nest(Kernel):
         return self._access(base, offset, self._expand(squeezed, row), node.dtype)
 
     def _write(self, node: Node, role: str) -> None:
-        cluster, base = self.cluster, self.cluster.partials.get(node)
-        row = role not in PER_ELEMENT
-        if base is not None and role == "across":
-            strides = (*(0 for _ in cluster.space[1:]), 1)
-        elif base is not None or node in self.schedule.stored:
-            strides = self._expand(contiguous_strides(cluster.rows if row else cluster.space), row)
-        else:
+        cluster, base, row = self.cluster, self.cluster.partials.get(node, node), role not in PER_ELEMENT
+        if base is node and node not in self.schedule.stored:
             return
-        self.stores[node] = self._access(base or node, 0, strides, node.dtype)
-        self.written.add(self.memory[base or node])
+        strides = self._expand(contiguous_strides(cluster.rows if row else cluster.space), row)
+        if role == "across":
+            strides = (*(0 for _ in cluster.space[1:]), 1)
+        self.stores[node] = self._access(base, 0, strides, node.dtype)
+        self.written.add(self.memory[base])
 
     def _arrange(self) -> Order:
         cluster, stored = self.cluster, set(self.stores.values())

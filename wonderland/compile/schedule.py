@@ -133,15 +133,13 @@ class Schedule:
         if one.reverse == other.reverse:
             return True
         serial, wide = (other, one) if one.reverse is None else (one, other)
-        if wide.reverse is not None or wide.is_long():
-            return False
-        return not (wide.is_costly() and serial.is_serial())
+        return wide.reverse is None and not wide.is_long() and not (wide.is_costly() and serial.is_serial())
 
     def _joins(self, node: Member, cluster: Cluster) -> bool:
         role = node.role_in(cluster)
         if role is None or len(cluster.roles) >= MOST_MEMBERS or cluster.cost + _cost(node) > MOST_COST:
             return False
-        if not self._apart(node, cluster):
+        if not self._apart(node, cluster) or any(base in cluster.roles for base in node.memory):
             return False
         if self._effect is not None and node.can_fail and self._depends(self._effect, cluster):
             return False
@@ -151,8 +149,6 @@ class Schedule:
                 if not _reads_own_element(operand, role, cluster):
                     return False
                 level = max(level, cluster.levels[operand.base])
-        if any(base in cluster.roles for base in node.memory):
-            return False
         if level and role in ("full", "reduce") and cluster.is_long():
             return False
         if role == "reduce" and cluster.reduced is None and any(cluster.levels.values()):
