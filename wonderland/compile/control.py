@@ -79,10 +79,7 @@ class RunBranch(Step):
 
 
 class Loop(Nested):
-    """A region run many times, and another one that is its condition, if any.
-
-    See `wonderland.control` for the three forms.
-    """
+    """A region run many times, then that of its condition if there is one; `wonderland.control` has the three forms."""
 
     def __init__(self, initial: Sequence[Node], xs: Sequence[Node], length: int | Node | None, reverse: bool):
         super().__init__()
