@@ -10,7 +10,7 @@ import pytest
 
 import wonderland as wl
 from wonderland.core.tracer import Tracer
-from wonderland.testing.op_checks import assert_close
+from wonderland.testing.op_samples import assert_close
 
 X = np.array([[0.3, -0.8, 0.55], [0.9, 0.1, -0.4]])
 Y = np.array([[1.5, 0.7, -1.2], [0.42, -2.0, 1.1]])

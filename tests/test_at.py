@@ -8,7 +8,7 @@ import wonderland.numpy as wnp
 from wonderland.core.program import run
 from wonderland.core.tracer import Tracer
 from wonderland.numpy.at import at
-from wonderland.testing.op_checks import assert_close
+from wonderland.testing.op_samples import assert_close
 
 UFUNCS = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "mul": np.multiply, "divide": np.divide,

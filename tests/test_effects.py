@@ -13,7 +13,7 @@ from wonderland.compile.nodes import Leaf, Number, Region, Several
 from wonderland.control.bodies import may_raise
 from wonderland.core.types import ArrayType
 from wonderland.testing import op_table
-from wonderland.testing.op_checks import samples
+from wonderland.testing.op_samples import samples
 from wonderland.testing.op_table import TABLE
 
 op_table.load()

@@ -5,7 +5,7 @@ import pytest
 
 import wonderland as wl
 from wonderland.einops import PatternError, rearrange, reduce, repeat
-from wonderland.testing.op_checks import assert_close
+from wonderland.testing.op_samples import assert_close
 
 X = np.random.default_rng(0).normal(size=(2, 6, 4, 3))
 

@@ -8,7 +8,7 @@ from wonderland.core import tree
 from wonderland.core.primitive import registry
 from wonderland.core.types import is_python_scalar
 from wonderland.testing import op_table
-from wonderland.testing.op_checks import samples
+from wonderland.testing.op_samples import samples
 from wonderland.testing.op_table import TABLE, Row
 from wonderland.testing.samples import broadcast_cases, reals
 from wonderland.transform.finite_difference import not_analytic

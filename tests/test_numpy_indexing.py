@@ -9,7 +9,7 @@ import pytest
 import wonderland as wl
 import wonderland.numpy as wnp
 from wonderland.core.program import run
-from wonderland.testing.op_checks import assert_close
+from wonderland.testing.op_samples import assert_close
 
 
 def same(actual, expected, what=""):

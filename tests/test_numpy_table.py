@@ -9,16 +9,16 @@ import pytest
 import wonderland as wl
 from wonderland.core.tracer import FUNCTIONS, UFUNCS
 from wonderland.testing import op_table
+from wonderland.testing.compiled_checks import check_compiled
 from wonderland.testing.op_checks import (
     check_batch,
     check_batched_gradient,
-    check_compiled,
     check_forward,
     check_reverse,
     check_second_order,
     check_value,
-    samples,
 )
+from wonderland.testing.op_samples import samples
 
 op_table.load()
 ROWS = op_table.NUMPY

@@ -11,22 +11,17 @@ from wonderland.ops.elementwise import elementwise, mul
 from wonderland.ops.reduce import spread, sum
 from wonderland.testing import check_grads, check_operator, op_table
 from wonderland.testing.check_grads import is_inexact
+from wonderland.testing.compiled_checks import WIDER, check_compiled, check_special_values, compare_compiled
 from wonderland.testing.op_checks import (
     CHECKS,
-    WIDER,
-    assert_close,
     check_batch,
-    check_compiled,
     check_forward,
     check_mixed_dtypes,
     check_programs,
     check_reverse,
-    check_special_values,
     check_value,
-    compare_compiled,
-    mixed_samples,
-    samples,
 )
+from wonderland.testing.op_samples import assert_close, mixed_samples, samples
 from wonderland.testing.op_table import TABLE
 from wonderland.testing.samples import LAYOUTS, case, reals
 

@@ -6,7 +6,7 @@ import pytest
 import wonderland as wl
 import wonderland.numpy as wnp
 from wonderland.core.tracer import Tracer
-from wonderland.testing.op_checks import assert_close
+from wonderland.testing.op_samples import assert_close
 
 A = np.linspace(-1.0, 1.0, 12).reshape(3, 4)
 

@@ -14,7 +14,7 @@ import wonderland.scipy.linalg
 import wonderland.scipy.special
 from wonderland.core.tracer import UFUNCS, Tracer
 from wonderland.testing import op_table, supported
-from wonderland.testing.op_checks import samples
+from wonderland.testing.op_samples import samples
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "supported.md"
 MODULES = {"np": (np, wnp), "scipy": (scipy, wonderland.scipy)}

@@ -15,7 +15,7 @@ from wonderland.core import tree
 from wonderland.core.primitive import registry
 from wonderland.testing import op_table
 from wonderland.testing.check_grads import random_like
-from wonderland.testing.op_checks import assert_close, samples
+from wonderland.testing.op_samples import assert_close, samples
 from wonderland.testing.op_table import NUMPY, TABLE
 
 op_table.load()

@@ -23,7 +23,7 @@ from wonderland.compile import build, pool, stages
 from wonderland.core import tree
 from wonderland.core.primitive import registry
 from wonderland.testing import op_table
-from wonderland.testing.op_checks import Sample, assert_close, mixed_samples, samples
+from wonderland.testing.op_samples import Sample, assert_close, mixed_samples, samples
 from wonderland.testing.samples import Case
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is compiled for the 6th time")
@@ -40,7 +40,7 @@ CACHES = {
     **dict.fromkeys(("ir.values.bytes_of", "ir.values.is_float", "ir.values.lanes_of", "ir.values.mangled"), True),
     "llvm._machine": True,
     "lower._fitting": True,
-    "lower._Conversion.made": True,
+    "lower._conversion": True,
     "build._libraries": True,
     "ir.function._intrinsic": True,
     "vecmath.functions._written": True,

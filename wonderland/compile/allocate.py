@@ -42,9 +42,8 @@ def allocate(region: Region, signature: Signature) -> MemoryPlan:
         buffer = Buffer("slot", 0, signature.slot(i)) if old is None else plan.memory[old]
         targets.append(Target(buffer, guarded=old is not None))
     plan.steps = RegionPlan(plan, region, targets).steps
-    for i, output in enumerate(region.outputs):
-        if None in output.shape:
-            plan.results.append((plan.memory[output.base], signature.slot(i)))
+    dynamic = [(i, output.base) for i, output in enumerate(region.outputs) if None in output.shape]
+    plan.results = [(plan.memory[base], signature.slot(i)) for i, base in dynamic]
     return plan
 
 
@@ -58,6 +57,7 @@ class RegionPlan:
         self.memory: Memory = plan.memory
         self.schedule: Schedule = region.schedule
         self.targets: list[Target | None] = [None if i in region.unchanged else t for i, t in enumerate(targets)]
+        self.guarded: set[Buffer] = {t.buffer for t in self.targets if t is not None and t.guarded}
         self.units: list[Unit] = self.schedule.units
         self.at: dict[Unit, int] = {unit: i for i, unit in enumerate(self.units)}
         self.uses: dict[Node, list[int]] = {}
@@ -121,22 +121,15 @@ class RegionPlan:
         """The steps of a region inside this one."""
         return RegionPlan(self.plan, region, targets, polls).steps
 
-    @property
-    def guards(self) -> bool:
-        """Does it write to something that a run which fails leaves alone?"""
-        return any(target is not None and target.guarded for target in self.targets)
-
     def dies(self, base: Node, position: int) -> bool:
         """Is `base` memory of our own that nobody reads after this unit?"""
-        buffer = self.memory.get(base)
-        return (
-            base.region is self.region and buffer is not None and buffer.place == "arena"
-            and self.uses.get(base, [position])[-1] <= position
-        )  # fmt: skip
+        if base.region is not self.region or base not in self.memory:
+            return False
+        return self.memory[base].place == "arena" and self.uses.get(base, [position])[-1] <= position
 
     def update(self, node: Node, start: Node, position: int) -> Buffer:
         """The memory of a node that changes what it starts from: that one's, or a copy."""
-        if node not in self.memory and self.dies(start, position) and self.units[position].count(start) == 1:
+        if node not in self.memory and self.dies(start, position) and self.units[position].uses_of(start) == 1:
             self.memory[node] = self.memory[start]
         buffer = self.own(node)
         if self.memory[start] is not buffer:
@@ -179,7 +172,7 @@ class RegionPlan:
             unit, start = self.schedule.unit[last], last.starts_from
             alone = (
                 start is not None and start is not old and start.bytes == last.bytes
-                and self.uses.get(start) == [self.at[unit]] and unit.count(start) == 1
+                and self.uses.get(start) == [self.at[unit]] and unit.uses_of(start) == 1
             )  # fmt: skip
             last = start if alone and start is not None and self._place_one(start, target, old) else None
         return placed
@@ -202,17 +195,15 @@ class RegionPlan:
     def _overwrites(self, unit: Unit, node: Node, old: Node) -> bool:
         """May a unit write `node` over `old`, which it reads?"""
         if node.starts_from is old:
-            return unit.count(old) == 1
+            return unit.uses_of(old) == 1
         return unit.at_own_element(node, old, self.schedule.costs)
 
     # -- uses -------------------------------------------------------------------------------------
 
     def _find_uses(self) -> None:
         for i, unit in enumerate(self.units):
-            for base in unit.reads:
-                found = self.uses.setdefault(base, [])
-                if not found or found[-1] != i:
-                    found.append(i)
+            for base in dict.fromkeys(unit.reads):
+                self.uses.setdefault(base, []).append(i)
         for node, target in zip(self.region.outputs, self.targets, strict=True):
             if target is None or node.base.region is self.region:
                 self.uses.setdefault(node.base, []).append(END)
@@ -254,11 +245,8 @@ class RegionPlan:
 
     def _overwrite(self, node: Node, cluster: Cluster, position: int, reused: set[Buffer]) -> None:
         """Let a node overwrite an operand that dies, if there is one."""
-        for old in cluster.sources:
-            if (
-                self.dies(old, position) and self.memory[old] not in reused
-                and cluster.at_own_element(node, old, self.schedule.costs)
-            ):  # fmt: skip
+        for old in (n for n in cluster.sources if self.dies(n, position) and self.memory[n] not in reused):
+            if cluster.at_own_element(node, old, self.schedule.costs):
                 self.memory[node] = self.memory[old]
                 reused.add(self.memory[old])
                 return
@@ -274,24 +262,17 @@ class RegionPlan:
         self._set_apart(cluster, across, MOST_CHUNKS)
         nest = self._nest(cluster)
         if across:
-            rest = self._pieces(nest, across, cluster.space[-1:])
-            rest.roles, rest.levels = dict.fromkeys(across, "reduce"), dict.fromkeys(across, 1)
-            self._nest(rest)
+            self._combine(nest, cluster.space[-1:], dict.fromkeys(across, "reduce"), dict.fromkeys(across, 1))
 
     def _long(self, cluster: Cluster) -> None:
         """Few and long rows: pieces, then a kernel that combines them."""
         pieces = Cluster(cluster.space)
         pieces.reduced = cluster.reduced
-        reductions = [n for n, role in cluster.roles.items() if role == "reduce"]
-        for node, role in cluster.roles.items():
-            if role in ("full", "reduce"):
-                pieces.roles[node], pieces.levels[node] = role, cluster.levels[node]
-        self._set_apart(pieces, reductions, MOST_PIECES)
-        rest = self._pieces(self._nest(pieces, split=True), reductions, cluster.rows)
-        for node, role in cluster.roles.items():
-            if role in ("row", "reduce"):
-                rest.roles[node], rest.levels[node] = role, cluster.levels[node]
-        self._nest(rest)
+        pieces.roles = {n: role for n, role in cluster.roles.items() if role in ("full", "reduce")}
+        pieces.levels = {n: cluster.levels[n] for n in pieces.roles}
+        self._set_apart(pieces, [n for n, role in pieces.roles.items() if role == "reduce"], MOST_PIECES)
+        rest = {n: role for n, role in cluster.roles.items() if role in ("row", "reduce")}
+        self._combine(self._nest(pieces, split=True), cluster.rows, rest, {n: cluster.levels[n] for n in rest})
 
     def _set_apart(self, cluster: Cluster, reductions: Sequence[Node], most: int) -> None:
         """Memory for the pieces of reductions."""
@@ -299,22 +280,21 @@ class RegionPlan:
             leaf = cluster.partials[node] = Leaf(ArrayType((most, *node.shape), node.dtype))
             self.memory[leaf] = self.scratch(leaf.bytes)
 
-    def _pieces(self, nest: Nest, reductions: Sequence[Node], rows: Shape) -> Cluster:
-        """A cluster without members yet in which reductions read their pieces."""
+    def _combine(self, nest: Nest, rows: Shape, roles: dict[Node, str], levels: dict[Node, int]) -> None:
+        """A kernel in which reductions read their pieces."""
         rest = Cluster((nest.pieces, *rows))
-        rest.reduced = (0,)
-        for node in reductions:
-            leaf = Leaf(ArrayType((nest.pieces, *rows), node.dtype))
-            self.memory[leaf] = self.memory[nest.cluster.partials[node]]
-            rest.override[node] = leaf
-        return rest
+        rest.reduced, rest.roles, rest.levels = (0,), roles, levels
+        for node, partial in nest.cluster.partials.items():
+            leaf = rest.override[node] = Leaf(ArrayType(rest.space, node.dtype))
+            self.memory[leaf] = self.memory[partial]
+        self._nest(rest)
 
     # -- signals ----------------------------------------------------------------------------------
 
     def _look_at_signals(self, done: list[tuple[int, float]]) -> None:
         """Between long steps, as long as nothing is written that a run which fails leaves alone."""
-        guarded = {target.buffer for target in self.targets if target is not None and target.guarded}
-        end = next((i for i, step in enumerate(self.steps) if guarded and step.may_write(guarded)), len(self.steps))
+        written = (i for i, step in enumerate(self.steps) if self.guarded and step.may_write(self.guarded))
+        end = next(written, len(self.steps))
         steps, (place, counted) = list(self.steps), done[0]
         self.steps.clear()
         for count, work in done[1:]:

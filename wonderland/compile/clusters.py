@@ -8,9 +8,8 @@ like a reduction, and read like a full map.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from wonderland.compile.nodes import Node, Shape, Whole, contiguous_strides
 
@@ -19,128 +18,49 @@ FEW_ROWS, FEW_COLUMNS = 8, 1 << 14
 MOST_ACROSS = 1 << 14  # elements of a row up to which rows are summed up while they are swept
 PER_ELEMENT = ("full", "cumulate")  # roles with a value at each element of the space
 
-Item = TypeVar("Item")
 
-
-class Ordered(dict[Item, None]):
-    """A set in the order of insertion: the same Program gives the same text in every process."""
-
-    def add(self, item: Item) -> None:
-        self[item] = None
-
-    def remove(self, item: Item) -> None:
-        del self[item]
-
-
-class Unit(ABC):
-    """Something that runs as a whole: a cluster, or a node by itself."""
-
-    def __init__(self) -> None:
-        self.rank = 0  # its place in the order
-        self.before: Ordered[Unit] = Ordered()
-
-    @property
-    @abstractmethod
-    def reads(self) -> Sequence[Node]:
-        """The nodes whose memory it reads."""
-
-    @property
-    @abstractmethod
-    def results(self) -> Sequence[Node]:
-        """The nodes that it defines."""
-
-    @property
-    @abstractmethod
-    def can_fail(self) -> bool: ...
-
-    @abstractmethod
-    def count(self, base: Node) -> int:
-        """How often it uses the memory of a node."""
-
-    @abstractmethod
-    def at_own_element(self, node: Node, old: Node, scalars: Iterable[Node]) -> bool:
-        """Does it read `old` only at the element where it writes `node`, and not after it has?"""
-
-    @abstractmethod
-    def plan(self, plan: Any, position: int) -> None:
-        """Find memory for what it writes, and add its steps to the plan of a region."""
-
-    @abstractmethod
-    def text(self, names: dict[Node, str]) -> str:
-        """It, for a person to read; `names` are the region's."""
-
-
-class Alone(Unit):
-    """A node that runs by itself."""
-
-    def __init__(self, node: Whole):
-        super().__init__()
-        self.node = node
-
-    @property
-    def reads(self) -> Sequence[Node]:
-        return self.node.memory
-
-    @property
-    def results(self) -> Sequence[Node]:
-        return self.node.results
-
-    @property
-    def can_fail(self) -> bool:
-        return self.node.can_fail
-
-    def count(self, base: Node) -> int:
-        return sum(n is base for n in self.node.memory)
-
-    def at_own_element(self, node: Node, old: Node, scalars: Iterable[Node]) -> bool:
-        return False
-
-    def plan(self, plan: Any, position: int) -> None:
-        self.node.plan(plan, position)
-
-    def text(self, names: dict[Node, str]) -> str:
-        inner = [region.schedule.text(names) for region in self.node.regions]
-        return "\n".join([self.node.line(names), *(f"  {part}".replace("\n", "\n  ") for part in inner)])
-
-
-class Cluster(Unit):
-    """A kernel to be."""
+class Cluster:
+    """A kernel to be. Its sets are dicts, and so in order: the same Program gives the same text in every process."""
 
     def __init__(self, space: Shape):
-        super().__init__()
+        self.rank = 0  # its place in the order of units
+        self.before: dict[Unit, None] = {}  # the units that come before it
         self.space = space
         self.reduced: tuple[int, ...] | None = None  # or along which values run
         self.reverse: bool | None = None  # the direction in which values run, if some do
         self.roles: dict[Node, str] = {}  # "full", "row", "reduce", "across", "cumulate" or "scatter"; in order
         self.cost = 0  # of all maps
         self.levels: dict[Node, int] = {}  # how many sweeps over a row a value waits for
-        self.sources: Ordered[Node] = Ordered()  # memory that is read
-        self.targets: Ordered[Node] = Ordered()  # memory that scatters write
+        self.sources: dict[Node, None] = {}  # memory that is read
+        self.targets: dict[Node, None] = {}  # memory that scatters write
         self.partials: dict[Node, Node] = {}  # where the pieces of a reduction go that is done in pieces
         self.override: dict[Node, Node] = {}  # and, in the kernel that combines them, what it reads instead
 
     @property
     def reads(self) -> Sequence[Node]:
+        """The nodes whose memory it reads."""
         return (*self.sources, *self.targets)
 
     @property
     def results(self) -> Sequence[Node]:
+        """The nodes that it defines."""
         return list(self.roles)
 
     @property
     def can_fail(self) -> bool:
         return any(node.can_fail for node in self.roles)
 
-    def count(self, base: Node) -> int:
+    def uses_of(self, base: Node) -> int:
+        """How often it uses the memory of a node."""
         return 1 + (base in self.sources and bool(self.space))  # a single element is read before it is written
 
     def at_own_element(self, node: Node, old: Node, scalars: Iterable[Node]) -> bool:
-        roles, levels = self.roles, self.levels
-        if roles[node] not in PER_ELEMENT or old in self.targets:
+        """Does it read `old` only at the element where it writes `node`, and not after it has?"""
+        if self.roles[node] not in PER_ELEMENT or old in self.targets:
             return False
         if old.bytes != node.bytes or old.dtype.itemsize != node.dtype.itemsize:
             return False
-        if levels[node] != max(level - (roles[n] == "reduce") for n, level in levels.items() if roles[n] != "row"):
+        if self.levels[node] != max(self.sweep_of(n) for n, role in self.roles.items() if role != "row"):
             return False
         return self.reads_own_element(old, scalars) is not False
 
@@ -162,6 +82,10 @@ class Cluster(Unit):
                     members.append(operand.base)
         return found
 
+    def sweep_of(self, node: Node) -> int:
+        """The sweep over a row in which a member is computed; a sum is there after it."""
+        return self.levels[node] - (self.roles[node] == "reduce")
+
     def plan(self, plan: Any, position: int) -> None:
         plan.add_nests(self, position)
 
@@ -174,6 +98,11 @@ class Cluster(Unit):
     @property
     def rows(self) -> Shape:
         return tuple(n for i, n in enumerate(self.space) if i not in (self.reduced or ()))
+
+    def spread(self, strides: Sequence[int]) -> Shape:
+        """Strides along the axes that are kept, as strides along all."""
+        kept = iter(strides)
+        return tuple(0 if i in (self.reduced or ()) else next(kept) for i in range(len(self.space)))
 
     def is_long(self) -> bool:
         """Few and long rows: one sweep only, so that it can be cut into pieces for the threads."""
@@ -198,6 +127,9 @@ class Cluster(Unit):
     def is_costly(self) -> bool:
         """Does it compute functions that are worth being vectorised?"""
         return any(node.is_costly for node in self.roles)
+
+
+Unit = Cluster | Whole  # what is scheduled
 
 
 def squeezed_strides(node: Node) -> Shape:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -40,11 +41,7 @@ class Branch(Nested):
     def __init__(self, index: Node, regions: list[Region]):
         super().__init__()
         self.index: Node = index
-        self.branches: list[Region] = regions
-
-    @property
-    def regions(self) -> Sequence[Region]:
-        return self.branches
+        self.regions = regions
 
     @property
     def memory(self) -> tuple[Node, ...]:
@@ -56,20 +53,16 @@ class Branch(Nested):
 
     def plan(self, plan: Any, position: int) -> None:
         targets = [Target(plan.own(r)) for r in self.results]
-        polls = plan.polls and not plan.guards
+        polls = plan.polls and not plan.guarded
         plan.add(RunBranch(plan.memory[self.index], [plan.inner(region, targets, polls) for region in self.regions]))
 
 
+@dataclass(eq=False)
 class RunBranch(Step):
     """One of several lists of steps."""
 
-    def __init__(self, index: Buffer, branches: list[list[Step]]):
-        self.index: Buffer = index
-        self.branches: list[list[Step]] = branches
-
-    @property
-    def bodies(self) -> Sequence[list[Step]]:
-        return self.branches
+    index: Buffer
+    bodies: Sequence[list[Step]]
 
     def emit(self, out: Any, f: ir.Function) -> None:
         index = f.load(ir.LONG, out.pointer(f, self.index))
@@ -86,20 +79,14 @@ class RunBranch(Step):
 
 
 class Loop(Nested):
-    """A region run many times; see `wonderland.control` for the three forms."""
+    """A region run many times, then that of its condition if there is one; `wonderland.control` has the three forms."""
 
     def __init__(self, initial: Sequence[Node], xs: Sequence[Node], length: int | Node | None, reverse: bool):
         super().__init__()
         self.initial, self.xs, self.length, self.reverse = tuple(initial), tuple(xs), length, reverse
         self.carry: tuple[Leaf, ...] = ()
         self.slices: tuple[Leaf, ...] = ()  # of xs
-        self.body: Region = Region()
-        self.condition: Region | None = None
         self.pace: int = 0  # nanoseconds of a turn, if the loop looks at signals
-
-    @property
-    def regions(self) -> Sequence[Region]:
-        return [self.body] if self.condition is None else [self.body, self.condition]
 
     @property
     def can_fail(self) -> bool:
@@ -121,14 +108,10 @@ class Loop(Nested):
         turns = signals.GROUP if self.pace else self.length  # those after the last group aren't counted
         return turns * self.turn if isinstance(turns, int) else 0.0
 
-    def start_of(self, index: int) -> Node | None:
-        return self.initial[index].base if index < len(self.initial) else None
-
     def plan(self, plan: Any, position: int) -> None:
-        whole, run, n = plan.plan, RunLoop(self), len(self.carry)
         for leaf, initial, result in zip(self.carry, self.initial, self.results, strict=False):
             plan.memory[leaf] = plan.update(result, initial.base, position)
-        run.counter = whole.cell()
+        run = RunLoop(self, plan.plan.cell())
         if isinstance(self.length, Node):
             run.length = plan.memory[self.length]
         for leaf, x in zip(self.slices, self.xs, strict=True):
@@ -136,40 +119,37 @@ class Loop(Nested):
             size = x.dtype.itemsize
             place = (plan.memory[x.base], run.counter, strides[0] * size, offset * size)
             plan.memory[leaf] = Buffer("slice", leaf.bytes, place)
-        results = list(self.results[n:])
+        results, polls = list(self.results[len(self.carry) :]), self.pace > 0
         targets = [Target(plan.memory[leaf]) for leaf in self.carry]
-        polls = self.pace > 0
-        if self.condition is not None:
+        body, *conditions = self.regions
+        for condition in conditions:
             run.count, predicate = plan.own(results.pop(0)), plan.scratch(1)
-            run.condition, run.predicate = plan.inner(self.condition, [Target(predicate)], polls), predicate
+            run.condition, run.predicate = plan.inner(condition, [Target(predicate)], polls), predicate
         for result in results:
             row = math.prod(result.shape[1:]) * result.dtype.itemsize
             buffer = plan.own(result)
             if buffer.place == "heap":
                 run.heaps.append((buffer, row))
             targets.append(Target(Buffer("slice", row, (buffer, run.counter, row, 0))))
-        run.body = plan.inner(self.body, targets, polls)
+        run.body = plan.inner(body, targets, polls)
+        run.bodies = [run.condition, run.body]
         if run.predicate is not None:
-            run.predicate.touch(whole.position)
+            run.predicate.touch(plan.plan.position)
         plan.add(run, LOOP_NANOSECONDS)
 
 
+@dataclass(eq=False)
 class RunLoop(Step):
     """Steps again and again."""
 
-    def __init__(self, node: Loop) -> None:
-        self.node = node
-        self.counter = 0  # a cell
-        self.length: Buffer | None = None
-        self.condition: list[Step] | None = None
-        self.predicate: Buffer | None = None
-        self.count: Buffer | None = None
-        self.heaps: list[tuple[Buffer, int]] = []  # growing results and the bytes of a row
-        self.body: list[Step] = []
-
-    @property
-    def bodies(self) -> Sequence[list[Step]]:
-        return [self.condition or [], self.body]
+    node: Loop
+    counter: int  # a cell
+    length: Buffer | None = None
+    predicate: Buffer | None = None
+    count: Buffer | None = None
+    heaps: list[tuple[Buffer, int]] = field(default_factory=list)  # growing results and the bytes of a row
+    condition: list[Step] = field(default_factory=list)
+    body: list[Step] = field(default_factory=list)
 
     def emit(self, out: Any, f: ir.Function) -> None:
         if self.node.length == 0:
@@ -203,7 +183,7 @@ class RunLoop(Step):
         fine = f.load(ir.LONG, out.arena).equals(0)
         if trip is not None:
             return (turn.get() < trip) & fine
-        assert self.condition is not None and self.predicate is not None
+        assert self.predicate is not None
         out.call(f, "condition", self.condition)
         return f.load(ir.BYTE, out.pointer(f, self.predicate)).differs(0) & fine
 

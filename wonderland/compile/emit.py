@@ -46,27 +46,25 @@ class Emission:
         self.polls = False  # does something look at signals?
         self.slots, self.arena, self.table = (ir.Value(ir.POINTER, f"%{name}") for name, _ in PARAMETERS)
         self._numbers: list[int | Buffer] = []
-        self._cells: dict[Any, int] = {}
+        self._cells: dict[Buffer, int] = {}
         self._once: dict[str, ir.Function] = {}
         self._calls: Counter[ir.Function] = Counter()  # of each kernel
         self._failing: set[ir.Function] = set()  # functions that leave early if something fails
 
     def numbers(self) -> np.ndarray:
         """The table; after buffers have their places."""
-        values = [item.offset if isinstance(item, Buffer) else item for item in self._numbers] or [0]
-        return np.array(values, np.int64)
+        return np.array([n.offset if isinstance(n, Buffer) else n for n in self._numbers] or [0], np.int64)
 
     # -- memory and numbers -----------------------------------------------------------------------
 
-    def number(self, f: ir.Function, value: int | Buffer, key: Any = None) -> ir.Value:
-        """A number from the table. One that a person would call structure (0, 1) is written out."""
+    def number(self, f: ir.Function, value: int | Buffer) -> ir.Value:
+        """A number, or a buffer's offset, from the table. What a person would call structure (0, 1) is written out."""
         if isinstance(value, int) and value in (0, 1):
             return f.constant(value)
-        at = self._cells.get(key, len(self._numbers)) if key is not None else len(self._numbers)
-        if at == len(self._numbers):
+        new = len(self._numbers)
+        at = self._cells.setdefault(value, new) if isinstance(value, Buffer) else new
+        if at == new:
             self._numbers.append(value)
-            if key is not None:
-                self._cells[key] = at
         return f.load(ir.LONG, f.element(ir.LONG, self.table, at), invariant=True)
 
     def cell(self, f: ir.Function, index: int) -> ir.Value:
@@ -81,11 +79,9 @@ class Emission:
         if buffer.place == "slot":
             found = f.load(ir.POINTER, self.slot(f, buffer.data), invariant=True)
         elif buffer.place == "arena":
-            found = f.element(ir.BYTE, self.arena, self.number(f, buffer, buffer))
-        elif buffer.place == "constant":
-            found = self.number(f, buffer.data, buffer).convert(ir.POINTER)
+            found = f.element(ir.BYTE, self.arena, self.number(f, buffer))
         elif buffer.place == "address":
-            found = self.number(f, buffer, buffer).convert(ir.POINTER)
+            found = self.number(f, buffer).convert(ir.POINTER)
         elif buffer.place == "heap":
             found = f.load(ir.POINTER, self.cell(f, buffer.data))
         else:

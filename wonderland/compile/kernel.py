@@ -54,11 +54,9 @@ class Kernel(ABC):
 
     def function(self, attributes: str) -> ir.Function:
         """The function to write, with its parameters."""
-        places: dict[Any, list[int]] = {}
-        for i, (buffer, _) in enumerate(self.params):
-            places.setdefault(buffer, []).append(i)
-        several = {i for buffer, found in places.items() if buffer in self.written and len(found) > 1 for i in found}
-        parameters = [(f"p{i}", "ptr" if i in several else "ptr noalias") for i in range(len(self.params))]
+        buffers = [buffer for buffer, _ in self.params]
+        shared = [buffer in self.written and buffers.count(buffer) > 1 for buffer in buffers]
+        parameters = [(f"p{i}", "ptr" if several else "ptr noalias") for i, several in enumerate(shared)]
         parameters.append(("t", "ptr noalias readonly"))
         if self.checks:
             parameters.append(("err", "ptr"))

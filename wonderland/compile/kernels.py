@@ -129,7 +129,7 @@ class Sweeps:
 
     def _sweep(self, row: Scope, roots: list[Node]) -> None:
         nest, loops, values = self.nest, self.loops, self.values
-        reductions = [n for n in roots if self.roles[n] == "reduce"]
+        reductions: list[Any] = [n for n in roots if self.roles[n] == "reduce"]
         if nest.column and reductions:
             init = self._over_columns(row)
             for node in reductions:
@@ -137,7 +137,7 @@ class Sweeps:
                 loops.at(init).store(neutral(node), place, node.dtype)
             loops.close(init)
         running = values.running = Running(values)
-        scopes = self._open_sweep(row, any(map(_rounds, reductions)))
+        scopes = self._open_sweep(row, any(n.op == "add" and n.dtype.kind in "fc" for n in reductions))
         body = scopes[-1]
         found = {n: self._root_value(n, body) for n in roots}
         for node in roots:
@@ -228,11 +228,6 @@ class Sweeps:
 def neutral(node: Any) -> Scalar:
     """Where a reduction starts."""
     return literal(lowest(node.dtype) if node.op == "max" else int(node.op == "mul"), node.dtype)
-
-
-def _rounds(node: Any) -> bool:
-    """Is it a sum in which rounding errors add up?"""
-    return node.op == "add" and node.dtype.kind in "fc"
 
 
 def combine(e: Emitter, node: Any, x: Scalar, y: Scalar, flags: str = "") -> Scalar:

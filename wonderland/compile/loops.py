@@ -8,6 +8,7 @@ are read from a table at run time, so that another batch size gives the same tex
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -24,15 +25,13 @@ I64, FLOAT32, FLOAT64 = np.dtype(np.int64), np.dtype(np.float32), np.dtype(np.fl
 ZERO = literal(0, I64)
 
 
+@dataclass(eq=False, slots=True)
 class Access:
     """A strided way through memory: strides along the loops, in elements."""
 
-    __slots__ = ("dtype", "param", "strides")
-
-    def __init__(self, param: int, dtype: np.dtype, strides: tuple[int, ...]):
-        self.param: int = param  # which of the kernel's parameters; -1: an index, which has no memory
-        self.dtype: np.dtype = dtype
-        self.strides: tuple[int, ...] = strides
+    param: int  # which of the kernel's parameters; -1: an index, which has no memory
+    dtype: np.dtype
+    strides: tuple[int, ...]
 
     def varies(self) -> frozenset[int]:
         """The loops along which it moves."""
@@ -59,6 +58,10 @@ class Scope:
         """How far along its dimension the loop is."""
         return self.index if self.shift is None else self.shift
 
+    def stride(self, access: Access) -> int:
+        """How far an access moves with each turn; a loop over blocks of columns goes along the last dimension."""
+        return access.strides[self.dim] if self.dim >= 0 or self.shift is not None else 0
+
 
 class Loops:
     """Opens and closes the loops of a kernel's function, and finds addresses in them."""
@@ -83,14 +86,14 @@ class Loops:
         if -BAKED <= value <= BAKED:
             return literal(value, I64, self.e)
         if key not in self._cells:
-            self.kernel.table.append(value)
             now, self.f.current = self.f.current, self.f.head
-            self._cells[key] = Scalar(self._entry(len(self.kernel.table) - 1, invariant=True).text, I64, self.e)
+            self._cells[key] = Scalar(self._from_table(value, invariant=True).text, I64, self.e)
             self.f.current = now
         return self._cells[key]
 
-    def _entry(self, at: int, invariant: bool = False) -> ir.Value:
-        place = self.f.element(ir.LONG, self.parameters["t"], at)
+    def _from_table(self, value: int, invariant: bool = False) -> ir.Value:
+        place = self.f.element(ir.LONG, self.parameters["t"], len(self.kernel.table))
+        self.kernel.table.append(value)
         return self.f.load(ir.LONG, place, invariant=invariant)
 
     def number(self, number: Number, rare: bool) -> Scalar:
@@ -128,18 +131,11 @@ class Loops:
 
     def pointer(self, access: Access, scope: Scope) -> ir.Value:
         """The address of an access's current element, computed loop by loop."""
-        known = scope.pointers.get(access)
-        if known is not None:
-            return known
-        if scope.parent is None:
-            place = self.parameters[f"p{access.param}"]
-        else:
-            place = self.pointer(access, scope.parent)
-            stride = access.strides[scope.dim] if scope.dim >= 0 or scope.shift is not None else 0
-            if stride:
-                place = self.advance(place, access, scope.place, stride, scope)
-        scope.pointers[access] = place
-        return place
+        if access not in scope.pointers:
+            parent, stride = scope.parent, scope.stride(access)
+            place = self.parameters[f"p{access.param}"] if parent is None else self.pointer(access, parent)
+            scope.pointers[access] = self.advance(place, access, scope.place, stride, scope) if stride else place
+        return scope.pointers[access]
 
     def advance(self, pointer: ir.Value, access: Access, index: Scalar, stride: int, scope: Scope) -> ir.Value:
         self.at(scope)
@@ -157,8 +153,7 @@ class Loops:
         if access not in scope.memo:
             total = ZERO
             if scope.parent is not None:
-                total, e = self.place(access, scope.parent), self.at(scope)
-                stride = access.strides[scope.dim] if scope.dim >= 0 or scope.shift is not None else 0
+                total, e, stride = self.place(access, scope.parent), self.at(scope), scope.stride(access)
                 if stride:
                     moved = e.mul(scope.place, self.cell(("index", access.strides, stride), stride))
                     total = moved if total is ZERO else e.add(total, moved)
@@ -176,9 +171,7 @@ class Loops:
 
     def fail(self, site: int, index: Scalar = ZERO) -> None:
         """Set the error word: something went wrong at a site."""
-        self.kernel.table.append(site)
-        number = self._entry(len(self.kernel.table) - 1)
-        self.f.call(note_failure(), self.parameters["err"], number, index)
+        self.f.call(note_failure(), self.parameters["err"], self._from_table(site), index)
 
 
 @cache

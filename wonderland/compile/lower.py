@@ -7,32 +7,18 @@ doesn't have, becomes a call of NumPy, and says why.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from itertools import pairwise
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from wonderland.compile import products, sorting
 from wonderland.compile.calls import HostNode
 from wonderland.compile.control import Branch, Loop
 from wonderland.compile.emitter import probe
 from wonderland.compile.members import Cumulative, Gather, IndexedPlaces, Map, Reduce, Scatter
-from wonderland.compile.nodes import (
-    Constant,
-    Index,
-    Leaf,
-    Node,
-    Number,
-    Region,
-    Result,
-    Several,
-    Shape,
-    View,
-    contiguous_strides,
-    is_big,
-    normal,
-)
+from wonderland.compile.nodes import Constant, Index, Leaf, Node, Number, Region, Several, View, is_big, normal
 from wonderland.compile.procedures import Procedure
 from wonderland.compile.scalars import Unsupported, is_native
 from wonderland.compile.signals import pace_of
@@ -47,17 +33,10 @@ def _identity(e: Any, x: Any) -> Any:
     return x
 
 
-class _Conversion:
+@cache
+def _conversion(dtype: np.dtype) -> Callable:
     """The scalar code of a conversion; one object per dtype, so that costs are looked up."""
-
-    made: dict[np.dtype, _Conversion] = {}
-
-    def __init__(self, dtype: np.dtype):
-        self.dtype = dtype
-        self.made[dtype] = self
-
-    def __call__(self, e: Any, x: Any) -> Any:
-        return e.convert(x, self.dtype)
+    return lambda e, x: e.convert(x, dtype)
 
 
 @cache
@@ -78,7 +57,7 @@ class Builder:
     """Lowers equations into the nodes of one region."""
 
     def __init__(self, region: Region):
-        self.region = region
+        self.region: Region = region
 
     def keep(self, node: Node) -> Any:
         node.region = self.region
@@ -104,16 +83,14 @@ class Builder:
         """`astype`."""
         if node.dtype == dtype and not (isinstance(node, Number) and is_big(node.value)):
             return node
+        written = node.type.weak and node.dtype.kind == "i" and dtype.kind in "iu"
         if isinstance(node, Number):
-            written = node.type.weak and node.dtype.kind == "i" and dtype.kind in "iu"
             if written and not np.iinfo(dtype).min <= int(node.value) <= np.iinfo(dtype).max:
                 raise Unsupported("a Python integer out of the dtype's bounds: NumPy compares with it, or refuses")
             value = np.asarray(node.value)
             value = np.real(value) if dtype.kind in "iuf" else value
             return Number(ArrayType(node.shape, dtype), value.astype(dtype)[()])
-        if node.type.weak and node.dtype.kind == "i" and dtype.kind in "iu":
-            return self.map(_fitting(dtype), [node], dtype)
-        return self.map(_Conversion.made.get(dtype) or _Conversion(dtype), [node], dtype)
+        return self.map(_fitting(dtype) if written else _conversion(dtype), [node], dtype)
 
     def constant(self, array: np.ndarray) -> Node:
         """A new array that nobody will change."""
@@ -122,32 +99,28 @@ class Builder:
 
     def copy(self, node: Node) -> Node:
         """The same values in memory of their own."""
+        type = ArrayType(node.shape, node.dtype)
         if not is_native(node.dtype) or None in node.shape:
             why = f"compiled code has no {node.dtype}" if None not in node.shape else DYNAMIC
-            return self.call("copy", np.array, (node,), (ArrayType(node.shape, node.dtype),), False, why)[0]
-        if node.type.size == 0:
-            return self.keep(Map(ArrayType(node.shape, node.dtype), _identity, [], 0))
+            return self.call("copy", np.array, (node,), (type,), False, why)[0]
         cost, _ = probe(_identity, (node.dtype,), node.dtype)
-        return self.keep(Map(ArrayType(node.shape, node.dtype), _identity, [node], cost))
+        return self.keep(Map(type, _identity, [node] if type.size else [], cost))
 
     # -- views ------------------------------------------------------------------------------------
 
     def view(self, node: Node, shape: Sequence[int], offset: int, strides: Sequence[int]) -> Node:
-        """A layout in the memory of a node's base; the base itself if it is the identity."""
-        base = node.base
-        shape = tuple(shape)
-        strides = normal(shape, tuple(strides))
-        if (offset, strides) == base.layout and shape == base.shape:
-            return base
-        return View(ArrayType(shape, node.dtype), base, offset, strides)
+        """A layout in the memory of a node's base; the base itself if it is the identity. Numbers have any shape."""
+        type, base = ArrayType(tuple(shape), node.dtype), node.base
+        if isinstance(node, Number) or 0 in type.shape:
+            return Number(type, node.value if isinstance(node, Number) else 0)
+        strides = normal(type.shape, tuple(strides))
+        identity = (offset, strides) == base.layout and type.shape == base.shape
+        return base if identity else View(type, base, offset, strides)
 
     def broadcast(self, x: Node, shape: Sequence[int]) -> Node:
         """Repeat along new and size-1 axes."""
-        shape = tuple(shape)
-        if shape == x.shape:
+        if tuple(shape) == x.shape:
             return x
-        if isinstance(x, Number) or 0 in shape:
-            return Number(ArrayType(shape, x.dtype), x.value if isinstance(x, Number) else 0)
         offset, strides = x.layout
         extra = len(shape) - len(x.shape)
         spread = [0 if x.shape[i] != n else strides[i] for i, n in enumerate(shape[extra:])]
@@ -155,15 +128,12 @@ class Builder:
 
     def transpose(self, x: Node, permutation: Sequence[int]) -> Node:
         """Permute the axes."""
-        shape = tuple(x.shape[p] for p in permutation)
-        if isinstance(x, Number):
-            return Number(ArrayType(shape, x.dtype), x.value)
         offset, strides = x.layout
-        return self.view(x, shape, offset, [strides[p] for p in permutation])
+        return self.view(x, [x.shape[p] for p in permutation], offset, [strides[p] for p in permutation])
 
     def slice(self, x: Node, index: Sequence[Any]) -> Node:
         """A part: one int or slice for each axis."""
-        offset, strides = x.layout if not isinstance(x, Number) else (0, (0,) * len(x.shape))
+        offset, strides = x.layout
         shape, steps = [], []
         for i, stride in zip(index, strides, strict=True):
             if isinstance(i, (int, np.integer)):
@@ -173,23 +143,18 @@ class Builder:
                 offset += i.start * stride if count else 0
                 shape.append(count)
                 steps.append(i.step * stride)
-        if isinstance(x, Number) or 0 in shape:
-            return Number(ArrayType(tuple(shape), x.dtype), x.value if isinstance(x, Number) else 0)
         return self.view(x, shape, offset, steps)
 
     def reshape(self, x: Node, shape: Sequence[int]) -> Node:
         """A view where the strides allow it, otherwise of a copy."""
-        shape = tuple(shape)
-        if shape == x.shape:
+        if tuple(shape) == x.shape:
             return x
-        if isinstance(x, Number):
-            return Number(ArrayType(shape, x.dtype), x.value)
         offset, strides = x.layout
-        new = _reshaped_strides(x.shape, strides, shape)
-        if new is None:
-            x = self.copy(x)
-            offset, new = 0, contiguous_strides(shape)
-        return self.view(x, shape, offset, new)
+        layout = as_strided(np.empty(1, np.int8), x.shape, strides)  # of bytes: strides count elements
+        try:
+            return self.view(x, shape, offset, layout.reshape(shape, copy=False).strides)
+        except ValueError:
+            return self.reshape(self.copy(x), shape)
 
     # -- reductions and products ------------------------------------------------------------------
 
@@ -227,21 +192,20 @@ class Builder:
 
     def gather(self, x: Node, indices: Sequence[Node], axes: Sequence[int]) -> Node:
         """`x` at integer arrays along axes: the index's shape first, then the axes that are kept."""
-        kept = [i for i in range(len(x.shape)) if i not in axes]
-        lead = broadcast_shapes(*(i.shape for i in indices))
-        shape = (*lead, *(x.shape[i] for i in kept))
+        shape = (*broadcast_shapes(*(i.shape for i in indices)), *(n for i, n in enumerate(x.shape) if i not in axes))
         type = ArrayType(shape, x.dtype)
         if 0 in shape:
             return Number(type, 0)
-        x, places = self._places(x, indices, axes, kept, lead, shape)
+        x, places = self._places(x, indices, axes, shape)
         return self.keep(Gather(type, x.base, places))
 
-    def _places(self, x: Node, indices: Sequence[Node], axes: Sequence[int], kept: list, lead: tuple, shape: tuple):
+    def _places(self, x: Node, indices: Sequence[Node], axes: Sequence[int], shape: tuple):
         if any(x.shape[a] == 0 for a in axes):
             raise Unsupported("an index into an axis of size 0 always raises")
         x = self.solid(x)
         offset, strides = x.layout
-        layout = (offset, normal(shape, (0,) * len(lead) + tuple(strides[i] for i in kept)))
+        kept = [s for i, s in enumerate(strides) if i not in axes]
+        layout = (offset, normal(shape, (0,) * (len(shape) - len(kept)) + tuple(kept)))
         spread = []
         for index in indices:
             index = self.reshape(index, (*index.shape, *([1] * len(kept))))
@@ -260,10 +224,7 @@ class Builder:
         """`x` with the elements that `gather` would read set to, or increased by, `u`, in order."""
         if u.type.size == 0:
             return x
-        target = self.memory(x)
-        kept = [i for i in range(len(x.shape)) if i not in axes]
-        lead = broadcast_shapes(*(i.shape for i in indices))
-        target, places = self._places(target, indices, axes, kept, lead, u.shape)
+        target, places = self._places(self.memory(x), indices, axes, u.shape)
         return self.keep(Scatter(target, self.convert(u, x.dtype), places, mode))
 
     # -- procedures -------------------------------------------------------------------------------
@@ -287,7 +248,7 @@ class Builder:
 
     def _results(self, node: Several, types: Sequence[ArrayType]) -> tuple[Node, ...]:
         self.keep(node)
-        node.made = tuple(Result(ArrayType(t.shape, t.dtype), node, i) for i, t in enumerate(types))
+        node.made = tuple(Node(ArrayType(t.shape, t.dtype)) for t in types)
         for result in node.made:
             result.region = self.region
         return tuple(Number(r.type, 0) if 0 in r.shape else r for r in node.made)
@@ -322,12 +283,12 @@ class Builder:
         node.slices = tuple(Leaf(ArrayType(x.shape[1:], x.dtype)) for x in xs)
         inputs = []
         for leaf, x in zip(node.slices, xs, strict=True):
-            strides = x.layout[1][1:] if None not in x.shape else contiguous_strides(x.shape[1:])
+            strides = x.layout[1][1:] if None not in x.shape else leaf.layout[1]
             inputs.append(Number(leaf.type, 0) if 0 in x.shape else self.view(leaf, leaf.shape, 0, strides))
         carry = [Number(leaf.type, 0) if 0 in leaf.shape else leaf for leaf in node.carry]
-        node.body = settled(self.inside(body, [*consts, *carry, *inputs]), node.carry)
+        node.regions = [settled(self.inside(body, [*consts, *carry, *inputs]), node.carry)]
         if condition is not None:
-            node.condition = settled(self.inside(condition, [*consts, *carry]))
+            node.regions += [settled(self.inside(condition, [*consts, *carry]))]
         node.pace = pace_of(node)
         carried, ys = body.output_types[:n_carry], body.output_types[n_carry:]
         if any(None in t.shape for t in (*ys, *carried)):
@@ -335,7 +296,10 @@ class Builder:
         lead = length if isinstance(count, int) else None
         stacked = [ArrayType((lead, *t.shape), t.dtype) for t in ys]
         counter = [ArrayType((), np.int64)] if condition is not None else []
-        return self._results(node, [*carried, *counter, *stacked])
+        results = self._results(node, [*carried, *counter, *stacked])
+        for result, start in zip(node.made, initial, strict=False):
+            result.starts_from = start
+        return results
 
     def memory(self, node: Node) -> Node:
         """A node with contiguous memory of its own."""
@@ -442,8 +406,7 @@ def _lower_equation(builder: Builder, equation: Equation, nodes: list[Node]) -> 
         return tuple(out) if primitive.multiple else (out,)
     except Unsupported as reason:
         del builder.region.nodes[mark:]
-        params, evaluate = equation.params, primitive.evaluate
-        call = lambda *arrays: evaluate(*arrays, **params)
+        call = partial(primitive.evaluate, **equation.params)
         why, effect = str(reason), equation.has_effects()
     return builder.call(primitive.name, call, nodes, types, primitive.multiple, why, effect)
 
@@ -456,34 +419,3 @@ def _rule(primitive: Primitive, types: Sequence[ArrayType]) -> Callable:
     if any(None in t.shape for t in types) and not primitive.dynamic:
         raise Unsupported(DYNAMIC)
     return primitive.lower
-
-
-def _reshaped_strides(shape: Shape, strides: Shape, new: Shape) -> list[int] | None:
-    """Strides of a reshaped layout, or None if it needs a copy (NumPy's rule)."""
-    old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
-    out: list[int] = []
-    i = j = 0
-    while i < len(old) and j < len(new):
-        # The smallest groups of old and new axes that have the same number of elements.
-        extents, count, total = [old[i]], new[j], old[i][0]
-        first = j
-        i, j = i + 1, j + 1
-        while total != count:
-            if count < total:
-                count *= new[j]
-                j += 1
-            else:
-                total *= old[i][0]
-                extents.append(old[i])
-                i += 1
-        for (_, outer), (n, inner) in pairwise(extents):
-            if outer != inner * n:
-                return None
-        step = extents[-1][1]
-        group = []
-        for n in reversed(new[first:j]):
-            group.append(step)
-            step *= n
-        out += reversed(group)
-    out += [0] * (len(new) - len(out))
-    return out

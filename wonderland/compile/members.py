@@ -20,9 +20,8 @@ class Member(Node):
             return None if self.is_costly and cluster.is_serial() else "full"
         return "row" if cluster.reduced is not None and space == cluster.rows else None
 
-    def join(self, cluster: Any) -> str | None:
-        """Become a member: its role; the cluster learns what it needs to know."""
-        return self.role_in(cluster)
+    def join(self, cluster: Any, role: str) -> None:
+        """Become a member: the cluster learns what it needs to know."""
 
     def emit(self, values: Any, home: Any) -> Any:
         """Its value, computed in a loop of the nest."""
@@ -30,8 +29,7 @@ class Member(Node):
 
     def _squeezed(self, axes: Shape) -> Shape:
         """Axes of the space, numbered without those of extent 1."""
-        position = {axis: i for i, axis in enumerate(i for i, n in enumerate(self.space) if n != 1)}
-        return tuple(position[a] for a in axes)
+        return tuple(len(squeezed(self.space[:a])) for a in axes)
 
 
 class Map(Member):
@@ -60,12 +58,9 @@ class Reduce(Member):
     def __init__(self, type: ArrayType, operand: Node, axes: Shape, op: str):
         super().__init__(type)
         self.operands = (operand,)
+        self.space = operand.shape
         self.axes: Shape = axes
         self.op: str = op
-
-    @property
-    def space(self) -> Shape:
-        return self.operands[0].shape
 
     def role_in(self, cluster: Any) -> str | None:
         if squeezed(self.space) != cluster.space or cluster.targets:
@@ -73,11 +68,9 @@ class Reduce(Member):
         axes = self._squeezed(self.axes)
         return "reduce" if cluster.reduced in (None, axes) else "across" if cluster.crosses(axes) else None
 
-    def join(self, cluster: Any) -> str | None:
-        role = self.role_in(cluster)
+    def join(self, cluster: Any, role: str) -> None:
         if role == "reduce":
             cluster.reduced = self._squeezed(self.axes)
-        return role
 
     def __str__(self) -> str:
         return f"reduce {self.type} by {self.op} over {list(self.axes)}"
@@ -108,10 +101,8 @@ class Cumulative(Member):
             return None
         return None if cluster.is_costly() and cluster.is_serial(axes) else "cumulate"
 
-    def join(self, cluster: Any) -> str | None:
-        role = self.role_in(cluster)
+    def join(self, cluster: Any, role: str) -> None:
         cluster.reduced, cluster.reverse = self._squeezed(self.axes), self.reverse
-        return role
 
     def emit(self, values: Any, home: Any) -> Any:
         return values.running.step(self, home)
@@ -143,10 +134,6 @@ class Gather(Member):
         self.operands = places.indices
         self.can_fail = bool(places.indices)
 
-    @property
-    def memory(self) -> tuple[Node, ...]:
-        return (self.source,) if self.source is not None else ()
-
     def emit(self, values: Any, home: Any) -> Any:
         pointer = values.indexed_pointer(self, home)
         return values.loops.at(home).load(pointer, self.dtype)
@@ -160,31 +147,19 @@ class Scatter(Member):
 
     def __init__(self, target: Node, update: Node, places: IndexedPlaces, mode: str):
         super().__init__(ArrayType(target.shape, target.dtype))
-        self.target: Node = target
+        self.starts_from = target
         self.update: Node = update
+        self.space = update.shape
         self.places: IndexedPlaces = places
         self.mode: str = mode
         self.operands = (*places.indices, update)
         self.can_fail = bool(places.indices)
 
-    @property
-    def space(self) -> Shape:
-        return self.update.shape
-
-    @property
-    def memory(self) -> tuple[Node, ...]:
-        return (self.target,)
-
-    @property
-    def starts_from(self) -> Node | None:
-        return self.target
-
     def role_in(self, cluster: Any) -> str | None:
         return "scatter" if squeezed(self.space) == cluster.space and cluster.reduced is None else None
 
-    def join(self, cluster: Any) -> str | None:
-        cluster.targets.add(self.target)
-        return "scatter"
+    def join(self, cluster: Any, role: str) -> None:
+        cluster.targets[self.starts_from] = None
 
     def __str__(self) -> str:
         return f"scatter {self.type} by {self.mode}"

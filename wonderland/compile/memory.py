@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
@@ -12,18 +13,16 @@ from wonderland.compile.sites import Sites
 END = 1 << 60
 
 
+@dataclass(eq=False, slots=True)
 class Buffer:
     """Memory: where it is (`place`, `data`), how large, and from when to when it is in use."""
 
-    __slots__ = ("bytes", "data", "first", "last", "offset", "place")
-
-    def __init__(self, place: str, size: int = 0, data: Any = None):
-        self.place: str = place  # slot, constant, arena, slice, heap, address
-        self.data: Any = data
-        self.bytes: int = size
-        self.first: int = END
-        self.last: int = -1
-        self.offset: int = 0
+    place: str  # slot, arena, slice, heap, address
+    bytes: int = 0
+    data: Any = None
+    offset: int = 0  # in the arena; or the address
+    first: int = END
+    last: int = -1
 
     def touch(self, position: int) -> None:
         """It is in use at a position, and so is the memory that it is a slice of."""
@@ -43,7 +42,7 @@ class Memory(dict[Any, Any]):
     def __missing__(self, node: Node) -> Buffer:
         if not isinstance(node, Constant):
             raise KeyError(node)
-        self[node] = buffer = Buffer("constant", 0, node.array.__array_interface__["data"][0])
+        self[node] = buffer = Buffer("address", offset=node.array.__array_interface__["data"][0])
         return buffer
 
 

@@ -10,9 +10,9 @@ third.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,11 +47,7 @@ class Nest(Kernel):
         self.stores: dict[Node, Access] = {}
         self.scalars: dict[Node, None] = {}  # cheap ones that it computes for itself, in order
         self._collect()
-        self.order: Order = self._arrange()
-        self.extents: list[int] = self.order.extents
-        self.outer: int = self.order.outer
-        self.sums: int = self.order.sums
-        self.column: bool = self.order.column
+        self.extents, self.positions, self.outer, self.sums, self.column = self._arrange()
         self.block: int = self._column_block() if self.column else 0  # columns that are swept together
         self.sum_dims: frozenset[int] = frozenset(range(self.outer, self.outer + self.sums))
         self.kept_dims: frozenset[int] = frozenset(range(len(self.extents))) - self.sum_dims
@@ -80,11 +76,8 @@ class Nest(Kernel):
         what = "reducing" if "reduce" in cluster.roles.values() else "along"
         head = f"over {list(cluster.space)}" + (f", {what} axes {list(cluster.reduced)}" if cluster.reduced else "")
         mode = "column mode" if self.column else "row mode" if self.sums else "elementwise"
-        counts: dict[str, int] = {}
-        for node, role in cluster.roles.items():
-            kind = type(node).__name__.lower()
-            name = kind if kind == role else f"{role} {kind}"
-            counts[name] = counts.get(name, 0) + 1
+        kinds = [(type(node).__name__.lower(), role) for node, role in cluster.roles.items()]
+        counts = Counter(kind if kind == role else f"{role} {kind}" for kind, role in kinds)
         members = ", ".join(f"{count} {name}" for name, count in counts.items())
         return f"{head}: {mode}, loops {self.extents}{', parallel' if self.parallel else ''}\n  {members}"
 
@@ -93,7 +86,7 @@ class Nest(Kernel):
             return None
         if not self.cluster.reads_own_element(product, ()):
             return None
-        in_order = self.order.positions == sorted(self.order.positions)
+        in_order = self.positions == sorted(self.positions)
         return self.extents[0] // product.m if in_order and self.extents[0] % product.m == 0 else 0
 
     # -- what is read and written -----------------------------------------------------------------
@@ -108,20 +101,15 @@ class Nest(Kernel):
         return base in self.cluster.roles or base in self.schedule.costs
 
     def _expand(self, strides: Sequence[int], row: bool) -> tuple[int, ...]:
-        """Strides along the kept axes become strides along all axes."""
-        space, reduced = self.cluster.space, self.cluster.reduced or ()
+        """Strides along all axes, of a scalar or what has a value for each row, too."""
         if not strides:
-            return (0,) * len(space)
-        if not row:
-            return tuple(strides)
-        rest = iter(strides)
-        return tuple(0 if i in reduced else next(rest) for i in range(len(space)))
+            return (0,) * len(self.cluster.space)
+        return self.cluster.spread(strides) if row else tuple(strides)
 
     def _access(self, base: Node, offset: int, strides: tuple[int, ...], dtype: np.dtype) -> Access:
-        place = (self.memory[base], offset * dtype.itemsize)
-        if place not in self._params:
-            self._params[place] = len(self._params)
-        param = self._params[place]
+        param = -1
+        if not isinstance(base, Index):  # of no memory, but it takes part in the order of loops
+            param = self._params.setdefault((self.memory[base], offset * dtype.itemsize), len(self._params))
         return self.accesses.setdefault((param, strides, dtype), Access(param, dtype, strides))
 
     def _collect(self) -> None:
@@ -139,13 +127,10 @@ class Nest(Kernel):
 
     def _read(self, node: Node, row: bool) -> None:
         for operand in self.operands(node):
-            if isinstance(operand, Index):  # of no memory, but it takes part in the order of loops
-                strides = self._expand(squeezed_strides(operand), row)
-                access = Access(-1, operand.dtype, strides)
-                self.reads[operand, row] = self.accesses.setdefault((-1, strides, operand.dtype), access)
-            elif isinstance(operand, Number) or operand.base in self.cluster.roles:
+            plain = isinstance(operand, Number) and not isinstance(operand, Index)
+            if plain or operand.base in self.cluster.roles:
                 continue
-            elif operand.base in self.schedule.costs:
+            if operand.base in self.schedule.costs:
                 self._read(operand.base, False)
                 self.scalars[operand.base] = None
             else:
@@ -160,16 +145,14 @@ class Nest(Kernel):
         return self._access(base, offset, self._expand(squeezed, row), node.dtype)
 
     def _write(self, node: Node, role: str) -> None:
-        cluster, base = self.cluster, self.cluster.partials.get(node)
-        row = role not in PER_ELEMENT
-        if base is not None and role == "across":
-            strides = (*(0 for _ in cluster.space[1:]), 1)
-        elif base is not None or node in self.schedule.stored:
-            strides = self._expand(contiguous_strides(cluster.rows if row else cluster.space), row)
-        else:
+        cluster, base, row = self.cluster, self.cluster.partials.get(node, node), role not in PER_ELEMENT
+        if base is node and node not in self.schedule.stored:
             return
-        self.stores[node] = self._access(base or node, 0, strides, node.dtype)
-        self.written.add(self.memory[base or node])
+        strides = self._expand(contiguous_strides(cluster.rows if row else cluster.space), row)
+        if role == "across":
+            strides = (*(0 for _ in cluster.space[1:]), 1)
+        self.stores[node] = self._access(base, 0, strides, node.dtype)
+        self.written.add(self.memory[base])
 
     def _arrange(self) -> Order:
         cluster, stored = self.cluster, set(self.stores.values())
@@ -240,15 +223,10 @@ class Nest(Kernel):
 
     def roots(self, phase: int) -> list[Node]:
         """What a sweep has to compute."""
-        levels, roots = self.cluster.levels, []
+        roots = []
         for node, role in self.cluster.roles.items():
-            if role == "reduce" and levels[node] == phase + 1:
-                roots.append(node)
-            elif levels[node] == phase and (
-                role in ("across", "scatter") or (role in PER_ELEMENT and node in self.stores)
-            ):
-                roots.append(node)
-            elif self.kept.get(node) == phase:
+            wanted = node in self.stores if role in PER_ELEMENT else role != "row"
+            if self.kept.get(node) == phase or (wanted and self.cluster.sweep_of(node) == phase):
                 roots.append(node)
         return roots
 
@@ -273,8 +251,7 @@ class Nest(Kernel):
         return False
 
 
-@dataclass
-class Order:
+class Order(NamedTuple):
     """Loops from the outside in: kept axes, reduced axes, and possibly one kept axis more (column mode)."""
 
     extents: list[int]

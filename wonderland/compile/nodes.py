@@ -48,51 +48,45 @@ class Node:
 
     operands: tuple[Node, ...] = ()  # what a kernel reads of it element by element
     source: Node | None = None  # what it reads at computed places
+    starts_from: Node | None = None  # the node whose memory it may take over and change
+    regions: Sequence[Region] = ()  # those that it runs
     in_memory = True
     can_fail = False  # can running it set the error word?
     has_effect = False  # does running it do something besides computing its results?
     cost = 2  # operations for an element
+    _base: Node | None = None  # of a view, as is its layout
+    _layout: tuple[int, Shape] | None = None
 
     def __init__(self, type: ArrayType):
         self.type: ArrayType = type
+        self.shape: Shape = type.shape
+        self.dtype: np.dtype = type.dtype
+        self.space: Shape = type.shape  # over what it is computed
         self.region: Region | None = None
 
     @property
-    def shape(self) -> Shape:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.type.dtype
-
-    @property
     def bytes(self) -> int:
-        return math.prod(self.type.shape) * self.type.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def base(self) -> Node:
         """The node whose memory it reads."""
-        return self
+        return self._base or self
 
     @property
     def layout(self) -> tuple[int, Shape]:
         """Offset and strides in the memory of its base."""
-        return 0, normal(self.shape, contiguous_strides(self.shape))
+        return self._layout or (0, normal(self.shape, contiguous_strides(self.shape)))
 
     @property
     def is_whole(self) -> bool:
         """Does it show all of its base's memory in order?"""
-        return self.base is self
-
-    @property
-    def space(self) -> Shape:
-        """Over what it is computed."""
-        return self.shape
+        return self.base is self or (self.type.size == self.base.type.size and self.layout == Node(self.type).layout)
 
     @property
     def memory(self) -> tuple[Node, ...]:
         """The nodes whose memory it needs."""
-        return ()
+        return tuple(n for n in (self.source, self.starts_from) if n is not None)
 
     @property
     def reads(self) -> tuple[Node, ...]:
@@ -102,16 +96,6 @@ class Node:
     @property
     def results(self) -> Sequence[Node]:
         return (self,)
-
-    @property
-    def regions(self) -> Sequence[Region]:
-        """Those that it runs."""
-        return ()
-
-    @property
-    def starts_from(self) -> Node | None:
-        """The node whose memory it may take over and change."""
-        return None
 
     @property
     def is_costly(self) -> bool:
@@ -174,14 +158,10 @@ class Index(Number):
 
     def __init__(self, shape: Shape, strides: Shape):
         super().__init__(ArrayType(shape, np.int64), 0)
-        self._strides: Shape = normal(shape, strides)
-
-    @property
-    def layout(self) -> tuple[int, Shape]:
-        return 0, self._strides
+        self._layout = (0, normal(shape, strides))
 
     def named(self, names: dict[Node, str]) -> str:
-        return f"index@[{','.join(map(str, self._strides))}]"
+        return f"index@[{','.join(map(str, self.layout[1]))}]"
 
 
 class View(Node):
@@ -189,36 +169,39 @@ class View(Node):
 
     def __init__(self, type: ArrayType, base: Node, offset: int, strides: Shape):
         super().__init__(type)
-        self._base: Node = base
-        self._layout: tuple[int, Shape] = (offset, strides)
-
-    @property
-    def base(self) -> Node:
-        return self._base
-
-    @property
-    def layout(self) -> tuple[int, Shape]:
-        return self._layout
-
-    @property
-    def is_whole(self) -> bool:
-        whole = (0, normal(self.shape, contiguous_strides(self.shape)))
-        return self.layout == whole and self.type.size == self.base.type.size
+        self._base, self._layout = base, (offset, strides)
 
     def __str__(self) -> str:
         return f"view {self.type} of {self.base.type}, offset {self.layout[0]}, strides {self.layout[1]}"
 
 
 class Whole(Node):
-    """A node that runs as a whole, not fused into a loop nest. A kind of these says how: `plan` makes its steps."""
+    """A node that runs as a whole, not fused into a loop nest: a unit by itself. Its kind says how, in `plan`."""
+
+    def __init__(self, type: ArrayType):
+        super().__init__(type)
+        self.rank = 0  # its place in the order of units
+        self.before: dict[Any, None] = {}  # the units that come before it
 
     @property
     def nanoseconds(self) -> float:
-        return STEP
+        """By what it reads and writes, where its kind doesn't know better."""
+        extents = [n.shape for n in (*self.memory, *self.results)]
+        return STEP + sum(ELEMENT * math.prod(n for n in shape if n is not None) for shape in extents)
+
+    def uses_of(self, base: Node) -> int:
+        return sum(n is base for n in self.memory)
+
+    def at_own_element(self, node: Node, old: Node, scalars: Any) -> bool:
+        return False
 
     def plan(self, plan: Any, position: int) -> None:
         """Find memory for what it writes, and add its steps to the plan of a region; it is the unit at `position`."""
         raise NotImplementedError
+
+    def text(self, names: dict[Node, str]) -> str:
+        inner = [region.schedule.text(names) for region in self.regions]
+        return "\n".join([self.line(names), *(f"  {part}".replace("\n", "\n  ") for part in inner)])
 
 
 class Several(Whole):
@@ -226,31 +209,14 @@ class Several(Whole):
 
     def __init__(self) -> None:
         super().__init__(ArrayType((), np.bool_))
-        self.made: tuple[Result, ...] = ()
+        self.made: tuple[Node, ...] = ()  # the results: memory that it fills
 
     @property
     def results(self) -> Sequence[Node]:
         return self.made
 
-    def start_of(self, index: int) -> Node | None:
-        """The node whose memory a result may take over and change."""
-        return None
-
     def __str__(self) -> str:
         return f"{type(self).__name__.lower()} {', '.join(str(r.type) for r in self.made)}"
-
-
-class Result(Node):
-    """One result of a node that has several; memory that this one fills."""
-
-    def __init__(self, type: ArrayType, of: Several, index: int):
-        super().__init__(type)
-        self.of: Several = of
-        self.index: int = index
-
-    @property
-    def starts_from(self) -> Node | None:
-        return self.of.start_of(self.index)
 
 
 class Region:
@@ -282,11 +248,8 @@ class Region:
     def captured(self) -> list[Node]:
         """The bases outside that it reads."""
         inside = {result for node in self.nodes for result in (node, *node.results)}
-        found: dict[Node, None] = {}
-        for n in (*(n for node in self.nodes for n in node.reads), *(n.base for n in self.outputs)):
-            if n not in inside and n.in_memory:
-                found[n] = None
-        return list(found)
+        read = (*(n for node in self.nodes for n in node.reads), *(n.base for n in self.outputs))
+        return list(dict.fromkeys(n for n in read if n not in inside and n.in_memory))
 
     def drop_unused(self) -> None:
         """Keep the nodes that the outputs need or that have effects."""

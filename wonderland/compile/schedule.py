@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
-from wonderland.compile.clusters import PER_ELEMENT, Alone, Cluster, Unit, squeezed_strides
+from wonderland.compile.clusters import PER_ELEMENT, Cluster, Unit, squeezed_strides
 from wonderland.compile.members import Map, Member
 from wonderland.compile.nodes import COSTLY, Leaf, Node, Region, Shape, Whole, contiguous_strides, squeezed
 
@@ -43,7 +44,10 @@ class Schedule:
         self._effect: Unit | None = None  # the last so far; what can fail stays on its side of it
         self._failing: list[Node] = []  # since then
         for node in region.nodes:
-            self._place(node)
+            if isinstance(node, Whole):
+                self._alone(node)
+            elif not self._note_cheap(node):
+                self._cluster(node)
         self._sum_up_rows()
         self._store()
 
@@ -63,29 +67,23 @@ class Schedule:
         self.costs[node] = cost
         return True
 
-    def _place(self, node: Node) -> None:
-        if isinstance(node, Whole):
-            self._alone(node)
-        elif not self._note_cheap(node):
-            self._cluster(node)
-
     def _alone(self, node: Whole) -> None:
-        unit = self._new(Alone(node))
+        self._new(node)
         for result in (node, *node.results):
-            self.unit[result] = unit
+            self.unit[result] = node
         for base in node.memory:
             self._materialise(base)
             if base in self.unit:
-                self._order(self.unit[base], unit)
-        self._after_effects(node, unit)
+                self._order(self.unit[base], node)
+        self._after_effects(node, node)
         if node.has_effect:
             for earlier in self._failing:
-                if self.unit[earlier] is not unit:
-                    self._order(self.unit[earlier], unit)
-            self._effect, self._failing = unit, []
+                if self.unit[earlier] is not node:
+                    self._order(self.unit[earlier], node)
+            self._effect, self._failing = node, []
 
     def _order(self, unit: Unit, later: Unit) -> None:
-        later.before.add(unit)
+        later.before[unit] = None
         self._put_before(unit, later)
 
     def _after_effects(self, node: Node, unit: Unit) -> None:
@@ -114,28 +112,20 @@ class Schedule:
         for base in node.memory:
             self._materialise(base)
         space = squeezed(node.space)
-        candidates: list[Cluster] = []
-        for base in self._reads(node):
-            unit = self.unit.get(base)
-            if isinstance(unit, Cluster) and unit not in candidates and self._joins(node, unit):
-                candidates.append(unit)
-        if not candidates:
-            for other in self._open.get(space, [])[-HORIZONTAL:]:
-                if self._joins(node, other) and self._related(node, other):
-                    candidates.append(other)
-                    break
-        if candidates:
-            cluster = candidates[0]
-            for other in candidates[1:]:
-                cluster = self._merge(cluster, other)
-        else:
-            cluster = self._new(Cluster(space))
-            self._open.setdefault(space, []).append(cluster)
-        self._add(node, cluster)
-
-    def _related(self, node: Node, cluster: Cluster) -> bool:
-        """Independent work over one space shares a loop if it is small, or reads the same memory."""
-        return math.prod(cluster.space) <= 4096 or any(base in cluster.sources for base in self._reads(node))
+        read = [*self._reads(node)]
+        units = dict.fromkeys(map(self.unit.get, read))
+        found = [unit for unit in units if isinstance(unit, Cluster) and self._joins(node, unit)]
+        if not found:
+            # Independent work over one space shares a loop if it is small, or reads the same memory.
+            small, near = math.prod(space) <= 4096, self._open.get(space, [])[-HORIZONTAL:]
+            related = (c for c in near if small or any(base in c.sources for base in read))
+            found = [*islice((c for c in related if self._joins(node, c)), 1)]
+        if not found:
+            found = [self._new(Cluster(space))]
+            self._open.setdefault(space, []).append(found[0])
+        for other in found[1:]:
+            self._merge(found[0], other)
+        self._add(node, found[0])
 
     @staticmethod
     def _run_together(one: Cluster, other: Cluster) -> bool:
@@ -143,15 +133,13 @@ class Schedule:
         if one.reverse == other.reverse:
             return True
         serial, wide = (other, one) if one.reverse is None else (one, other)
-        if wide.reverse is not None or wide.is_long():
-            return False
-        return not (wide.is_costly() and serial.is_serial())
+        return wide.reverse is None and not wide.is_long() and not (wide.is_costly() and serial.is_serial())
 
     def _joins(self, node: Member, cluster: Cluster) -> bool:
         role = node.role_in(cluster)
         if role is None or len(cluster.roles) >= MOST_MEMBERS or cluster.cost + _cost(node) > MOST_COST:
             return False
-        if not self._apart(node, cluster):
+        if not self._apart(node, cluster) or any(base in cluster.roles for base in node.memory):
             return False
         if self._effect is not None and node.can_fail and self._depends(self._effect, cluster):
             return False
@@ -161,8 +149,6 @@ class Schedule:
                 if not _reads_own_element(operand, role, cluster):
                     return False
                 level = max(level, cluster.levels[operand.base])
-        if any(base in cluster.roles for base in node.memory):
-            return False
         if level and role in ("full", "reduce") and cluster.is_long():
             return False
         if role == "reduce" and cluster.reduced is None and any(cluster.levels.values()):
@@ -185,8 +171,9 @@ class Schedule:
         return not any(base in cluster.targets for base in (*self._reads(node), *node.memory))
 
     def _add(self, node: Member, cluster: Cluster) -> None:
-        role = node.join(cluster)
+        role = node.role_in(cluster)
         assert role is not None
+        node.join(cluster, role)
         level = max((cluster.levels.get(o.base, 0) for o in node.operands), default=0)
         cluster.levels[node] = level + 1 if role == "reduce" else level
         cluster.roles[node] = role
@@ -197,7 +184,7 @@ class Schedule:
             unit = self.unit.get(base)
             if unit is not cluster:
                 if base is not node.starts_from or base in read:  # what is updated isn't read, unless it is
-                    cluster.sources.add(base)
+                    cluster.sources[base] = None
                 if unit is not None:
                     self._order(unit, cluster)
         self._after_effects(node, cluster)
@@ -211,12 +198,7 @@ class Schedule:
         """Move a unit, and what it needs, in front of one that doesn't lead to it (Pearce and Kelly 2007)."""
         if unit.rank < later.rank:
             return
-        needed, stack = {unit}, [unit]
-        while stack:
-            for earlier in stack.pop().before:
-                if earlier.rank > later.rank and earlier not in needed:
-                    needed.add(earlier)
-                    stack.append(earlier)
+        needed = {unit, *_needs(unit, later)}
         low, high = later.rank, unit.rank + 1
         window = self.units[low:high]
         window = [u for u in window if u in needed] + [u for u in window if u not in needed]
@@ -238,19 +220,18 @@ class Schedule:
                             break
                         other.reduced, other.roles, other.levels = kept
 
-    def _merge(self, one: Cluster, other: Cluster) -> Cluster:
-        """Both clusters as one, if nothing stands between them; otherwise the first."""
-        if one.space != other.space or (None not in (one.reduced, other.reduced) and one.reduced != other.reduced):
-            return one
-        if one.targets or other.targets or len(one.roles) + len(other.roles) > MOST_MEMBERS:
-            return one
-        if one.cost + other.cost > MOST_COST or not self._run_together(one, other):
-            return one
+    def _merge(self, one: Cluster, other: Cluster) -> None:
+        """Take a cluster into the first, if nothing stands between them."""
+        if one.space != other.space or one.targets or other.targets or not self._run_together(one, other):
+            return
+        if len(one.roles) + len(other.roles) > MOST_MEMBERS or one.cost + other.cost > MOST_COST:
+            return
+        if one.reduced != other.reduced:
+            if None not in (one.reduced, other.reduced) or one.is_long() or other.is_long():
+                return
         if self._depends(one, other) or self._depends(other, one):
-            return one
+            return
         reduced = one.reduced if one.reduced is not None else other.reduced
-        if reduced is not None and (one.is_long() or other.is_long()) and one.reduced != other.reduced:
-            return one
         one.reduced, one.reverse = reduced, other.reverse if one.reverse is None else one.reverse
         one.cost += other.cost
         one.roles.update(other.roles)
@@ -261,8 +242,8 @@ class Schedule:
             self.unit[member] = one
         for unit in set(self.unit.values()):
             if other in unit.before:
-                unit.before.remove(other)
-                unit.before.add(one)
+                del unit.before[other]
+                unit.before[one] = None
         self._open[other.space].remove(other)
         place = min(one.rank, other.rank)
         self.units = [u for u in self.units if u is not one and u is not other]
@@ -271,23 +252,11 @@ class Schedule:
             unit.rank = rank
         for unit in one.before:
             self._put_before(unit, one)
-        return one
 
     def _depends(self, unit: Unit, on: Unit) -> bool:
-        """Is there a way from `on` to `unit`? Only units between them in the order can be on it."""
-        if unit.rank < on.rank:
-            return False
-        stack, seen = [unit], {unit}
-        while stack:
-            if len(seen) > LOOKBACK:
-                return True
-            for earlier in stack.pop().before:
-                if earlier is on:
-                    return True
-                if earlier.rank > on.rank and earlier not in seen:
-                    seen.add(earlier)
-                    stack.append(earlier)
-        return False
+        """Is there a way from `on` to `unit`?"""
+        between = enumerate(_needs(unit, on), 1) if unit.rank > on.rank else ()
+        return any(earlier is on or count >= LOOKBACK for count, earlier in between)
 
     # -- what comes out ---------------------------------------------------------------------------
 
@@ -314,6 +283,17 @@ class Schedule:
         return self.text(self.region.names())
 
 
+def _needs(unit: Unit, since: Unit) -> Iterator[Unit]:
+    """The units that come before one, as far back as another: only those between them can be on a way to it."""
+    stack, seen = [unit], {unit}
+    while stack:
+        for earlier in stack.pop().before:
+            if earlier.rank >= since.rank and earlier not in seen:
+                seen.add(earlier)
+                stack.append(earlier)
+                yield earlier
+
+
 def _cost(node: Node) -> int:
     """What a node adds to the code of a kernel; what is beyond a few calls runs in a function of its own."""
     return min(node.cost, 4 * COSTLY)
@@ -328,7 +308,4 @@ def _reads_own_element(operand: Node, role: str, cluster: Cluster) -> bool:
     if inner in PER_ELEMENT:
         return role != "row" and strides == contiguous_strides(cluster.space)
     rows = contiguous_strides(cluster.rows)
-    if role == "row":
-        return strides == rows
-    kept = iter(rows)
-    return strides == tuple(0 if i in (cluster.reduced or ()) else next(kept) for i in range(len(cluster.space)))
+    return strides == (rows if role == "row" else cluster.spread(rows))

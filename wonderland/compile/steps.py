@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from wonderland.compile import ir, signals
@@ -16,10 +17,7 @@ from wonderland.compile.text import size
 class Step(ABC):
     """Something that is done."""
 
-    @property
-    def bodies(self) -> Sequence[list[Step]]:
-        """Steps that are part of it."""
-        return ()
+    bodies: Sequence[list[Step]] = ()  # steps that are part of it
 
     @property
     def touched(self) -> Iterable[Buffer] | None:
@@ -27,9 +25,9 @@ class Step(ABC):
         return None
 
     @property
-    def written(self) -> Iterable[Buffer]:
-        """The memory that it writes, where `touched` is known."""
-        return ()
+    def written(self) -> Iterable[Buffer] | None:
+        """The memory that it writes; None: it may be any."""
+        return None
 
     @abstractmethod
     def emit(self, out: Any, f: ir.Function) -> None:
@@ -45,14 +43,14 @@ class Step(ABC):
 
     def may_write(self, buffers: set[Buffer]) -> bool:
         """May it write to one of these?"""
-        return self.touched is None or not buffers.isdisjoint(self.written)
+        return self.written is None or not buffers.isdisjoint(self.written)
 
 
+@dataclass(eq=False)
 class RunKernel(Step):
     """Call a kernel."""
 
-    def __init__(self, kernel: Kernel):
-        self.kernel = kernel
+    kernel: Kernel
 
     @property
     def touched(self) -> Iterable[Buffer] | None:
@@ -62,9 +60,6 @@ class RunKernel(Step):
     @property
     def written(self) -> Iterable[Buffer]:
         return self.kernel.written
-
-    def may_write(self, buffers: set[Buffer]) -> bool:
-        return not buffers.isdisjoint(self.written)
 
     def emit(self, out: Any, f: ir.Function) -> None:
         body = out.kernel(self.kernel)
@@ -77,13 +72,13 @@ class RunKernel(Step):
         return f"kernel {self.kernel.describe()}"
 
 
+@dataclass(eq=False)
 class Copy(Step):
     """Copy whole buffers."""
 
-    def __init__(self, to: Buffer, source: Buffer, size: int):
-        self.to: Buffer = to
-        self.source: Buffer = source
-        self.size: int = size
+    to: Buffer
+    source: Buffer
+    size: int
 
     def emit(self, out: Any, f: ir.Function) -> None:
         if self.size:
@@ -94,15 +89,15 @@ class Copy(Step):
         return f"copy of {size(self.size)}"
 
 
+@dataclass(eq=False)
 class Poll(Step):
-    """Count work; when enough is done, look at signals, and leave if they stop the run."""
+    """Count work, in nanoseconds; when enough is done, look at signals, and leave if they stop the run."""
 
-    def __init__(self, work: float):
-        self.work: int = math.ceil(work)
+    work: float
 
     def emit(self, out: Any, f: ir.Function) -> None:
         place = out.cell(f, signals.BUDGET_WORD)
-        left = f.load(ir.LONG, place) - out.number(f, self.work)
+        left = f.load(ir.LONG, place) - out.number(f, math.ceil(self.work))
         f.store(left, place)
         with f.when(left < 0):
             f.call(signals.POLL, out.arena)

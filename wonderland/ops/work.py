@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wonderland.core.program import Program
+from wonderland.core.program import Program, Var, subprograms
 from wonderland.core.types import ArrayType
 
 
@@ -124,3 +124,28 @@ def systems(cubic: float, square: float) -> Callable:
 
 def _log2(n: int) -> int:
     return max(n - 1, 0).bit_length()
+
+
+def peak_bytes(program: Program) -> int:
+    """The most memory that a Program's values take at once when it is evaluated, its inputs and constants apart."""
+    base: dict[Any, Any] = {}  # a view's memory is that of another variable
+    for equation in program.equations:
+        if equation.primitive.cost is view and isinstance(equation.inputs[0], Var):
+            base[equation.outputs[0]] = base.get(equation.inputs[0], equation.inputs[0])
+    last: dict[Any, int] = {}
+    for i, equation in enumerate(program.equations):
+        for v in (*equation.inputs, *equation.outputs):
+            last[base.get(v, v)] = i
+    for a in program.outputs:
+        last[base.get(a, a)] = len(program.equations)
+    ends: dict[int, list] = {}
+    for v, i in last.items():
+        ends.setdefault(i, []).append(v)
+    own = {v for e in program.equations for v in e.outputs if v not in base}
+    alive = most = 0
+    for i, equation in enumerate(program.equations):
+        inner = max((peak_bytes(p) for p in subprograms(equation)), default=0)
+        made = sum(bytes_of(v.type) for v in equation.outputs if v in own)
+        most = max(most, alive + (inner + made if equation.primitive.calls is None else max(inner, made)))
+        alive += made - sum(bytes_of(v.type) for v in ends.get(i, ()) if v in own)
+    return most

@@ -19,7 +19,7 @@ import numpy as np
 
 import wonderland as wl
 from wonderland.core.types import type_of
-from wonderland.testing.op_checks import largest_error
+from wonderland.testing.compiled_checks import largest_error
 from wonderland.testing.random_programs import RandomProgram, random_program
 
 FORMS = ("single", "grad", "jvp", "vmap")  # besides its value, a program is tried in one of these

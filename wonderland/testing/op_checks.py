@@ -6,11 +6,8 @@ rule of the primitive disagrees with another one, with NumPy, or with central di
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -21,130 +18,26 @@ from wonderland.core.program import run, verify
 from wonderland.core.types import is_python_scalar, type_of
 from wonderland.ops.pattern import program_reads
 from wonderland.testing.check_grads import inner, is_inexact, numeric_jvp, random_like
+from wonderland.testing.compiled_checks import check_compiled, check_special_values
+from wonderland.testing.op_samples import (
+    Sample,
+    assert_close,
+    chosen_alone,
+    is_excluded,
+    is_wide,
+    mixed_samples,
+    quiet,
+    samples,
+    scalar_of,
+    widened,
+)
 from wonderland.testing.op_table import Row
-from wonderland.testing.samples import LAYOUTS, Case, make
 from wonderland.transform.programs import batch_program, jvp_program, linearize_program, transpose_program
 
 NUMERIC_TOLERANCE = 1e-7  # against central differences, which are always taken in float64
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Concrete arguments for a row."""
-
-    row: Row
-    case: Case
-    dtype: str  # or several, one per operand, separated by commas
-    layout: str = "contiguous"
-
-    def __str__(self) -> str:
-        parts = [str(self.row), str(self.case), self.dtype] + ([] if self.layout == "contiguous" else [self.layout])
-        return " ".join(parts)
-
-    def args(self, dtype: str | None = None, batch: Sequence[bool] | None = None) -> tuple[Any, ...]:
-        return make(self.row.operands, self.case.shapes, dtype or self.dtype, self.layout, batch)
-
-    @property
-    def tolerance(self) -> float:
-        """What two right computations may differ by, relative to the largest number in the result."""
-        return 3e-5 if self.dtype in ("float32", "complex64") or not _is_wide(self) else 1e-11
-
-    @property
-    def function(self) -> Callable:
-        return self.row.call(self.case.params)
-
-    def differentiated(self, args: tuple[Any, ...]) -> list[int]:
-        """The operands to differentiate with respect to."""
-        return [i for i, (o, a) in enumerate(zip(self.row.operands, args)) if o.differentiable and is_inexact(a)]
-
-
-def samples(row: Row, dtypes: Sequence[str] | None = None, layouts: Sequence[str] = LAYOUTS) -> Iterator[Sample]:
-    """All cases in all dtypes as contiguous arrays; the other layouts for the largest case."""
-    for dtype in row.dtype_names():
-        if dtypes is not None and dtype not in dtypes:
-            continue
-        yield from (Sample(row, c, dtype) for c in row.cases if "contiguous" in layouts)
-        largest = max(row.cases, key=lambda c: sum(int(np.prod(s)) for s in c.shapes if s is not None))
-        yield from (Sample(row, largest, dtype, layout) for layout in layouts if layout != "contiguous")
-
-
-def mixed_samples(row: Row) -> Iterator[Sample]:
-    """Operands of different dtypes, for an elementwise row of several operands."""
-    if len(row.operands) > 1:
-        names = ("bool", "uint8", "int32", "int64", "float32", "float64", "complex64")
-        for pair in itertools.permutations(names, 2):
-            dtypes = (pair[0],) * (len(row.operands) - 1) + pair[1:]
-            yield Sample(row, Case(((4,),) * len(row.operands)), ",".join(dtypes))
-
-
-def _quiet(check: Callable[..., None]) -> Callable[..., None]:
-    """Samples of integers and bools divide by zero, and that is fine."""
-
-    @functools.wraps(check)
-    def quiet(s: Sample, **options: Any) -> None:
-        with np.errstate(all="ignore"):
-            check(s, **options)
-
-    return quiet
-
-
-# Comparing -----------------------------------------------------------------------------------------------------------
-
-
-def assert_close(actual: Any, expected: Any, what: str, tolerance: float, dtypes: bool = True) -> None:
-    """Compare trees leaf by leaf, relative to the largest number, with their shapes and (if asked) dtypes."""
-    a_leaves, b_leaves = tree.leaves(actual), tree.leaves(expected)
-    assert len(a_leaves) == len(b_leaves), f"{what}: {len(a_leaves)} results instead of {len(b_leaves)}"
-    for a, b in zip(a_leaves, b_leaves):
-        a, b = np.asarray(a), np.asarray(b)
-        assert a.shape == b.shape, f"{what}: shape {a.shape} instead of {b.shape}"
-        if dtypes:
-            assert a.dtype == b.dtype, f"{what}: dtype {a.dtype} instead of {b.dtype}"
-        if a.dtype.kind not in "fc":
-            assert np.array_equal(a, b), f"{what}: {a} instead of {b}"
-            continue
-        rtol = max(tolerance, 4 * float(np.finfo(a.dtype).eps))
-        scale = max(1.0, float(np.max(np.abs(b), initial=0.0, where=np.isfinite(b))))
-        same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(np.subtract(a, b)) <= rtol * scale)
-        assert np.all(same), f"{what}: {a} instead of {b}"
-
-
-def scalar_of(f: Callable, weights: Any) -> Callable:
-    """A smooth real number made of all results, whose second derivative isn't trivial: sum Re(w f^2) + f.
-
-    `weights` is a tree like the result.
-    """
-
-    def scalar(*args: Any) -> Any:
-        total: Any = 0.0
-        for w, out in zip(tree.leaves(weights), tree.leaves(f(*args)), strict=True):
-            if out.dtype.kind in "fc":
-                total = total + np.sum(np.real(w * out * out + out))
-        return total
-
-    return scalar
-
-
-def _excluded(s: Sample, *checks: str) -> bool:
-    return any(c in s.row.excluded for c in checks)
-
-
-def _fix(f: Callable, args: tuple, chosen: Sequence[int]) -> tuple[Callable, tuple]:
-    """The function of the chosen arguments alone."""
-
-    def g(*values: Any) -> Any:
-        full = list(args)
-        for i, v in zip(chosen, values, strict=True):
-            full[i] = v
-        return f(*full)
-
-    return g, tuple(args[i] for i in chosen)
-
-
-# The checks ----------------------------------------------------------------------------------------------------------
-
-
-@_quiet
+@quiet
 def check_value(s: Sample) -> None:
     """`evaluate` is the reference's value, and `infer` (what `trace` uses) tells its type."""
     args = s.args()
@@ -153,7 +46,7 @@ def check_value(s: Sample) -> None:
     if s.row.reference is not None:
         assert_close(out, s.row.reference(*args, **s.case.params), f"{s}: the value", s.tolerance, dtypes=False)
     assert all(np.array_equal(a, b) for a, b in zip(args, before)), f"{s}: the operands were changed"
-    if _excluded(s, "recording"):
+    if is_excluded(s, "recording"):
         return
     program = wl.trace(s.function)(*args)
     verify(program)
@@ -170,17 +63,17 @@ def _fits(inferred: tuple, actual: tuple) -> bool:
     return len(inferred) == len(actual) and all(m is None or m == n for m, n in zip(inferred, actual))
 
 
-@_quiet
+@quiet
 def check_forward(s: Sample) -> None:
     """The jvp is that of central differences, taken in float64; tangents have the dtype of what they belong to."""
     args = s.args()
     chosen = s.differentiated(args)
-    if _excluded(s, "derivatives", "forward mode") or not chosen:
+    if is_excluded(s, "derivatives", "forward mode") or not chosen:
         return
     wide = s.args("complex128" if s.dtype.startswith("complex") else "float64")
-    wide = _widened(args, wide)
-    f, point = _fix(s.function, args, chosen)
-    g, wide_point = _fix(s.function, wide, chosen)
+    wide = widened(args, wide)
+    f, point = chosen_alone(s.function, args, chosen)
+    g, wide_point = chosen_alone(s.function, wide, chosen)
     for group in [tuple(range(len(chosen))), *((i,) for i in range(len(chosen)) if len(chosen) > 1)]:
         tangents = random_like(wide_point, np.random.default_rng(1))
         tangents = tuple(t if i in group else np.zeros_like(t)[()] for i, t in enumerate(tangents))
@@ -201,30 +94,18 @@ def check_forward(s: Sample) -> None:
             assert_close(pushed, exact, what, min(1e-5, s.tolerance), dtypes=False)
 
 
-def _widened(args: tuple, models: tuple) -> tuple:
-    """The same numbers in the dtypes of the models: widening is exact, sampling again is not."""
-    return tuple(
-        a if is_python_scalar(a) else np.asarray(a).astype(np.result_type(w))[()] for a, w in zip(args, models)
-    )
-
-
-def _is_wide(s: Sample) -> bool:
-    """Is nothing of single precision inside (a parameter may say so)?"""
-    return not any(np.dtype(p) == np.float32 for p in s.case.params.values() if isinstance(p, np.dtype))
-
-
-@_quiet
+@quiet
 def check_reverse(s: Sample) -> None:
     """<cotangent, jvp> = <vjp, tangent>, jointly and operand by operand; cotangents have their operand's type."""
     args = s.args()
     chosen = s.differentiated(args)
-    if _excluded(s, "derivatives") or not chosen:
+    if is_excluded(s, "derivatives") or not chosen:
         return
     for group in [chosen, *([i] for i in chosen if len(chosen) > 1)]:
-        f, point = _fix(s.function, args, group)
+        f, point = chosen_alone(s.function, args, group)
         rng = np.random.default_rng(2)
         tangents = random_like(point, rng)
-        if _excluded(s, "forward mode"):
+        if is_excluded(s, "forward mode"):
             out, pushed = f(*point), numeric_jvp(f, point, tangents)
         else:
             out, pushed = wl.jvp(f, point, tangents)
@@ -237,25 +118,25 @@ def check_reverse(s: Sample) -> None:
             assert type_of(p).dtype == type_of(a).dtype, f"{s}: a cotangent {type_of(p)} of {type_of(a)}"
         # Sums of many products, of which the rounding errors add up.
         scale = max(1.0, *(float(np.max(np.abs(t), initial=0.0)) for t in (*tree.leaves(pushed), *pulled)))
-        limit = 10 * scale * s.tolerance + (1e-2 * s.tolerance**0.5 if _excluded(s, "forward mode") else 0.0)
+        limit = 10 * scale * s.tolerance + (1e-2 * s.tolerance**0.5 if is_excluded(s, "forward mode") else 0.0)
         forward, reverse = inner(cotangent, pushed), inner(pulled, tangents)
         assert abs(forward - reverse) <= limit, f"{s}: <ct, jvp> = {forward}, <vjp, t> = {reverse}, operands {group}"
-        if _excluded(s, "forward mode"):
+        if is_excluded(s, "forward mode"):
             continue
         _, push = wl.linearize(f, *point)
         assert_close(push(*tangents), pushed, f"{s}: linearize against jvp", s.tolerance)
 
 
-@_quiet
+@quiet
 def check_second_order(s: Sample) -> None:
     """v^T H u by all four nestings of forward and reverse, and by central differences of the gradient."""
     args = s.args()
     chosen = s.differentiated(args)
-    if _excluded(s, "derivatives", "forward mode") or not chosen:
+    if is_excluded(s, "derivatives", "forward mode") or not chosen:
         return
-    if s.dtype not in ("float64", "complex128") or not _is_wide(s):
+    if s.dtype not in ("float64", "complex128") or not is_wide(s):
         return
-    f, point = _fix(s.function, args, chosen)
+    f, point = chosen_alone(s.function, args, chosen)
     rng = np.random.default_rng(3)
     scalar = scalar_of(f, random_like(f(*point), rng))
     u, v = random_like(point, rng), random_like(point, rng)
@@ -279,10 +160,10 @@ def check_second_order(s: Sample) -> None:
         assert abs(value - first) <= 1e-9 * max(1.0, abs(first)), f"{s}: v^T H u: {found}, {name} differs"
 
 
-@_quiet
+@quiet
 def check_batch(s: Sample) -> None:
     """vmap is the loop, for every choice of batched operands, along the first and the last axis."""
-    if _excluded(s, "recording"):
+    if is_excluded(s, "recording"):
         return
     count = len(s.case.shapes)
     for flags in itertools.product((True, False), repeat=count):
@@ -299,11 +180,11 @@ def check_batch(s: Sample) -> None:
         assert_close(out, moved, f"{s}: vmap along the last axis over operands {flags}", s.tolerance)
 
 
-@_quiet
+@quiet
 def check_batched_gradient(s: Sample) -> None:
     """vmap of grad and grad of vmap are the loop of gradients."""
     chosen = s.differentiated(s.args())
-    if _excluded(s, "derivatives", "recording") or not chosen:
+    if is_excluded(s, "derivatives", "recording") or not chosen:
         return
     flags = [shape is not None for shape in s.case.shapes]
     args = s.args(batch=flags)
@@ -320,17 +201,17 @@ def check_batched_gradient(s: Sample) -> None:
         assert_close(w, e, f"{s}: grad of vmap, operand {i}", s.tolerance)
 
 
-@_quiet
+@quiet
 def check_pattern(s: Sample) -> None:
     """The sparsity pattern contains the nonzero entries of the Jacobian, and no others where it can be exact."""
     args = s.args()
     chosen = s.differentiated(args)
-    if _excluded(s, "derivatives", "recording") or not chosen:
+    if is_excluded(s, "derivatives", "recording") or not chosen:
         return
-    f, point = _fix(s.function, args, chosen)
+    f, point = chosen_alone(s.function, args, chosen)
     reads = program_reads(wl.trace(f)(*point)).toarray()
     outs = tree.leaves(f(*point))
-    mode = "reverse" if _excluded(s, "forward mode") else "auto"
+    mode = "reverse" if is_excluded(s, "forward mode") else "auto"
     jacobians = wl.jacobian(lambda *x: tuple(tree.leaves(f(*x))), tuple(range(len(point))), mode)(*point)
     shape = sum(map(np.size, outs)), sum(map(np.size, point))
     assert reads.shape == shape, f"{s}: a pattern of shape {reads.shape} instead of {shape}"
@@ -344,10 +225,10 @@ def check_pattern(s: Sample) -> None:
                 assert np.array_equal(nonzero, possible), f"{s}: the pattern has entries that are always zero"
 
 
-@_quiet
+@quiet
 def check_programs(s: Sample) -> None:
     """Every transformed Program passes `verify`, and computes what the transformation does eagerly."""
-    if _excluded(s, "recording"):
+    if is_excluded(s, "recording"):
         return
     args = s.args()
     program = verify(wl.trace(s.function)(*args))
@@ -358,14 +239,14 @@ def check_programs(s: Sample) -> None:
     if any(flags):
         verify(batch_program(program, size, flags, (True,) * len(program.outputs))[0])
     chosen = s.differentiated(args)
-    if _excluded(s, "derivatives", "forward mode") or not chosen:
+    if is_excluded(s, "derivatives", "forward mode") or not chosen:
         return
     nonzero = tuple(i in chosen for i in range(len(args)))
     fill = (False,) * len(program.outputs)
     forward, has_tangent = jvp_program(program, nonzero, fill)
     verify(forward)
     tangents = random_like(tuple(args[i] for i in chosen), np.random.default_rng(5))
-    f, point = _fix(s.function, args, chosen)
+    f, point = chosen_alone(s.function, args, chosen)
     value, pushed = wl.jvp(f, point, tangents)
     kept = [t for t, flag in zip(tree.leaves(pushed), has_tangent) if flag]
     outs = run(forward, (*args, *tangents))
@@ -385,6 +266,33 @@ def check_programs(s: Sample) -> None:
     scale = max(1.0, *(float(np.max(np.abs(t), initial=0.0)) for t in (*kept, *pulled)))
     limit = 10 * scale * s.tolerance
     assert abs(inner(cotangents, tuple(kept)) - inner(pulled, tangents)) <= limit, f"{s}: the transposed Program"
+
+
+@quiet
+def check_mixed_dtypes(s: Sample) -> None:
+    """With operands of different dtypes, types, tangents and cotangents are as they should be."""
+    args = s.args()
+    try:
+        out = s.function(*args)
+    except (TypeError, ValueError):
+        return  # NumPy refuses
+    assert wl.trace(s.function)(*args).output_types[0].dtype == out.dtype, f"{s}: inferred another dtype"
+    chosen = s.differentiated(args)
+    if not chosen or not is_inexact(out):
+        return
+    f, point = chosen_alone(s.function, args, chosen)
+    tangents = random_like(point, np.random.default_rng(8))
+    value, pushed = wl.jvp(f, point, tangents)
+    assert value.dtype == pushed.dtype == out.dtype, f"{s}: a tangent of dtype {pushed.dtype}"
+    cotangent = random_like(value, np.random.default_rng(9))
+    pulled = wl.vjp(f, *point)[1](cotangent)
+    for p, a in zip(pulled, point, strict=True):
+        assert np.result_type(p) == np.result_type(a), f"{s}: a cotangent {np.result_type(p)} of {np.result_type(a)}"
+    forward, reverse = inner(cotangent, pushed), inner(pulled, tangents)
+    if not np.isfinite(forward):
+        return  # a bool divided by, a power of 255
+    scale = max(1.0, *(float(np.max(np.abs(t))) for t in (pushed, *pulled)))
+    assert abs(forward - reverse) <= 1e-4 * scale, f"{s}: <ct, jvp> = {forward}, <vjp, t> = {reverse}"
 
 
 CHECKS: tuple[Callable[[Sample], None], ...] = (
@@ -412,144 +320,3 @@ def check_operator(row: Row, dtypes: Sequence[str] | None = None, compiled: bool
         for dtype in ("float32", "float64"):
             if compiled and dtype in row.dtype_names():
                 check_special_values(row, dtype)
-
-
-# Compiled code -------------------------------------------------------------------------------------------------------
-
-
-@_quiet
-def check_compiled(s: Sample) -> None:
-    """jit gives eager's types, and values as exact as NumPy's (SEMANTICS 7); of gradients and batches, too."""
-    if _excluded(s, "recording"):
-        return
-    args = s.args()
-    eps = 0.0 if _is_wide(s) else float(np.finfo(np.float32).eps)
-    wider = WIDER.get(s.dtype, s.dtype)
-    if _excluded(s, "higher precision") and s.dtype != "float32":  # then with eager, up to the order of additions
-        wider, eps = s.dtype, s.tolerance
-    compare_compiled(s.function, args, s.args(wider), f"{s}: jit", eps)
-    flags = tuple(shape is not None for shape in s.case.shapes)
-    if any(flags):
-        batched = wl.vmap(s.function, tuple(0 if b else None for b in flags))
-        wide = s.args(wider, flags)
-        compare_compiled(batched, s.args(batch=flags), wide, f"{s}: jit of vmap", eps)
-    chosen = s.differentiated(args)
-    if _excluded(s, "derivatives") or not chosen:
-        return
-    weights = random_like(s.function(*args), np.random.default_rng(7))
-    gradient = wl.grad(scalar_of(s.function, weights), tuple(chosen))
-    compare_compiled(gradient, args, s.args(wider), f"{s}: jit of grad", eps)
-
-
-WIDER = {"float32": "float64", "float64": "longdouble", "complex64": "complex128", "complex128": "clongdouble"}
-
-
-def compare_compiled(f: Callable, args: tuple[Any, ...], wide: tuple[Any, ...], what: str, eps: float) -> None:
-    """The error against a wider evaluation is at most a small multiple of eager's and a few units in the last place.
-
-    `eps` is a coarser unit than the results', for functions that round inside. Where the value isn't finite, it is
-    eager's.
-    """
-    eager, native = f(*args), wl.jit(f)(*args)
-    exact = f(*_widened(args, wide))
-    assert tree.flatten(native)[1] == tree.flatten(eager)[1], f"{what}: another structure of results"
-    usual: list[Any] = []
-    for i, (n, e, x) in enumerate(zip(tree.leaves(native), tree.leaves(eager), tree.leaves(exact), strict=True)):
-        assert type_of(n) == type_of(e), f"{what}: {type_of(n)} instead of {type_of(e)}"
-        assert isinstance(n, np.ndarray) == isinstance(e, np.ndarray), f"{what}: {type(n)} instead of {type(e)}"
-        if np.result_type(e).kind not in "fc":
-            assert np.array_equal(n, e), f"{what}: {n} instead of {e}"
-            continue
-        ulp = max(eps, np.finfo(np.result_type(e)).eps)
-        if _as_exact(n, e, x, ulp, largest_error(e, x)):
-            continue
-        usual = usual or _usual_errors(f, args, wide)
-        message = f"{what}: {n} instead of {e}, exactly {x}; eager is usually right to {usual[i]:.2g}"
-        assert _as_exact(n, e, x, ulp, usual[i]), message
-
-
-def _as_exact(native: Any, eager: Any, exact: Any, ulp: float, eager_error: Any) -> bool:
-    finite = np.isfinite(eager) & np.isfinite(exact)
-    limit = 4 * eager_error + 4 * ulp * np.abs(exact) + 2 * ulp * np.max(np.abs(exact), initial=0.0, where=finite)
-    same = (native == eager) | (np.isnan(native) & np.isnan(eager))
-    return bool(np.all(same | (finite & (np.abs(native - exact) <= limit))))
-
-
-def largest_error(eager: Any, exact: Any) -> Any:
-    """Where both are finite: elsewhere there is none to measure."""
-    finite = np.isfinite(eager) & np.isfinite(exact)
-    return np.max(np.abs(eager - exact), initial=0.0, where=finite)
-
-
-def _usual_errors(f: Callable, args: tuple, wide: tuple, points: int = 16) -> list[Any]:
-    """The largest error that eager makes near the arguments, by result: at one point it may be zero by luck."""
-    rng = np.random.default_rng(10)
-    moved = lambda a: np.asarray(a * (1 + 2.0**-19 * rng.uniform(-1, 1, np.shape(a))), np.result_type(a))[()]
-    errors = []
-    for _ in range(points):
-        near = tuple(moved(a) if is_inexact(a) and not is_python_scalar(a) else a for a in args)
-        results = zip(tree.leaves(f(*near)), tree.leaves(f(*_widened(near, wide))), strict=True)
-        errors.append([largest_error(e, x) if is_inexact(e) else 0.0 for e, x in results])
-    return [max(of_one) for of_one in zip(*errors, strict=True)]
-
-
-def special_values(dtype: Any) -> np.ndarray:
-    """Zeros, infinities, NaN, the largest and smallest numbers, and where exp and its inverse change their ways."""
-    info = np.finfo(dtype)
-    edges = [info.max, info.tiny, info.smallest_subnormal, 1e5, 1e30, 88.7, 103.9, 709.7, 745.2, 1e-30, np.pi, np.inf]
-    numbers = np.array([0.0, 0.5, 1.0, 2.0, 3.0, *edges], dtype)
-    return np.concatenate([numbers, -numbers, np.array([np.nan], dtype)])
-
-
-def check_special_values(row: Row, dtype: str) -> None:
-    """Compiled, an elementwise operator treats special values as NumPy does, signs of zeros included.
-
-    The error against a wider evaluation is a few units in the last place, and small multiples of eager's.
-    """
-    numbers = special_values(dtype)
-    grids = np.meshgrid(*(numbers if o.dtype is None else np.array([False, True]) for o in row.operands))
-    args = tuple(np.ascontiguousarray(g) for g in grids)
-    f = row.call({})
-    with np.errstate(all="ignore"):
-        eager, native = f(*args), wl.jit(f)(*args)
-        wider = dtype if "higher precision" in row.excluded and dtype != "float32" else WIDER[dtype]
-        exact = f(*(a.astype(wider) if is_inexact(a) else a for a in args))
-        real = np.result_type(eager).kind == "f"
-        equal = (native == eager) & (np.signbit(native) == np.signbit(eager) if real else True)
-        equal = equal | (np.isnan(native) & np.isnan(eager))
-        if real:
-            info = np.finfo(np.result_type(eager))
-            limit = 4 * info.eps * np.abs(exact) + 2 * info.smallest_subnormal + 2 * np.abs(eager - exact)
-            near = (np.abs(native - exact) <= limit) & np.isfinite(eager) & (np.signbit(native) == np.signbit(eager))
-            equal = equal | near
-    for place in np.argwhere(~equal)[:1]:
-        at = tuple(place)
-        operands = ", ".join(str(a[at]) for a in args)
-        raise AssertionError(f"{row} {dtype}: jit gives {native[at]} for {operands}, NumPy {eager[at]}")
-
-
-@_quiet
-def check_mixed_dtypes(s: Sample) -> None:
-    """With operands of different dtypes, types, tangents and cotangents are as they should be."""
-    args = s.args()
-    try:
-        out = s.function(*args)
-    except (TypeError, ValueError):
-        return  # NumPy refuses
-    assert wl.trace(s.function)(*args).output_types[0].dtype == out.dtype, f"{s}: inferred another dtype"
-    chosen = s.differentiated(args)
-    if not chosen or not is_inexact(out):
-        return
-    f, point = _fix(s.function, args, chosen)
-    tangents = random_like(point, np.random.default_rng(8))
-    value, pushed = wl.jvp(f, point, tangents)
-    assert value.dtype == pushed.dtype == out.dtype, f"{s}: a tangent of dtype {pushed.dtype}"
-    cotangent = random_like(value, np.random.default_rng(9))
-    pulled = wl.vjp(f, *point)[1](cotangent)
-    for p, a in zip(pulled, point, strict=True):
-        assert np.result_type(p) == np.result_type(a), f"{s}: a cotangent {np.result_type(p)} of {np.result_type(a)}"
-    forward, reverse = inner(cotangent, pushed), inner(pulled, tangents)
-    if not np.isfinite(forward):
-        return  # a bool divided by, a power of 255
-    scale = max(1.0, *(float(np.max(np.abs(t))) for t in (pushed, *pulled)))
-    assert abs(forward - reverse) <= 1e-4 * scale, f"{s}: <ct, jvp> = {forward}, <vjp, t> = {reverse}"

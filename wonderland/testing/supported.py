@@ -26,7 +26,7 @@ from wonderland.core import tree
 from wonderland.core.tracer import METHODS, PROPERTIES, UFUNCS, Tracer
 from wonderland.testing import op_table
 from wonderland.testing.check_grads import random_like
-from wonderland.testing.op_checks import Sample, samples
+from wonderland.testing.op_samples import Sample, samples
 from wonderland.testing.op_table import Row, name_of
 
 GROUPS = {

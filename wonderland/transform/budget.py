@@ -16,9 +16,9 @@ import numpy as np
 
 from wonderland.core.errors import ArgumentError
 from wonderland.core.primitive import Primitive
-from wonderland.core.program import Equation, Program, Record, Var, run, subprograms
+from wonderland.core.program import Equation, Program, Record, Var, run
 from wonderland.core.types import ArrayType
-from wonderland.ops.work import bytes_of, view
+from wonderland.ops.work import bytes_of, peak_bytes
 from wonderland.transform.checkpoint import POLICIES, checkpoint_p, checkpointed_call, fingerprint, known
 from wonderland.transform.cost import cost
 from wonderland.transform.derivatives import named
@@ -26,31 +26,6 @@ from wonderland.transform.dual import DualValue
 from wonderland.transform.programs import cached, linearize_program, record, transpose_program
 
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of segments
-
-
-def peak_bytes(program: Program) -> int:
-    """The most memory that a Program's values take at once when it is evaluated, its inputs and constants apart."""
-    base: dict[Any, Any] = {}  # a view's memory is that of another variable
-    for equation in program.equations:
-        if equation.primitive.cost is view and isinstance(equation.inputs[0], Var):
-            base[equation.outputs[0]] = base.get(equation.inputs[0], equation.inputs[0])
-    last: dict[Any, int] = {}
-    for i, equation in enumerate(program.equations):
-        for v in (*equation.inputs, *equation.outputs):
-            last[base.get(v, v)] = i
-    for a in program.outputs:
-        last[base.get(a, a)] = len(program.equations)
-    ends: dict[int, list] = {}
-    for v, i in last.items():
-        ends.setdefault(i, []).append(v)
-    own = {v for e in program.equations for v in e.outputs if v not in base}
-    alive = most = 0
-    for i, equation in enumerate(program.equations):
-        inner = max((peak_bytes(p) for p in subprograms(equation)), default=0)
-        made = sum(bytes_of(v.type) for v in equation.outputs if v in own)
-        most = max(most, alive + (inner + made if equation.primitive.calls is None else max(inner, made)))
-        alive += made - sum(bytes_of(v.type) for v in ends.get(i, ()) if v in own)
-    return most
 
 
 class Choice(NamedTuple):

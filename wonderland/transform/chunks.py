@@ -15,13 +15,13 @@ import numpy as np
 from wonderland.core.errors import ArgumentError
 from wonderland.core.later import Slot
 from wonderland.core.level import bind_update, running
-from wonderland.core.program import Program, Record, Var, hoist, subprograms
+from wonderland.core.program import Program, Record, hoist
 from wonderland.core.tracer import Tracer
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import eq, mul
 from wonderland.ops.index import np_slice, scatter_slice, slice
 from wonderland.ops.shape import convert, reshape, zeros_like_type
-from wonderland.ops.work import bytes_of
+from wonderland.ops.work import bytes_of, peak_bytes
 from wonderland.transform.batch import Batch, BatchedValue, materialize
 from wonderland.transform.programs import record
 
@@ -56,17 +56,6 @@ def unit_vectors(numbers: Any, types: Sequence[ArrayType], colors: np.ndarray | 
     return out
 
 
-def live_bytes(program: Program) -> int:
-    """Bytes of the values that are alive at once, at most: tangents forwards, cotangents backwards."""
-    alive = peak = sum(bytes_of(v.type) for v in program.inputs)
-    for equation, dead in program.steps():
-        alive += sum(bytes_of(v.type) for v in equation.outputs)
-        inside = max((live_bytes(p) for p in subprograms(equation)), default=0)
-        peak = max(peak, alive + inside)
-        alive -= sum(bytes_of(v.type) for v in dead)
-    return max(peak, sum(bytes_of(v.type) for v in (*program.inputs, *program.outputs) if isinstance(v, Var)))
-
-
 def check_chunks(chunk_size: Any, memory_budget: Any, name: str) -> None:
     """Refuse what says no number of seeds."""
     whole = isinstance(chunk_size, (int, np.integer)) and not isinstance(chunk_size, bool) and chunk_size > 0
@@ -88,7 +77,8 @@ def chunk_of(program: Program, chunk_size: Any, memory_budget: float | None) -> 
         return None
     if memory_budget is None:
         memory_budget = COMPILED_BUDGET if recording() else EAGER_BUDGET
-    return max(1, int(memory_budget // max(1, live_bytes(program))))
+    seed = sum(bytes_of(v.type) for v in program.inputs) + peak_bytes(program)
+    return max(1, int(memory_budget // max(1, seed)))
 
 
 def recording() -> Record | None:
