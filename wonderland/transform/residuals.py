@@ -46,4 +46,5 @@ def can_change(value: Any, fixed: Collection[int] = ()) -> bool:
         return False
     if isinstance(base, np.ndarray):
         return can_change(base, fixed)
-    return not isinstance(base, bytes)  # of other memory only its owner knows: a read-only map may have a writable twin
+    # Of other memory only its owner knows: what is behind a read-only map may be written through another one.
+    return not isinstance(base, (bytes, np.generic))

@@ -49,7 +49,7 @@ def unit(bits: Value) -> Value:
     return (bits.convert(DOUBLE, signed=False) + 0.5) * 2.0**-64
 
 
-exp, log, log1p = (partial(call, name) for name in ("exp", "log", "log1p"))
+exp, log = partial(call, "exp"), partial(call, "log")
 
 
 def larger(x: Value, y: Value | float) -> Value:
@@ -76,7 +76,7 @@ def loggamma(draw: Draw, a: Value) -> Value:
         size = call("normal_quantile", fabs(tail))
         x = where(tail > 0.0, size, -size)
         t = larger(c * x, -1.0)
-        log_v = log1p(t) * 3.0
+        log_v = call("log1p", t) * 3.0
         square, side = x * x, t + 1.0
 
         def exactly() -> Value:
@@ -110,7 +110,7 @@ def log_stirling(k: Value) -> Value:
 def deviance(k: Value, mean: Value) -> Value:
     """k log(k / mean) + mean - k."""
     x = (mean - k) / larger(k, 1.0)
-    return where(k.equals(0.0), mean, k * (x - log1p(larger(x, -1 + 1e-16))))
+    return where(k.equals(0.0), mean, k * (x - call("log1p", larger(x, -1 + 1e-16))))
 
 
 def by_inversion(draw: Draw, start: Value, ratio: Callable) -> Value:
@@ -188,7 +188,7 @@ def binomial(draw: Draw, n: Value, p: Value) -> Value:
 
     def few() -> Value:
         odds = rare / (1.0 - rare)
-        return by_inversion(draw, exp(n * log1p(-rare)), lambda k: (n - k + 1.0) / k * odds)
+        return by_inversion(draw, exp(n * call("log1p", -rare)), lambda k: (n - k + 1.0) / k * odds)
 
     counts = n.code.choose(n * rare >= 10.0, large, few)
     return integer(where(mirrored, floor(n) - counts, counts))
