@@ -11,7 +11,7 @@ import pytest
 
 import wonderland as wl
 from wonderland.compile import schedule
-from wonderland.compile.arena import Holes
+from wonderland.compile.memory import Holes
 
 
 def recurrence(n):

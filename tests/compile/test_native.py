@@ -336,10 +336,10 @@ def test_what_a_person_can_look_at(capsys, monkeypatch):
     shown = capsys.readouterr().err
     for word in (
         "compiled (f64[30,40])",
-        "-- simplified",
-        "-- kernel 0",
+        "-- Program, simplified",
+        "-- steps",
         "row mode",
-        "-- arena",
+        "-- memory plan",
         "define i64 @run",
         ".globl",
     ):

@@ -40,11 +40,9 @@ def build(done: Any, signature: Signature, emission: Emission) -> None:
 
 def _library(text: str, module: Any) -> llvm.Library:
     """Machine code, found by its text."""
-    known = _libraries.get(text)
-    if known is None:
-        known = _libraries[text] = llvm.compile_library(text, module.exports, module.imports())
+    if text not in _libraries:
+        _libraries[text] = llvm.compile_library(text, module.exports, module.imports())
         while len(_libraries) > MOST_LIBRARIES:
             _libraries.popitem(last=False)
-    else:
-        _libraries.move_to_end(text)
-    return known
+    _libraries.move_to_end(text)
+    return _libraries[text]

@@ -1,21 +1,27 @@
 """What a function gets at without being given it: its closure, the globals it names, and what they hold.
 
-A search, for warnings: shallow, and of no more objects than take a fraction of a millisecond.
+A search, for warnings: shallow, and of no more objects than take a fraction of a millisecond. `Places` warns of arrays
+that aren't any more where a compiled function found them: it keeps an array by reference and sees what is written into
+it, but not that `model.w = other` puts another one in its place. So the places are looked at now and then.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from types import CodeType, FunctionType, MethodType, ModuleType
+from collections.abc import Callable, Iterator, Sequence
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from wonderland.core.tracebacks import warn_user
 from wonderland.transform.closures import Part, parts
+from wonderland.transform.surprises import ReboundArrayWarning
 
 _DEPTH = 4  # of objects in objects: model.layers[0].w
 _MOST = 2000  # objects looked at
+_EACH, _THEN_EVERY = 16, 16  # calls that are looked at, and then one of so many: counting alone takes 0.04 us a call
+_NEVER = 1 << 62
 _LIBRARIES = {"numpy", "scipy", "wonderland", "builtins", *sys.stdlib_module_names} - {"__main__"}
 
 
@@ -67,3 +73,64 @@ def _library(thing: Any) -> str:
 def _names(code: CodeType) -> list[str]:
     inner = (c for c in code.co_consts if isinstance(c, CodeType))
     return list(dict.fromkeys((*code.co_names, *(name for c in inner for name in _names(c)))))
+
+
+class Places:
+    """Where a function found the arrays that it captured."""
+
+    def __init__(self, f: Callable, values: Sequence[Any], name: str):
+        self.name: str = name
+        self.looks: int = 0
+        self.watched: list[tuple[Callable[[Any], Any], Any, Any, str]] = []  # read(key) is the array; how it is written
+        wanted = {id(a) for value in values for a in _with_bases(value)}
+        for label, (holder, key, value) in found(f) if wanted else ():
+            if id(value) in wanted and holder is not None:
+                wanted.discard(id(value))
+                if isinstance(holder, CellType):
+                    self.watched.append((holder.__getattribute__, "cell_contents", value, label))
+                else:
+                    self.watched.append((holder.__getitem__, key, value, label))
+
+    def watching(self, finish: Callable | None) -> Callable | None:
+        """`finish`, which makes the result of a native call, with a look at the places."""
+        if not self.watched:
+            return finish
+        left = 1
+
+        def looked(out: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left <= 0:  # not ==: calls race
+                left = self.check()
+            return out if finish is None else finish(out)
+
+        return looked
+
+    def check(self) -> int:
+        """Warn, once, if a place holds another array (not if it is gone); returns when to look again, in calls."""
+        for read, key, array, label in self.watched:
+            try:
+                now = read(key)
+            except (LookupError, ValueError):
+                now = None
+            if now is not array:
+                self.watched = []
+                if now is not None:
+                    warn_user(
+                        f"{self.name} was compiled with the array that {label} was then. It is another one now, which "
+                        f"the compiled code doesn't see: write into the array, {label}[...] = new, or make it an "
+                        f"argument of {self.name}.",
+                        ReboundArrayWarning,
+                    )
+                return _NEVER
+        self.looks += 1
+        return 1 if self.looks < _EACH else _THEN_EVERY
+
+
+def _with_bases(value: Any) -> list:
+    """An array and those that it is a view of."""
+    out = []
+    while isinstance(value, np.ndarray):
+        out.append(value)
+        value = value.base
+    return out

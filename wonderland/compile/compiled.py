@@ -40,10 +40,7 @@ class Compiled:
     fallbacks: tuple[str, ...]
 
     def __init__(self, source: Program, written: dict[int, int], name: str, taken: Container[int]):
-        self.source: Program = source
-        self.written: dict[int, int] = written
-        self.name: str = name
-        self._taken = taken
+        self.source, self.written, self.name, self._taken = source, written, name, taken
         self.seconds: dict[str, float] = {}
 
     @contextmanager
@@ -106,11 +103,6 @@ class Compiled:
         """Time per step on these flat arguments, which stay as they are."""
         return profile.profile(self, flat_args)
 
-    def __str__(self) -> str:
-        return insight.describe(self)
-
-    def __repr__(self) -> str:
-        return insight.one_line(self)
-
-    def _repr_html_(self) -> str:
-        return insight.as_html(self)
+    __str__: Any = insight.describe
+    __repr__: Any = insight.one_line
+    _repr_html_: Any = insight.as_html

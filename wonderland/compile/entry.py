@@ -27,8 +27,8 @@ from numpy.lib.array_utils import byte_bounds
 
 from wonderland.compile import entry_code, llvm
 from wonderland.compile import entry_layout as records
-from wonderland.compile.arena import round_up
 from wonderland.compile.entry_layout import CACHE_LINE, CELL, WEAK_KINDS, address_of
+from wonderland.compile.memory import round_up
 
 METH_FASTCALL = 0x80
 KIND_ORDER = "bifc"  # a Python scalar fits into a typed 0-d input of its own kind or a later one

@@ -86,14 +86,25 @@ def as_html(compiled: Any) -> str:
         f"<tr style='text-align:left'><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
         for name, text in _facts(compiled)
     )
-    parts = [(f"Program, {name}", str(program)) for name, program in compiled.stages]
-    parts += [("nodes", str(compiled.region)), ("schedule", str(compiled.region.schedule))]
-    parts += [("steps", "\n".join(_steps(compiled))), ("memory plan", compiled.memory_plan()), ("LLVM IR", compiled.ir)]
     folded = "".join(
         f"<details><summary>{html.escape(title)}</summary><pre>{html.escape(text)}</pre></details>"
-        for title, text in parts
+        for title, text in _parts(compiled, 4) if text
     )
     return f"<div><code>{html.escape(signature(compiled))}</code><table>{rows}</table>{folded}</div>"
+
+
+def _parts(compiled: Any, level: int) -> Iterator[tuple[str, str]]:
+    """What passes between the stages, up to a level of `WONDERLAND_DEBUG`: titles and texts."""
+    if level >= 2:
+        yield from ((f"Program, {name}", str(program)) for name, program in compiled.stages)
+    if level >= 3:
+        yield from (("nodes", str(compiled.region)), ("schedule", str(compiled.region.schedule)))
+        yield from (("steps", "\n".join(_steps(compiled))), ("memory plan", compiled.memory_plan()))
+        yield "by NumPy", _by_numpy(compiled)
+    if level >= 4:
+        yield "LLVM IR", compiled.ir
+    if level >= 5:
+        yield "assembly", compiled.assembly()
 
 
 @contextmanager
@@ -123,28 +134,12 @@ def progress(name: str, program: Program) -> Iterator[None]:
 
 
 def debug(compiled: Any) -> None:
-    """Print what `WONDERLAND_DEBUG` asks for.
-
-    1: signature and compile time, 2: Programs, 3: nodes, schedule, memory plan, 4: LLVM IR, 5: assembly.
-    """
+    """Print what `WONDERLAND_DEBUG` asks for: 1, signature and compile time; above, `_parts`."""
     given = os.environ.get("WONDERLAND_DEBUG") or "0"
     if not given.isdecimal():
         raise ValueError(f"WONDERLAND_DEBUG is a level from 0 to 5, not {given!r}")
-    level = int(given)
-    if level < 1:
-        return
-    types = ", ".join(map(str, compiled.source.input_types))
-    out = [f"wonderland: compiled {compiled.name}({types}) in {compiled.compile_seconds * 1e3:.1f} ms"]
-    if level >= 2:
-        out += [f"-- {name}\n{program}" for name, program in compiled.stages]
-    if level >= 3:
-        out += [f"-- nodes\n{compiled.region}", f"-- schedule\n{compiled.region.schedule}"]
-        out += [f"-- kernel {i}: {text}" for i, text in enumerate(compiled.kernels)]
-        out.append(f"-- arena: {compiled.arena_bytes} bytes for {len(compiled.plan.buffers)} buffers")
-        if compiled.fallbacks:
-            out.append(f"-- evaluated by NumPy: {_by_numpy(compiled)}")
-    if level >= 4:
-        out.append(compiled.ir)
-    if level >= 5:
-        out.append(compiled.assembly())
-    print("\n".join(out), file=sys.stderr)
+    if int(given):
+        types = ", ".join(map(str, compiled.source.input_types))
+        head = f"wonderland: compiled {compiled.name}({types}) in {compiled.compile_seconds * 1e3:.1f} ms"
+        parts = (f"-- {title}\n{text}" for title, text in _parts(compiled, int(given)) if text)
+        print("\n".join([head, *parts]), file=sys.stderr)

@@ -19,13 +19,12 @@ from wonderland.compile import donate as donation
 from wonderland.compile import llvm
 from wonderland.compile.access import leaf_reader, result_builder, telling
 from wonderland.compile.arguments import Static, changes, chosen, kept, takes_any_keywords, without_axes
+from wonderland.compile.captured import Places
 from wonderland.compile.compiled import Compiled
-from wonderland.compile.drawn import nothing_drawn
 from wonderland.compile.entry import MISS
+from wonderland.compile.noticed import Lines, nothing_drawn
 from wonderland.compile.profile import Profile, count_of
-from wonderland.compile.rebound import Places
 from wonderland.compile.stages import compile_program
-from wonderland.compile.unrolled import Lines
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import Call

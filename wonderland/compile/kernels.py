@@ -15,9 +15,8 @@ from wonderland.compile.emitter import Emitter, Scalar, lowest
 from wonderland.compile.loops import I64, ZERO, Access, Loops, Scope
 from wonderland.compile.nest import Nest
 from wonderland.compile.nodes import Node
-from wonderland.compile.running import Running
 from wonderland.compile.scalars import assembled, literal, named
-from wonderland.compile.values import Values
+from wonderland.compile.values import Running, Values
 
 SUM_BLOCK = 512  # elements summed in one go, for the sake of rounding errors
 SHORT_LOOP = 128  # turns of a loop below which the widest vectors would leave too many over

@@ -8,7 +8,7 @@ are read from a table at run time, so that another batch size gives the same tex
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -38,20 +38,22 @@ class Access:
         return frozenset(i for i, s in enumerate(self.strides) if s)
 
 
+@dataclass(eq=False)
 class Scope:
     """The inside of one loop, and what is known there."""
 
-    def __init__(self, parent: Scope | None, dims: frozenset[int], block: ir.Block):
-        self.parent = parent
-        self.dims = dims
-        self.block = block
-        self.memo: dict[Any, Scalar] = {}
-        self.pointers: dict[Access, ir.Value] = {}
-        self.index: Scalar = ZERO
-        self.dim = -1
-        self.shift: Scalar | None = None  # a block of columns starts here
-        self.bounds: tuple[Scalar, Scalar] = (ZERO, ZERO)
-        self.chain: list[Scope] = [*(parent.chain if parent else []), self]
+    parent: Scope | None
+    dims: frozenset[int]
+    block: ir.Block
+    dim: int = -1
+    index: Scalar = ZERO
+    bounds: tuple[Scalar, Scalar] = (ZERO, ZERO)
+    shift: Scalar | None = None  # a block of columns starts here
+    memo: dict[Any, Scalar] = field(default_factory=dict)
+    pointers: dict[Access, ir.Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.chain: list[Scope] = [*(self.parent.chain if self.parent else []), self]
 
     @property
     def place(self) -> Scalar:
@@ -112,9 +114,8 @@ class Loops:
     def open(self, parent: Scope, dim: int, start: Scalar, stop: Scalar) -> Scope:
         """A loop inside another; `dim` is -1 if it goes over blocks of a dimension."""
         block, index = self.f.inside("L")
-        scope = Scope(parent, parent.dims | {dim} if dim >= 0 else parent.dims, block)
-        scope.index, scope.dim, scope.bounds = Scalar(index.text, I64, self.e), dim, (start, stop)
-        return scope
+        dims = parent.dims | {dim} if dim >= 0 else parent.dims
+        return Scope(parent, dims, block, dim, Scalar(index.text, I64, self.e), (start, stop))
 
     def close(self, scope: Scope, carried: Sequence[tuple[Scalar, Scalar, Scalar]] = ()) -> None:
         """Put a loop into its parent; `carried` are (now, at first, next) of the numbers that go around it."""

@@ -180,9 +180,7 @@ class Builder:
         probe(emit, (out.dtype, *(n.dtype for n in nodes)), out.dtype)
         return self.keep(Cumulative(out, emit, nodes, first.value, axis, reverse))
 
-    def dot(self, x: Node, y: Node, contract: tuple[Any, ...], batch: tuple[Any, ...]) -> Node:
-        """A contraction of two arrays."""
-        return products.lower(self, x, y, contract, batch)
+    dot: Any = products.lower
 
     def solid(self, x: Node) -> Node:
         """A number spread over a shape becomes memory; others as they are."""
@@ -240,9 +238,7 @@ class Builder:
         made = Procedure(type, name, code, operands, rows, scratch=scratch, row_cost=cost, failure=failure)
         return self.keep(made)
 
-    def ordered(self, x: Node, axis: int, places: bool) -> Node:
-        """The numbers of each row along an axis in order, or the places where they come from."""
-        return sorting.lower(self, x, axis, places)
+    ordered: Any = sorting.lower
 
     # -- calls, branches and loops -----------------------------------------------------------------
 

@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 
 from wonderland.compile import ir
-from wonderland.compile.arena import ALIGNMENT, round_up
 from wonderland.compile.emitter import Emitter, Scalar, memory_type
 from wonderland.compile.kernel import CHUNK_NANOSECONDS, MOST_CHUNKS, PARALLEL_NANOSECONDS, Kernel
 from wonderland.compile.loops import I64, Loops
-from wonderland.compile.memory import Buffer
+from wonderland.compile.memory import ALIGNMENT, Buffer, round_up
 from wonderland.compile.nodes import STEP, Node, Whole, contiguous_strides
 from wonderland.compile.scalars import literal
 from wonderland.core.types import ArrayType
@@ -68,7 +67,7 @@ class Procedure(Whole):
         pieces = min(self.count, MOST_CHUNKS, max(2, int(work / CHUNK_NANOSECONDS)))
         pieces = 1 if work < PARALLEL_NANOSECONDS else pieces
         scratch = plan.scratch(round_up(self.scratch, ALIGNMENT) * pieces) if self.scratch else None
-        site = None if self.failure is None else plan.plan.sites.raising(*self.failure)
+        site = None if self.failure is None else plan.plan.sites.number(*self.failure)
         plan.add_kernel(RowKernel(self, plan.memory, scratch, site, pieces))
 
     def __str__(self) -> str:

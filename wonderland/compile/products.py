@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from wonderland.compile import gemm, ir, pool, small_gemm
-from wonderland.compile.arena import ALIGNMENT, round_up
 from wonderland.compile.kernel import Kernel
-from wonderland.compile.memory import Buffer
+from wonderland.compile.memory import ALIGNMENT, Buffer, round_up
 from wonderland.compile.nodes import STEP, Node, Number, Whole, contiguous_strides
 from wonderland.compile.scalars import real_dtype
 from wonderland.compile.steps import Step

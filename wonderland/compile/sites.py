@@ -11,23 +11,17 @@ OUT_OF_MEMORY, FIRST_SITE = 1, RAISED + 1
 NO_MEMORY = "no memory for the residuals of a loop"
 
 
-class Sites:
-    """Numbers for the places where compiled code can fail, and what they raise."""
+class Sites(dict[tuple[Any, Any], int]):
+    """Numbers by what goes wrong: an exception's class and message; or an axis and its size, if an index is outside."""
 
-    def __init__(self) -> None:
-        self.found: dict[tuple[Any, ...], int] = {}
-
-    def index(self, axis: int, extent: int) -> int:
-        return self.found.setdefault((axis, extent), FIRST_SITE + len(self.found))
-
-    def raising(self, kind: type[Exception], message: str) -> int:
-        return self.found.setdefault((kind, message), FIRST_SITE + len(self.found))
+    def number(self, kind: Any, message: Any) -> int:
+        return self.setdefault((kind, message), FIRST_SITE + len(self))
 
     def fail(self, code: int) -> NoReturn:
         site, index = code & 0xFFFF, code >> 16
         if site == OUT_OF_MEMORY:
             raise MemoryError(NO_MEMORY)
-        axis, extent = list(self.found)[site - FIRST_SITE]
-        if isinstance(axis, type):
-            raise axis(extent)
-        raise IndexError(f"index {index} is out of bounds for axis {axis} with size {extent}")
+        kind, message = list(self)[site - FIRST_SITE]
+        if isinstance(kind, type):
+            raise kind(message)
+        raise IndexError(f"index {index} is out of bounds for axis {kind} with size {message}")

@@ -80,10 +80,7 @@ class KeyRow:
     """The keys (and places) of a row, and room for as many; both change their roles while sorting goes on."""
 
     def __init__(self, code: Any, at: dict[str, ir.Value], key: np.dtype, place: np.dtype, places: bool):
-        self.code: Any = code
-        self.key: np.dtype = key
-        self.place: np.dtype = place
-        self.places: bool = places
+        self.code, self.key, self.place, self.places = code, key, place, places
         self.variables: dict[str, Any] = {name: code.f.variable(at[name]) for name in at if name != "counts"}
         self.counts: Any = code.buffer(at["counts"], place)
 

@@ -39,10 +39,7 @@ class Translation:
     def __init__(self, python: Callable, kinds: tuple[Kind, ...], typed: type, known: dict[Any, Any]):
         name = f"function{len(known)}" if known else "run"
         known[python, kinds] = None
-        self.python: Callable[..., Any] = python
-        self.kinds: tuple[Kind, ...] = kinds
-        self.typed: type = typed
-        self.known: dict[Any, Any] = known
+        self.python, self.kinds, self.typed, self.known = python, kinds, typed, known
         self.code = Function(name, exported=name == "run")
         self.arrays: dict[str, tuple[Kind, Value, Value]] = {}  # with their address and length
         self.locals: dict[str, Variable] = {}

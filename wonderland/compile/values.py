@@ -1,4 +1,8 @@
-"""The values of a kernel: a loop nest comes in, each value is computed in the outermost loop that it allows."""
+"""The values of a kernel: a loop nest comes in, each value is computed in the outermost loop that it allows.
+
+A value that runs along a row is a register carried around the loop (row mode); where a block of columns is swept
+together, it is a small array on the stack (column mode).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from wonderland.compile.loops import I64, ZERO, Access, Loops, Scope
 from wonderland.compile.members import Member
 from wonderland.compile.nest import Nest
 from wonderland.compile.nodes import Index, Node, Number
-from wonderland.compile.running import Running
+from wonderland.compile.scalars import literal, named
 
 
 class Values:
@@ -116,7 +120,7 @@ class Values:
             size = self.loops.cell(("size", node, number), extent)
             wrapped = e.select(e.compare("lt", given, e.constant(0, I64)), e.add(given, size), given)
             fine = e.below(wrapped, size)
-            self.loops.fail_unless(fine, self.nest.sites.index(axis, extent), given, home)
+            self.loops.fail_unless(fine, self.nest.sites.number(axis, extent), given, home)
             safe = e.select(fine, wrapped, e.constant(0, I64))
             moved = e.mul(safe, self.loops.cell(("place", node, number), stride))
             total = moved if total is None else e.add(total, moved)
@@ -132,4 +136,47 @@ class Values:
         return pointer if displacement is None else self.loops.element(pointer, access.dtype, displacement, scope)
 
     def _require(self, fine: Scalar, kind: type, message: str) -> None:
-        self.loops.fail_unless(fine, self.nest.sites.raising(kind, message), ZERO, self.loops.current)
+        self.loops.fail_unless(fine, self.nest.sites.number(kind, message), ZERO, self.loops.current)
+
+
+class Running:
+    """The running values of one sweep: each one's name before an element or its array, and its value there."""
+
+    def __init__(self, values: Values):
+        self.values = values
+        self.found: dict[Any, tuple[Any, Scalar]] = {}
+
+    def step(self, node: Any, body: Scope) -> Scalar:
+        """The value at an element, from the one before."""
+        values, loops = self.values, self.values.loops
+        scalars = [values.operand(o, False, body) for o in node.operands]
+        if values.nest.column:
+            width = min(values.nest.extents[-1], values.nest.block)
+            array = loops.f.stack(memory_type(node.dtype), width, align=64)
+            pointer = loops.element(array, node.dtype, body.chain[-1].index, body)
+            e = loops.at(body)
+            value = node.function(e, e.load(pointer, node.dtype), *scalars)
+            e.store(value, pointer, node.dtype)
+            name = array
+        else:
+            name = f"%{loops.f.fresh('r')}"
+            value = node.function(loops.at(body), named(name, node.dtype, loops.e), *scalars)
+        value = value.rounded()  # as the next element sees it
+        self.found[node] = (name, value)
+        return value
+
+    def start(self, init: Scope) -> None:
+        """Column mode, before the sweep: the arrays of a block of columns."""
+        for node, (array, _) in self.found.items():
+            loops = self.values.loops
+            pointer = loops.element(array, node.dtype, init.index, init)
+            loops.at(init).store(literal(node.start, node.dtype), pointer, node.dtype)
+
+    def carried(self, depth: int, innermost: bool) -> list[tuple[Scalar, Scalar, Scalar]]:
+        """Row mode: what goes around the loop at this depth of the sweep; an inner loop goes on where it is."""
+        out = []
+        for node, (name, value) in self.found.items():
+            before = literal(node.start, node.dtype) if depth == 1 else named(f"{name}.{depth - 1}", node.dtype)
+            now = named(f"{name}" if innermost else f"{name}.{depth}", node.dtype)
+            out += zip(now.parts, before.parts, value.parts, strict=True)
+        return out
