@@ -72,9 +72,9 @@ class WindowKernel(Kernel):
         n, m = node.x.shape[-1], node.shape[-1]
         type = memory_type(node.dtype)
         with f.loop(loops.parameter("begin"), loops.parameter("end")) as row:
-            x = f.element(type, loops.parameters["p0"], row * loops.cell(("n",), n))
-            out = f.element(type, loops.parameters["p1"], row * loops.cell(("m",), m))
-            with f.loop(0, loops.cell(("m",), m)) as i:
+            x = f.element(type, loops.parameters["p0"], row * loops.tabled(("n",), n))
+            out = f.element(type, loops.parameters["p1"], row * loops.tabled(("m",), m))
+            with f.loop(0, loops.tabled(("m",), m)) as i:
                 total = f.variable(ir.constant(0, type))
                 with f.loop(i, i + node.width) as j:
                     total.set(total.get() + f.load(type, f.element(type, x, j)))

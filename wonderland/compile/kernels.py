@@ -51,7 +51,7 @@ class Sweeps:
         return loops.f
 
     def _extent(self, dim: int) -> Scalar:
-        return self.loops.cell(("extent", dim), self.nest.extents[dim])
+        return self.loops.tabled(("extent", dim), self.nest.extents[dim])
 
     def _range(self) -> tuple[Scalar, Scalar]:
         return self.loops.parameter("begin"), self.loops.parameter("end")
@@ -62,7 +62,7 @@ class Sweeps:
         if nest.extents[last] <= nest.block:
             self.width: Scalar = self._extent(last)
             return []
-        blocks = loops.cell(("blocks",), -(-nest.extents[last] // nest.block))
+        blocks = loops.tabled(("blocks",), -(-nest.extents[last] // nest.block))
         first = nest.outer == 0 and nest.parallel and not nest.split
         scope = loops.open(parent, -1, *(self._range() if first else (ZERO, blocks)))
         extent, e = self._extent(last), loops.at(scope)

@@ -75,7 +75,7 @@ class Loops:
         self.parameters: dict[str, ir.Value] = {value.text[1:]: value for value in self.f.parameters}
         self.outermost: Scope = Scope(None, frozenset(), self.f.body)
         self.current: Scope = self.outermost  # that code goes into
-        self._cells: dict[tuple[Any, ...], Scalar] = {}
+        self._tabled: dict[tuple[Any, ...], Scalar] = {}
         self._deep = deep  # do the elements have long chains of operations?
         self._nested = nested  # are there loops?
 
@@ -83,15 +83,15 @@ class Loops:
         """A parameter that is a number."""
         return Scalar(self.parameters[name].text, I64, self.e)
 
-    def cell(self, key: tuple[Any, ...], value: int) -> Scalar:
+    def tabled(self, key: tuple[Any, ...], value: int) -> Scalar:
         """A number that the code reads: a literal if small, otherwise from the table."""
         if -BAKED <= value <= BAKED:
             return literal(value, I64, self.e)
-        if key not in self._cells:
+        if key not in self._tabled:
             now, self.f.current = self.f.current, self.f.head
-            self._cells[key] = Scalar(self._from_table(value, invariant=True).text, I64, self.e)
+            self._tabled[key] = Scalar(self._from_table(value, invariant=True).text, I64, self.e)
             self.f.current = now
-        return self._cells[key]
+        return self._tabled[key]
 
     def _from_table(self, value: int, invariant: bool = False) -> ir.Value:
         place = self.f.element(ir.LONG, self.parameters["t"], len(self.kernel.table))
@@ -106,7 +106,7 @@ class Loops:
         memo = self.outermost.memo
         if number not in memo:
             e = self.at(self.outermost)
-            count = e.convert(self.cell(("count", number), n), FLOAT64)
+            count = e.convert(self.tabled(("count", number), n), FLOAT64)
             value = e.div(e.constant(1.0, FLOAT64), count) if inverse else count
             memo[number] = e.convert(value, number.dtype)
         return memo[number]
@@ -141,7 +141,7 @@ class Loops:
     def advance(self, pointer: ir.Value, access: Access, index: Scalar, stride: int, scope: Scope) -> ir.Value:
         self.at(scope)
         key = ("stride", access.param, access.strides, stride)
-        moved = index if stride == 1 else self.f.mul(index, self.cell(key, stride), "nsw")
+        moved = index if stride == 1 else self.f.mul(index, self.tabled(key, stride), "nsw")
         return self.f.element(memory_type(access.dtype), pointer, moved)
 
     def element(self, pointer: ir.Value, dtype: np.dtype, index: Scalar, scope: Scope) -> ir.Value:
@@ -156,7 +156,7 @@ class Loops:
             if scope.parent is not None:
                 total, e, stride = self.place(access, scope.parent), self.at(scope), scope.stride(access)
                 if stride:
-                    moved = e.mul(scope.place, self.cell(("index", access.strides, stride), stride))
+                    moved = e.mul(scope.place, self.tabled(("index", access.strides, stride), stride))
                     total = moved if total is ZERO else e.add(total, moved)
             scope.memo[access] = total
         return scope.memo[access]

@@ -165,7 +165,7 @@ class Code(Emitter):
 
     def number(self, value: Number) -> Scalar:
         """An integer known when compiling: in the code if small, otherwise from the table."""
-        return value if isinstance(value, Scalar) else self.loops.cell(("number", value), value)
+        return value if isinstance(value, Scalar) else self.loops.tabled(("number", value), value)
 
     def variable(self, start: Scalar | float) -> ScalarVariable:
         """Its dtype is that of its first value; of numbers of Python, int64 or float64."""

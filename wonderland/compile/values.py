@@ -117,12 +117,12 @@ class Values:
         for number, (index, (stride, extent, axis)) in enumerate(zip(places.indices, places.steps, strict=True)):
             given = self.operand(index, row, home)
             e = self.loops.at(home)
-            size = self.loops.cell(("size", node, number), extent)
+            size = self.loops.tabled(("size", node, number), extent)
             wrapped = e.select(e.compare("lt", given, e.constant(0, I64)), e.add(given, size), given)
             fine = e.below(wrapped, size)
             self.loops.fail_unless(fine, self.nest.sites.number(axis, extent), given, home)
             safe = e.select(fine, wrapped, e.constant(0, I64))
-            moved = e.mul(safe, self.loops.cell(("place", node, number), stride))
+            moved = e.mul(safe, self.loops.tabled(("place", node, number), stride))
             total = moved if total is None else e.add(total, moved)
         assert total is not None
         home.memo[key] = total
