@@ -323,7 +323,10 @@ def f(x, steps):
 g = wl.jit(wl.grad(f))
 x = np.ones(2000)
 before = g(x, 5)
-limit = 3 << 30
+try:
+    limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (512 << 20)
+except OSError:
+    limit = 3 << 30
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 try:
     g(x, 10_000_000)
