@@ -7,16 +7,18 @@ The rows of the nest are swept once per level of dependence. How each value is c
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wonderland.compile import ir
 from wonderland.compile.clusters import PER_ELEMENT
 from wonderland.compile.emitter import Emitter, Scalar, lowest
 from wonderland.compile.loops import I64, ZERO, Access, Loops, Scope
-from wonderland.compile.nest import Nest
 from wonderland.compile.nodes import Node
 from wonderland.compile.scalars import assembled, literal, named
 from wonderland.compile.values import Running, Values
+
+if TYPE_CHECKING:
+    from wonderland.compile.nest import Nest
 
 SUM_BLOCK = 512  # elements summed in one go, for the sake of rounding errors
 SHORT_LOOP = 128  # turns of a loop below which the widest vectors would leave too many over

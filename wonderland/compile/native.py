@@ -71,5 +71,4 @@ def within(block: Value, offset: Value) -> Value:
 
 def fill(f: Function, place: Value, byte: int, size: Number) -> None:
     """Set all bytes."""
-    args = (place, f.constant(byte, BYTE), f.integer(size), NO)
-    f.intrinsic("memset", *args, returns=VOID, over=(POINTER, LONG))
+    f.intrinsic("memset", place, f.constant(byte, BYTE), f.integer(size), NO, returns=VOID, over=(POINTER, LONG))

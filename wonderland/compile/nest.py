@@ -19,10 +19,10 @@ import numpy as np
 from wonderland.compile import ir
 from wonderland.compile.clusters import PER_ELEMENT, Cluster, squeezed_strides
 from wonderland.compile.kernel import CHUNK_NANOSECONDS, MOST_CHUNKS, PARALLEL_NANOSECONDS, Kernel
+from wonderland.compile.kernels import Sweeps
 from wonderland.compile.loops import Access
 from wonderland.compile.nodes import COSTLY, Index, Node, Number, contiguous_strides
 from wonderland.compile.schedule import Schedule
-from wonderland.core.forks import loading
 
 DEEP, LONG_LOOP = 2 * COSTLY, 256  # cost and turns of a loop of which several turns are done at a time
 LONGEST_KEPT_ROW = 1 << 16  # bytes of a row kept between sweeps
@@ -66,9 +66,6 @@ class Nest(Kernel):
                 pass
 
     def write(self) -> ir.Function:
-        with loading():
-            from wonderland.compile.kernels import Sweeps
-
         return Sweeps(self).write()
 
     def describe(self) -> str:

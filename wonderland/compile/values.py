@@ -7,15 +7,17 @@ together, it is a small array on the stack (column mode).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wonderland.compile import ir
 from wonderland.compile.emitter import Scalar, memory_type
 from wonderland.compile.loops import I64, ZERO, Access, Loops, Scope
 from wonderland.compile.members import Member
-from wonderland.compile.nest import Nest
 from wonderland.compile.nodes import Index, Node, Number
 from wonderland.compile.scalars import literal, named
+
+if TYPE_CHECKING:
+    from wonderland.compile.nest import Nest
 
 
 class Values:
