@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from wonderland.compile import contractions, sorting
+from wonderland.compile import contractions, sorting, windows
 from wonderland.compile.calls import HostNode
 from wonderland.compile.control import Branch, Loop
 from wonderland.compile.emitter import probe
@@ -224,6 +224,9 @@ class Builder:
             return x
         target, places = self._places(self.memory(x), indices, axes, u.shape)
         return self.keep(Scatter(target, self.convert(u, x.dtype), places, mode))
+
+    fold: Any = windows.fold
+    windows: Any = windows.lower
 
     # -- procedures -------------------------------------------------------------------------------
 

@@ -1,12 +1,12 @@
 """Sliding windows, convolution and polynomials on traced arrays.
 
-Windows are made by strided slices of a repeated array, without index arrays, so their derivatives are slices too. A
-convolution of n with m <= n elements is one `dot` with the m x n matrix of windows: n m multiplications and n m numbers
-of memory (NumPy's own has n + m); for long kernels use the FFT.
+A convolution of n with m <= n elements is one `dot` with the n x m matrix of windows, which is a view: it takes n m
+multiplications.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from wonderland.core.tracer import Tracer
@@ -17,38 +17,17 @@ from wonderland.numpy.dispatch import implements, make_view, on_handles
 from wonderland.numpy.join import concatenate
 from wonderland.numpy.missing import np
 from wonderland.numpy.products import as_value, take_index
-from wonderland.numpy.shape import normalize_axis, reshape_value, transpose_value
+from wonderland.numpy.shape import normalize_axis, reshape_value
 from wonderland.ops import elementwise as ops
 from wonderland.ops.dot import dot
-from wonderland.ops.shape import broadcast
+from wonderland.ops.windows import windows
 
 
-def windows(x: Any, size: int) -> Any:
-    """Windows of the last axis, (..., n) to (..., size, n - size + 1), the latest element first.
-
-    Row i of the result is `x[size - 1 - i:]`: with x repeated `size` times and read in rows of n - 1 elements, each row
-    begins one element earlier.
-    """
-    *head, n = shape_of(x)
-    rank = len(head)
-    x = reshape_value(x, (*head, 1, n))
-    if size == 1:
-        return x
-    flat = reshape_value(broadcast(x, shape=(*head, size, n)), (*head, size * n))
-    flat = take_index(flat, rank, slice(size - 1, size - 1 + size * (n - 1), 1))
-    rows = reshape_value(flat, (*head, size, n - 1))
-    return take_index(rows, rank + 1, slice(0, n - size + 1, 1))
-
-
-def _window_axis(x: Any, axis: int, size: int) -> Any:
-    """Windows along an axis, in a new last axis."""
-    rank = len(shape_of(x))
-    x = transpose_value(x, (*(i for i in range(rank) if i != axis), axis))
-    out = windows(x, size)
-    out = take_index(out, rank - 1, slice(size - 1, None, -1))
-    order = [*range(rank - 1)]
-    order.insert(axis, rank)
-    return transpose_value(out, (*order, rank - 1))
+def sliding_windows(x: Any, sizes: Sequence[int], axes: Sequence[int]) -> Any:
+    """All windows of these sizes along distinct axes, in new last axes."""
+    ones = (1,) * len(axes)
+    none = ((0, 0),) * len(axes)
+    return windows(x, axes=tuple(axes), sizes=tuple(sizes), strides=ones, dilations=ones, padding=none)
 
 
 @on_handles(np.lib.stride_tricks.sliding_window_view)
@@ -77,8 +56,10 @@ def sliding_window_view(
         left[a] -= size - 1
 
     def get(value: Any) -> Any:
-        for size, a in zip(sizes, axes, strict=True):
-            value = _window_axis(value, a, size)
+        if len({*axes}) == len(axes):
+            return sliding_windows(value, sizes, axes)
+        for size, a in zip(sizes, axes, strict=True):  # windows of windows
+            value = sliding_windows(value, (size,), (a,))
         return value
 
     def put(box: list, new: Any) -> Any:
@@ -102,7 +83,7 @@ def _correlated(a: Any, v: Any, mode: Any) -> Any:
     if before or after:
         zeros = [np.zeros(count, type_of(a).dtype) for count in (before, after)]
         a = concatenate([zeros[0], a, zeros[1]])
-    return dot(v, windows(a, m), contract=((0,), (0,)), batch=((), ()))
+    return dot(sliding_windows(a, (m,), (0,)), _reversed(v), contract=((1,), (0,)), batch=((), ()))
 
 
 def _sequence(x: Any, name: str) -> Any:

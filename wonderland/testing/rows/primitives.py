@@ -201,6 +201,57 @@ for _mode in ("set", "add"):
         ],
     )  # fmt: skip
 
+# Windows -------------------------------------------------------------------------------------------------------------
+
+
+def _windows_loop(x: Any, axes: Any, sizes: Any, strides: Any, dilations: Any, padding: Any) -> Any:
+    """One axis after the other, one window after the other."""
+    rank = np.ndim(x)
+    x = np.pad(x, [dict(zip(axes, padding, strict=True)).get(a, (0, 0)) for a in range(rank)])
+    for a, size, stride, dilation in zip(axes, sizes, strides, dilations, strict=True):
+        starts = range(0, x.shape[a] - (size - 1) * dilation, stride)
+        parts = [np.take(x, range(i, i + size * dilation, dilation), a) for i in starts]
+        x = np.stack(parts, a) if parts else np.zeros((*x.shape[:a], 0, size, *x.shape[a + 1 :]), x.dtype)
+        x = np.moveaxis(x, a + 1, -1)
+    return np.array(x).reshape(x.shape[: rank + len(sizes)])
+
+
+def _fold_loop(w: Any, shape: Any, **params: Any) -> Any:
+    out = np.zeros(int(np.prod(shape)) + 1, w.dtype)  # the first for what goes to the padding
+    numbers = np.arange(1, out.size).reshape(shape)
+    np.add.at(out, _windows_loop(numbers, **params), w)
+    return out[1:].reshape(shape)
+
+
+_WINDOWS = [
+    ((7,), (0,), (3,), (1,), (1,), ((0, 0),)),  # overlapping
+    ((7, 2), (0,), (2,), (3,), (1,), ((0, 0),)),  # apart, with a rest
+    ((2, 8), (1,), (3,), (2,), (2,), ((1, 2),)),  # dilated, with zeros around
+    ((2, 5, 6), (2, 1), (2, 3), (1, 2), (2, 1), ((0, 0), (2, 1))),
+    ((6, 4), (0, 1), (2, 2), (2, 2), (1, 1), ((0, 0), (1, 1))),  # tiles
+    ((9,), (0,), (6,), (1,), (1,), ((0, 0),)),  # fewer windows than elements of one
+    ((2, 3), (1,), (5,), (1,), (1,), ((0, 0),)),  # none fits
+    ((2, 1), (1,), (3,), (2,), (1,), ((2, 2),)),  # larger than the array
+    ((0, 4), (1,), (2,), (1,), (1,), ((1, 0),)),
+]
+
+
+def _window_params(axes: tuple, sizes: tuple, strides: tuple, dilations: tuple, padding: tuple) -> dict:
+    return {"axes": axes, "sizes": sizes, "strides": strides, "dilations": dilations, "padding": padding}
+
+
+add(
+    "windows", reals, reference=_windows_loop,
+    cases=[case(shape, **_window_params(*params)) for shape, *params in _WINDOWS],
+)  # fmt: skip
+add(
+    "fold", reals, reference=_fold_loop, dtypes="ifc",
+    cases=[
+        case(_windows_loop(np.zeros(shape), *params).shape, **_window_params(*params), shape=shape)
+        for shape, *params in _WINDOWS
+    ],
+)  # fmt: skip
+
 # Control flow --------------------------------------------------------------------------------------------------------
 
 _any_branch = {"pattern exact": "any branch may be taken, any number of steps run"}
