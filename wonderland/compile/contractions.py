@@ -9,21 +9,15 @@ nothing is copied for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from wonderland.compile.gemm import MOST_AXES
 from wonderland.compile.nodes import Node, Number, contiguous_strides
+from wonderland.compile.orders import inverse
 from wonderland.compile.products import Contract
 from wonderland.core.types import ArrayType, promote
-
-
-def inverse_permutation(order: Sequence[int]) -> list[int]:
-    """The permutation that undoes this one."""
-    return sorted(range(len(order)), key=order.__getitem__)
-
 
 SMALL_PRODUCT, SMALL_VECTOR = 64, 8192  # multiply-adds; measured against GEMM
 FEW_TERMS = 64  # of sums that are written out, so that they stay in registers
@@ -217,7 +211,7 @@ def _summed_windows(builder: Any, x: Node, y: Node, start: int) -> Node:
         read = [builder.slice(x, (*whole, *place)) for place in places]
         weights = [builder.slice(factors, (*place, *(slice(0, n, 1) for n in y.shape[:start]))) for place in places]
         made = builder.map(_sum_of_products, [*read, *weights], x.dtype)
-    return builder.transpose(made, inverse_permutation(order))
+    return builder.transpose(made, inverse(order))
 
 
 def _sum_of_products(e: Any, *factors: Any) -> Any:
