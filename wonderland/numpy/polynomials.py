@@ -1,6 +1,6 @@
 """Sliding windows, convolution and polynomials on traced arrays.
 
-A convolution of n with m <= n elements is one `dot` with the n x m matrix of windows, which is a view: n m multiplications.
+A convolution of n with m <= n elements is one `dot` with the n x m matrix of windows, a view: n m multiplications.
 """
 
 from __future__ import annotations
