@@ -46,7 +46,7 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     size = gemm.scratch_bytes(m, n, k, dtype)
     scratch = np.full(size + 2 * GUARD, 0xA5, np.uint8)
     strides = [[stride // c.itemsize for stride in x.strides] for x in (a, b, c)]
-    SIGNATURE(gemm.address(dtype, gemm.is_by_vector(m, n, k, strides[0], strides[1])))(
+    SIGNATURE(gemm.address(dtype, "gemv" if gemm.is_by_vector(m, n, k, strides[0], strides[1]) else "gemm"))(
         m, n, k, a.ctypes.data, *strides[0], b.ctypes.data, *strides[1], c.ctypes.data, strides[2][0],
         scratch.ctypes.data + GUARD, None, None,
     )  # fmt: skip
@@ -324,8 +324,8 @@ def test_tiles_of_other_machines(dtype, width, rows, vectors, monkeypatch):
     tile = gemm.Tile(dtype, width // np.dtype(DTYPES[dtype]).itemsize, rows, vectors)
     with monkeypatch.context() as patch:
         patch.setattr(gemm, "tile", lambda dtype: tile)
-        libraries = [gemm.definition(dtype, vector).load() for vector in (False, True)]
-        patch.setattr(gemm, "address", lambda dtype, v: libraries[v].address(gemm.external(dtype, v).name))
+        libraries = {kind: gemm.definition(dtype, kind).load() for kind in ("gemm", "gemv")}
+        patch.setattr(gemm, "address", lambda dtype, kind: libraries[kind].address(gemm.external(dtype, kind).name))
         rng = np.random.default_rng(10)
         shapes = [
             (1, 40, 50),

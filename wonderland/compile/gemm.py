@@ -20,14 +20,14 @@ threads. `wl_gemv_f32`, of the same parameters, multiplies with a vector (m = 1 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
 from wonderland.compile import ir, llvm
 from wonderland.compile.gemm_tile import Fields, Tile, at_most, begin, ceil_div, fma, round_up, run, share, tile, types
 from wonderland.compile.gemm_vector import matrix_vector, scratch_elements
-from wonderland.compile.ir import LONG, RARE, VOID, Function
+from wonderland.compile.ir import LONG, RARE, VOID, Function, Value
 
 BLOCK_ROWS = 2048  # of A packed at a time; bounds the scratch
 BLOCK_COLUMNS = 2048
@@ -66,6 +66,7 @@ def _panel_bytes(t: Tile, m: Any, n: Any, k: Any) -> Any:
 
 NULL = ir.constant(None, ir.POINTER)
 PARAMETERS = "m n k a* rsa csa b* rsb csb c* ldc scratch* epilogue& context&"
+PARAMETERS_AT = PARAMETERS, PARAMETERS.replace("rsa csa", "places& first_step")
 
 
 def is_by_vector(m: int, n: int, k: int, a_strides: Sequence[int], b_strides: Sequence[int]) -> bool:
@@ -74,24 +75,25 @@ def is_by_vector(m: int, n: int, k: int, a_strides: Sequence[int], b_strides: Se
 
 
 @cache
-def external(dtype: str, vector: bool = False) -> ir.External:
-    """The function for products of matrices, or with a vector, for those who call it from other modules."""
-    name, parameters = f"wl_{'gemv' if vector else 'gemm'}_{dtype}", tuple(type for _, type in types(PARAMETERS))
-    return ir.External(name, VOID, parameters, address=partial(address, dtype, vector))
+def external(dtype: str, kind: str = "gemm") -> ir.External:
+    """The function for products of matrices ("gemm"), with a vector, or of A at places, for other modules to call."""
+    parameters = tuple(type for _, type in types(PARAMETERS_AT[kind == "gemp"]))
+    return ir.External(f"wl_{kind}_{dtype}", VOID, parameters, address=partial(address, dtype, kind))
 
 
 @cache
-def address(dtype: str, vector: bool = False) -> int:
+def address(dtype: str, kind: str = "gemm") -> int:
     """Address of the compiled function; compiled once per process."""
     with llvm.lock:
-        library = definition(dtype, vector).load()
+        library = definition(dtype, kind).load()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # its address is handed out for good
-        return library.address(external(dtype, vector).name)
+        return library.address(external(dtype, kind).name)
 
 
-def definition(dtype: str, vector: bool = False) -> ir.Module:
+def definition(dtype: str, kind: str = "gemm") -> ir.Module:
     """The function for "f32" or "f64", and what it calls."""
-    return ir.Module((_gemv if vector else _gemm)(tile(dtype)), as_written=True)
+    t = tile(dtype)
+    return ir.Module(_gemv(t) if kind == "gemv" else _gemm(t, kind == "gemp"), as_written=True)
 
 
 # A product in parts along k, each with its own result and panels behind `parts`.
@@ -101,16 +103,22 @@ BLOCK = """
     m n k a* rsa csa b* rsb csb c* ldc accumulate rows* columns* pack_a packed_from row_groups
     chunk_rows chunk_columns column_chunks first_row epilogue& context&
 """
+PLACED = BLOCK.replace("rsa csa", "places& first_step")
 
 
-def _kernel(t: Tile, packed: bool, store_edge: Function) -> Function:
+# What a kernel gets besides: the strides of A where it lies, or tables of the places of its rows and steps.
+HOW = {"packed": "", "direct": " rsa csa", "placed": " row_places& step_places&"}
+
+
+def _kernel(t: Tile, how: str, store_edge: Function) -> Function:
     """One register tile: rows x columns of C from k steps. Packed A has its strides built in and is padded
     with zeros; otherwise rows beyond the last repeat it, so that only A is read, and are dropped."""
-    words = "k a* b* rsb c* ldc rows columns accumulate" + ("" if packed else " rsa csa")
-    f, parameters = begin(t, "kernel_packed" if packed else "kernel_direct", words)
-    k, a, b, rsb, c, ldc, rows, columns, accumulate, *strides = parameters
+    f, parameters = begin(t, f"kernel_{how}", "k a* b* rsb c* ldc rows columns accumulate" + HOW[how])
+    k, a, b, rsb, c, ldc, rows, columns, accumulate, *where = parameters
+    packed, placed = how == "packed", how == "placed"
     sums = {(r, v): f.variable(0, t.vector) for r in range(t.rows) for v in t.starts}
-    a_rows = [] if packed else [a.at(f.min(rows - 1, r) * strides[0]) for r in range(t.rows)]
+    last = [] if packed else [f.min(rows - 1, r) for r in range(t.rows)]
+    a_rows = [a.at(f.load(LONG, f.element(LONG, where[0], r)) if placed else r * where[0]) for r in last]
     c_rows = [c.at(r * ldc) for r in range(t.rows)]
     for row in c_rows:
         row.prefetch(to_write=True)
@@ -123,16 +131,17 @@ def _kernel(t: Tile, packed: bool, store_edge: Function) -> Function:
         for step in range(count):
             source = b.at(b_at)
             factors = {v: source.vector(v) for v in t.starts}
-            if not packed:  # rows of B may lie pages apart, which the hardware doesn't foresee
+            if how == "direct":  # rows of B may lie pages apart, which the hardware doesn't foresee
                 b.at(b_at + rsb * AHEAD).prefetch()
+            at = f.load(LONG, f.element(LONG, where[1], a_at + step)) if placed else a_at
             for r in range(t.rows):
-                value = f.splat(panel.load(step * t.rows + r) if packed else a_rows[r].load(a_at), t.lanes)
+                value = f.splat(panel.load(step * t.rows + r) if packed else a_rows[r].load(at), t.lanes)
                 totals |= {(r, v): fma(value, factor, totals[r, v]) for v, factor in factors.items()}
             b_at += rsb
-            a_at += 0 if packed else strides[1]
+            a_at += where[1] if how == "direct" else 0
         for place, cell in sums.items():
             cell.set(totals[place])
-        a_offset.set(a_at + count * t.rows if packed else a_at)
+        a_offset.set(a_at + {"packed": count * t.rows, "placed": count, "direct": 0}[how])
         b_offset.set(b_at)
 
     # Unrolled with unknown strides, LLVM would keep an address for every row and step, and spill the sums.
@@ -140,7 +149,7 @@ def _kernel(t: Tile, packed: bool, store_edge: Function) -> Function:
     whole = k & -unroll
     with f.loop(0, whole, unroll):
         steps(unroll)
-    if packed:
+    if unroll > 1:
         with f.loop(whole, k):
             steps(1)
 
@@ -253,17 +262,18 @@ def _pack_wide(t: Tile) -> Function:
     return f
 
 
-def _pack_task(t: Tile) -> Function:
+def _pack_task(t: Tile, placed: bool) -> Function:
     """Chunks 0..row_groups-1 pack panels of A, the later ones panels of B."""
     f, (context, chunk) = begin(t, "pack_task", "context& chunk", RARE)
-    block = Fields(f, t, BLOCK, context)
+    block = Fields(f, t, PLACED if placed else BLOCK, context)
     k, groups = block.get("k row_groups")
     of_a = chunk < groups
-    with f.when(of_a):
-        m, a, rsa, csa, out = block.get("m a rsa csa rows")
-        start = chunk * (PACKED_PANELS * t.rows)
-        with f.loop(start, f.min(m, start + PACKED_PANELS * t.rows), t.rows) as i:
-            f.call(_pack_rows(t), k, a.at(i * rsa), rsa, csa, f.min(m - i, t.rows), out.at(i * k))
+    if not placed:
+        with f.when(of_a):
+            m, a, rsa, csa, out = block.get("m a rsa csa rows")
+            start = chunk * (PACKED_PANELS * t.rows)
+            with f.loop(start, f.min(m, start + PACKED_PANELS * t.rows), t.rows) as i:
+                f.call(_pack_rows(t), k, a.at(i * rsa), rsa, csa, f.min(m - i, t.rows), out.at(i * k))
     with f.unless(of_a):
         n, b, rsb, csb, out, first = block.get("n b rsb csb columns packed_from")
         start = first + (chunk - groups) * (PACKED_PANELS * t.columns)
@@ -276,38 +286,93 @@ def _pack_task(t: Tile) -> Function:
     return f
 
 
-def _tile_task(t: Tile) -> Function:
+def _tile_task(t: Tile, placed: bool) -> Function:
     """The tiles of a chunk of C: a panel of B stays in L1 while the panels of A pass."""
-    store_edge = _store_edge(t)
-    kernel_packed, kernel_direct = _kernel(t, True, store_edge), _kernel(t, False, store_edge)
     f, (context, chunk) = begin(t, "tile_task", "context& chunk")
-    block = Fields(f, t, BLOCK, context)
-    m, n, k, a, rsa, csa, b, rsb, c, ldc, accumulate = block.get("m n k a rsa csa b rsb c ldc accumulate")
-    rows, columns, pack_a, first = block.get("rows columns pack_a packed_from")
+    block = Fields(f, t, PLACED if placed else BLOCK, context)
+    m, n, k, b, rsb, c, ldc, accumulate = block.get("m n k b rsb c ldc accumulate")
+    columns, first = block.get("columns packed_from")
     height, width, across = block.get("chunk_rows chunk_columns column_chunks")
-    packed = pack_a.differs(0)
     down = chunk // across
     top, left = down * height, (chunk - down * across) * width
     bottom = f.min(m, top + height)
+    multiply = (_multiply_placed if placed else _multiply_strided)(f, t, block, top, bottom)
     with f.loop(left, f.min(n, left + width), t.columns) as j:
         in_panel = j >= first
         panel = f.select(in_panel, columns.at((j - first) * k), b.at(j))
         stride = f.select(in_panel, t.columns, rsb)
         wide = f.min(n - j, t.columns)
         with f.loop(top, bottom, t.rows) as i:
-            rest = (panel, stride, c.at(i * ldc).at(j), ldc, f.min(m - i, t.rows), wide, accumulate)
-            with f.when(packed):
-                f.call(kernel_packed, k, rows.at(i * k), *rest)
-            with f.unless(packed):
-                f.call(kernel_direct, k, a.at(i * rsa), *rest, rsa, csa)
+            multiply(i, panel, stride, c.at(i * ldc).at(j), ldc, f.min(m - i, t.rows), wide, accumulate)
     first_row, epilogue, context = block.get("first_row epilogue context")
     with f.when(epilogue.differs(None)):
         f.call_at(epilogue, VOID, context, first_row + top, first_row + bottom)
     return f
 
 
-def _gemm(t: Tile) -> Function:
-    f, parameters = begin(t, f"wl_gemm_{t.dtype}", PARAMETERS, RARE, exported=True)
+def _multiply_strided(f: Function, t: Tile, block: Fields, top: Value, bottom: Value) -> Callable:
+    """The kernel of a tile at row i: of A packed, or where it lies."""
+    store_edge = _store_edge(t)
+    kernel_packed, kernel_direct = _kernel(t, "packed", store_edge), _kernel(t, "direct", store_edge)
+    k, a, rsa, csa, rows, pack_a = block.get("k a rsa csa rows pack_a")
+    packed = pack_a.differs(0)
+
+    def multiply(i: Value, *rest: Value) -> None:
+        with f.when(packed):
+            f.call(kernel_packed, k, rows.at(i * k), *rest)
+        with f.unless(packed):
+            f.call(kernel_direct, k, a.at(i * rsa), *rest, rsa, csa)
+
+    return multiply
+
+
+def _multiply_placed(f: Function, t: Tile, block: Fields, top: Value, bottom: Value) -> Callable:
+    """The same for A at places, of which tables are made for the chunk."""
+    kernel, fill = _kernel(t, "placed", _store_edge(t)), _fill_places(t)
+    k, a, first_row, places, first_step = block.get("k a first_row places first_step")
+    row_places, step_places = (f.stack(ir.array(LONG, n), align=8) for n in (t.chunk_rows, t.depth + UNROLL))
+    f.call(fill, places, first_row + top, bottom - top, row_places)
+    f.call(fill, f.element(LONG, places, 2 * MOST_AXES), first_step, k, step_places)
+
+    def multiply(i: Value, *rest: Value) -> None:
+        f.call(kernel, k, a, *rest, f.element(LONG, row_places, i - top), step_places)
+
+    return multiply
+
+
+MOST_AXES = 4  # of the rows, and of the steps, of an operand at places
+
+
+def _fill_places(t: Tile) -> Function:
+    """Places number `first`, first + 1, ... of `MOST_AXES` axes (extent, stride), from the outside in."""
+    f, (axes, first, count, out) = begin(t, "fill_places", "axes& first count out&")
+    words = [f.load(LONG, f.element(LONG, axes, i)) for i in range(2 * MOST_AXES)]
+    extents, strides = words[::2], words[1::2]
+    digits, rest = [], first
+    for extent in reversed(extents[1:]):
+        digits.insert(0, f.variable(rest % extent))
+        rest = rest // extent
+    digits.insert(0, f.variable(rest))
+    done = f.variable(0)
+    with f.again_while(lambda: done.get() < count):
+        start, inner = done.get(), digits[-1].get()
+        place = inner * strides[-1]
+        for digit, stride in zip(digits[:-1], strides[:-1], strict=True):
+            place += digit.get() * stride
+        run = f.min(extents[-1] - inner, count - start)
+        with f.loop(0, run) as i:
+            f.store(place + i * strides[-1], f.element(LONG, out, start + i))
+        done.set(start + run)
+        digits[-1].set(extents[-1])  # a run ends with its axis, or is the last
+        for digit, outer, extent in reversed([*zip(digits[1:], digits[:-1], extents[1:], strict=True)]):
+            full = digit.get().equals(extent)
+            outer.set(f.select(full, outer.get() + 1, outer.get()))
+            digit.set(f.select(full, 0, digit.get()))
+    return f
+
+
+def _gemm(t: Tile, placed: bool) -> Function:
+    f, parameters = begin(t, f"wl_{'gemp' if placed else 'gemm'}_{t.dtype}", PARAMETERS_AT[placed], RARE, exported=True)
     m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context = parameters
 
     def finish() -> None:
@@ -325,7 +390,7 @@ def _gemm(t: Tile) -> Function:
     scratch = scratch.aligned()
 
     # Few tiles and long sums: parts along k, then their sum.
-    blocks = _blocks(t)
+    blocks = _blocks(t, placed)
     few = (ceil_div(m, t.rows) * ceil_div(n, t.columns) <= FEW_TILES) & (k >= 2 * SPLIT_DEPTH)
     elements = m * n
     with f.when(few & (elements * k >= PARALLEL_WORK)):
@@ -336,7 +401,7 @@ def _gemm(t: Tile) -> Function:
         fields = Fields(f, t, SPLIT)
         fields.put(m=m, n=n, k=k, a=a, rsa=rsa, csa=csa, b=b, rsb=rsb, csb=csb)
         fields.put(parts=scratch, depth=depth, size=size, panels=result)
-        f.call(run(), f.at(_split_task(t, blocks)), fields.pointer, parts, f.constant(True, ir.BOOL))
+        f.call(run(), f.at(_split_task(t, blocks, placed)), fields.pointer, parts, f.constant(True, ir.BOOL))
         f.call(_sum_parts(t), m, n, scratch, parts, size, c, ldc)
         finish()
     f.call(blocks, m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context)
@@ -365,34 +430,40 @@ def _gemv(t: Tile) -> Function:
     return f
 
 
-def _split_task(t: Tile, blocks: Function) -> Function:
+def _split_task(t: Tile, blocks: Function, placed: bool) -> Function:
     """One part of a product along k."""
     f, (context, chunk) = begin(t, "split_task", "context& chunk", RARE)
     m, n, k, a, rsa, csa, b, rsb, csb, parts, depth, size, panels = Fields(f, t, SPLIT, context).get()
     start, own = chunk * depth, parts.further(chunk * size)
-    rest = (own, n, own.further(panels), NULL, NULL)
-    f.call(blocks, m, n, f.min(depth, k - start), a.at(start * csa), rsa, csa, b.at(start * rsb), rsb, csb, *rest)
+    rest = (b.at(start * rsb), rsb, csb, own, n, own.further(panels), NULL, NULL)
+    a, csa = (a, csa + start) if placed else (a.at(start * csa), csa)
+    f.call(blocks, m, n, f.min(depth, k - start), a, rsa, csa, *rest)
     return f
 
 
-def _blocks(t: Tile) -> Function:
+def _blocks(t: Tile, placed: bool) -> Function:
     """A product block by block, each packed and multiplied by tasks; the scratch is aligned."""
-    f, (m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context) = begin(t, "blocks", PARAMETERS, RARE)
+    f, parameters = begin(t, "blocks", PARAMETERS_AT[placed], RARE)
+    m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context = parameters
     follows = epilogue.differs(None)
     # Packing pays when the panels are used often, unless the operand sits in the nearest caches anyway.
     most = f.select(csa.equals(1), f.integer(SMALL_BYTES // t.bytes), SMALL_BYTES // 4 // t.bytes)
     a_is_small = m * k <= most  # read across its rows, a small one isn't in L1
     b_is_small = k * n <= SMALL_BYTES // t.bytes
     few_columns, few_rows = n <= 256 // t.bytes, m <= 4 * t.rows
-    pack_a = ~(a_is_small | few_columns)
+    pack_a = f.constant(False, ir.BOOL) if placed else ~(a_is_small | few_columns)
     direct_b = csb.equals(1) & (b_is_small | few_rows)
     depth, height = at_most(k, t.depth, UNROLL), at_most(m, BLOCK_ROWS, t.rows)
     width = at_most(n, BLOCK_COLUMNS, t.columns)
-    block = Fields(f, t, BLOCK)
-    block.put(rsa=rsa, csa=csa, rsb=rsb, csb=csb, ldc=ldc, pack_a=pack_a.convert(LONG, signed=False))
+    block = Fields(f, t, PLACED if placed else BLOCK)
+    block.put(rsb=rsb, csb=csb, ldc=ldc, pack_a=pack_a.convert(LONG, signed=False))
     with f.loop(0, n, width) as j0, f.loop(0, m, height) as i0, f.loop(0, k, depth) as p0:
         last = (p0 + depth >= k) & (j0 + width >= n)
-        block.put(a=a.at(i0 * rsa + p0 * csa), b=b.at(p0 * rsb + j0 * csb), c=c.at(i0 * ldc + j0))
+        if placed:
+            block.put(a=a, places=rsa, first_step=csa + p0)
+        else:
+            block.put(a=a.at(i0 * rsa + p0 * csa), rsa=rsa, csa=csa)
+        block.put(b=b.at(p0 * rsb + j0 * csb), c=c.at(i0 * ldc + j0))
         block.put(accumulate=p0.differs(0).convert(LONG, signed=False))
         block.put(first_row=i0, epilogue=f.select(last, epilogue, NULL), context=context)
         rows, columns, steps = f.min(height, m - i0), f.min(width, n - j0), f.min(depth, k - p0)
@@ -415,6 +486,6 @@ def _blocks(t: Tile) -> Function:
         chunk_rows, chunk_columns = share(rows, down, t.rows), share(columns, across, t.columns)
         down, across = ceil_div(rows, chunk_rows), ceil_div(columns, chunk_columns)
         block.put(chunk_rows=chunk_rows, chunk_columns=chunk_columns, column_chunks=across)
-        f.call(run(), f.at(_pack_task(t)), block.pointer, packs, shared)
-        f.call(run(), f.at(_tile_task(t)), block.pointer, down * across, shared)
+        f.call(run(), f.at(_pack_task(t, placed)), block.pointer, packs, shared)
+        f.call(run(), f.at(_tile_task(t, placed)), block.pointer, down * across, shared)
     return f

@@ -88,7 +88,8 @@ def as_html(compiled: Any) -> str:
     )
     folded = "".join(
         f"<details><summary>{html.escape(title)}</summary><pre>{html.escape(text)}</pre></details>"
-        for title, text in _parts(compiled, 4) if text
+        for title, text in _parts(compiled, 4)
+        if text
     )
     return f"<div><code>{html.escape(signature(compiled))}</code><table>{rows}</table>{folded}</div>"
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from wonderland.compile import products, sorting, windows
+from wonderland.compile import contractions, sorting, windows
 from wonderland.compile.calls import HostNode
 from wonderland.compile.control import Branch, Loop
 from wonderland.compile.emitter import probe
@@ -180,7 +180,7 @@ class Builder:
         probe(emit, (out.dtype, *(n.dtype for n in nodes)), out.dtype)
         return self.keep(Cumulative(out, emit, nodes, first.value, axis, reverse))
 
-    dot: Any = products.lower
+    dot: Any = contractions.lower
 
     def solid(self, x: Node) -> Node:
         """A number spread over a shape becomes memory; others as they are."""
@@ -226,6 +226,7 @@ class Builder:
         return self.keep(Scatter(target, self.convert(u, x.dtype), places, mode))
 
     fold: Any = windows.fold
+    windows: Any = windows.lower
 
     # -- procedures -------------------------------------------------------------------------------
 

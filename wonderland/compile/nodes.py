@@ -54,6 +54,7 @@ class Node:
     can_fail = False  # can running it set the error word?
     has_effect = False  # does running it do something besides computing its results?
     cost = 2  # operations for an element
+    product: Any = None  # of what arrays and along which axes, if it is one (see `contractions`)
     _base: Node | None = None  # of a view, as is its layout
     _layout: tuple[int, Shape] | None = None
 

@@ -11,17 +11,14 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from wonderland.compile import gemm, ir, pool, small_gemm
 from wonderland.compile.kernel import Kernel
 from wonderland.compile.memory import ALIGNMENT, Buffer, round_up
-from wonderland.compile.nodes import STEP, Node, Number, Whole, contiguous_strides
+from wonderland.compile.nodes import STEP, Node, Whole
 from wonderland.compile.scalars import real_dtype
 from wonderland.compile.steps import Step
-from wonderland.core.types import ArrayType, promote
+from wonderland.core.types import ArrayType
 
-SMALL_PRODUCT, SMALL_VECTOR = 64, 8192  # multiply-adds; measured against GEMM
 NANOSECONDS = 0.02  # of a multiply-add
 # Multiply-adds up to which GEMM doesn't share one product between threads, up to which sharing many of them is better
 # still, and from which many are worth sharing.
@@ -32,6 +29,9 @@ NO_EPILOGUE = ir.constant(None, ir.POINTER), ir.constant(None, ir.POINTER)
 MANY_ROWS = 96  # of a product with an epilogue, which is shared by rows only
 
 
+Places = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]  # (extent, stride) of each axis
+
+
 class Contract(Whole):
     """A matrix product by GEMM for each batch entry: extents (batch..., m, n, k), strides of x and y along them.
 
@@ -40,7 +40,7 @@ class Contract(Whole):
 
     def __init__(
         self, type: ArrayType, x: Node, y: Node, sizes: tuple[tuple[int, ...], int, int, int],
-        x_strides: tuple[int, ...], y_strides: tuple[int, ...],
+        x_strides: tuple[int, ...], y_strides: tuple[int, ...], places: Places | None = None,
     ):  # fmt: skip
         super().__init__(type)
         self.x: Node = x
@@ -48,6 +48,7 @@ class Contract(Whole):
         self.batch, self.m, self.n, self.k = sizes
         self.x_strides: tuple[int, ...] = x_strides
         self.y_strides: tuple[int, ...] = y_strides  # (offset, batch strides..., two matrix strides)
+        self.places: Places | None = places  # axes of the rows and of the steps of x, if they aren't one each
 
     @property
     def memory(self) -> tuple[Node, ...]:
@@ -70,83 +71,8 @@ class Contract(Whole):
 
     def __str__(self) -> str:
         batch = f"{math.prod(self.batch)} " if math.prod(self.batch) != 1 else ""
-        return f"{batch}product{'s' if batch else ''} {self.m}x{self.k} by {self.k}x{self.n}, {self.dtype.name}"
-
-
-def lower(builder: Any, x: Node, y: Node, contract: tuple[Any, ...], batch: tuple[Any, ...]) -> Node:
-    """A contraction of two arrays; small ones become a product and a sum, others a call of GEMM."""
-    dtype = promote(x.type, y.type)[0]
-    x, y = builder.convert(x, dtype), builder.convert(y, dtype)
-    free = [tuple(i for i in range(len(n.shape)) if i not in (*c, *b)) for n, c, b in zip((x, y), contract, batch)]
-    outer, inner = [x.shape[i] for i in batch[0]], [x.shape[i] for i in contract[0]]
-    rows, columns = [x.shape[i] for i in free[0]], [y.shape[i] for i in free[1]]
-    shape = (*outer, *rows, *columns)
-    k = math.prod(inner)
-    if 0 in shape or k == 0:
-        return Number(ArrayType(shape, dtype), np.zeros((), dtype)[()])
-    x = builder.transpose(x, (*batch[0], *free[0], *contract[0]))
-    y = builder.transpose(y, (*batch[1], *free[1], *contract[1]))
-    m, n = math.prod(rows), math.prod(columns)
-    if (dtype.kind == "f" or (dtype.kind == "c" and min(m, n) > 1)) and not _is_small(m, n, k):
-        x, y = builder.solid(x), builder.solid(y)
-        x, y = builder.reshape(x, (*outer, m, k)), builder.reshape(y, (*outer, n, k))
-        return (_gemm if dtype.kind == "f" else _complex_gemm)(builder, x, y, ArrayType(shape, dtype))
-    b, r, c = len(outer), len(rows), len(columns)
-    by_rows = _inner_is_contracted(y, b, c)
-    x = builder.reshape(x, (*outer, *rows, *([1] * c), *inner))
-    y = builder.reshape(y, (*outer, *([1] * r), *columns, *inner))
-    if not by_rows:  # sum over the axes before the columns: the loop over columns is the inner one
-        order = (*range(b + r), *range(b + r + c, b + r + c + len(inner)), *range(b + r, b + r + c))
-        x, y = builder.transpose(x, order), builder.transpose(y, order)
-    start = b + r + c if by_rows else b + r
-    product = builder.map(_multiplied, [x, y], dtype)
-    return builder.reduce(product, tuple(range(start, start + len(inner))), "add") if inner else product
-
-
-def _inner_is_contracted(y: Node, b: int, c: int) -> bool:
-    """Should the loop over the contracted axes be innermost? When the columns of y aren't contiguous in memory."""
-    if c == 0 or not y.in_memory or math.prod(y.shape[b : b + c]) == 1:
-        return True
-    last = b + c - 1
-    return math.prod(y.shape[b + c :]) != 1 and (y.shape[last] == 1 or abs(y.layout[1][last]) > 1)
-
-
-def _gemm(builder: Any, x: Node, y: Node, type: ArrayType) -> Node:
-    """A product of x, of shape (batch..., m, k), and y, of shape (batch..., n, k)."""
-    *batch, m, k = x.shape
-    layouts = [(offset, *strides) for offset, strides in (x.layout, y.layout)]
-    return builder.keep(Contract(type, x.base, y.base, (tuple(batch), m, y.shape[-2], k), *layouts))
-
-
-def _complex_gemm(builder: Any, x: Node, y: Node, type: ArrayType) -> Node:
-    """One product of real matrices: the pairs of x are a row of twice the length, y has a row i y below each row.
-
-    (a + i b) y = a y + b (i y), and the pairs of the rows of y are twice the columns, as they are in the result.
-    """
-    *outer, n, k = y.shape
-    if k > 1 and x.layout[1][-1] != 1:
-        x = builder.copy(x)
-    order = (*range(len(outer)), len(outer) + 1, len(outer))
-    rows = builder.reshape(builder.transpose(y, order), (*outer, k, 1, n))
-    y = builder.map(_turned_if, [builder.constant(np.array([[False], [True]])), rows], type.dtype)
-    offset, strides = x.layout
-    x_strides = (*(2 * s for s in (offset, *strides[:-1])), 1)
-    y_strides = (0, *(2 * s for s in contiguous_strides(y.shape)[:-3]), 1, 2 * n)
-    return builder.keep(Contract(type, x.base, y, (tuple(outer), x.shape[-2], 2 * n, 2 * k), x_strides, y_strides))
-
-
-def _is_small(m: int, n: int, k: int) -> bool:
-    """Is a product better off as a map and a sum: done before a call is, or nothing but a map or a sum?"""
-    return m * n * k <= (SMALL_VECTOR if m == 1 or n == 1 else SMALL_PRODUCT) or m == n == 1 or k == 1
-
-
-def _multiplied(e: Any, x: Any, y: Any) -> Any:
-    return e.mul(x, y)
-
-
-def _turned_if(e: Any, turn: Any, z: Any) -> Any:
-    """i z if turn, else z."""
-    return e.select(turn, e.complex(e.neg(e.imag(z)), e.real(z)), z)
+        sizes = f"{self.m}x{self.k} by {self.k}x{self.n}, {self.dtype.name}"
+        return f"{batch}product{'s' if batch else ''} {'of windows ' if self.places else ''}{sizes}"
 
 
 def collapsed_batch(node: Contract) -> list[tuple[int, int, int, int]]:
@@ -179,7 +105,7 @@ class RunProduct(Step):
         one = node.m * node.n * node.k
         largest = SHARED_ALONE if self.total < MANY_PRODUCTS else BETTER_TOGETHER
         shared = len(self.batch) <= 2 and one < largest and SHARED_TOGETHER <= one * self.total
-        self.small: bool = small_gemm.fits((node.m, node.n, node.k), self.size)
+        self.small: bool = node.places is None and small_gemm.fits((node.m, node.n, node.k), self.size)
         scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, self.dtype)
         self.scratch_bytes: int = round_up(scratch, ALIGNMENT)
         most = max(MANY_PRODUCTS, min(MOST_PRODUCTS, MOST_SCRATCH // max(self.scratch_bytes, 1)))
@@ -221,6 +147,9 @@ class RunProduct(Step):
         y = out.pointer(f, self.y, node.y_strides[0] * size)
         result, scratch = out.pointer(f, self.out), out.pointer(f, self.scratch)
         sizes = [out.number(f, v) for v in (node.m, node.n, node.k, *node.x_strides[-2:], *node.y_strides[-2:])]
+        if node.places is not None:
+            axes = [number for group in node.places for number in _filled(group)]
+            sizes[3:5] = out.record(f, [out.number(f, v) for v in axes]), out.number(f, 0)
         if self.pieces > 1:
             self._share(out, f, [x, y, result, scratch], sizes)
             return
@@ -246,8 +175,10 @@ class RunProduct(Step):
         """GEMM, or a function for this size."""
         node = self.node
         sizes, x, y = (node.m, node.n, node.k), node.x_strides[-2:], node.y_strides[-2:]
+        if node.places is not None:
+            return gemm.external(self.dtype, "gemp")
         if not self.small:
-            return gemm.external(self.dtype, gemm.is_by_vector(*sizes, x, y))
+            return gemm.external(self.dtype, "gemv" if gemm.is_by_vector(*sizes, x, y) else "gemm")
         return small_gemm.definition(self.dtype, sizes, x, y)
 
     def _epilogue(self, out: Any, f: ir.Function) -> tuple[ir.Value, ir.Value]:
@@ -274,6 +205,8 @@ class RunProduct(Step):
         f = ir.Function("", [("context", ir.POINTER), ("piece", ir.LONG)])
         context, piece = f.parameters
         types = [*[ir.POINTER] * 4, *[ir.LONG] * 17]
+        if self.node.places is not None:
+            types[4 + 3] = ir.POINTER
         fields = [f.load(type, f.element(ir.LONG, context, i)) for i, type in enumerate(types)]
         pointers, scratch, sizes = fields[:3], fields[3], fields[4:11]
         outer, inner, (count, grain, total, size) = fields[11:14], fields[14:17], fields[17:]
@@ -292,6 +225,11 @@ class RunProduct(Step):
             return str(self.node)
         follows = f"kernel {self.epilogue.describe()}".replace("\n", "\n  ")
         return f"{self.node}, then on its rows\n  {follows}"
+
+
+def _filled(axes: tuple[tuple[int, int], ...]) -> list[int]:
+    """Extents and strides of as many axes as GEMM takes."""
+    return [number for axis in (*[(1, 0)] * (gemm.MOST_AXES - len(axes)), *axes) for number in axis]
 
 
 def _rows_task(body: ir.Function, count: int) -> ir.Function:

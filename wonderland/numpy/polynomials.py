@@ -1,6 +1,7 @@
 """Sliding windows, convolution and polynomials on traced arrays.
 
-A convolution of n with m <= n elements is one `dot` with the n x m matrix of windows, a view: n m multiplications.
+A convolution of n with m <= n elements is one `dot` with the n x m matrix of windows, which is a view: it takes n m
+multiplications.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from wonderland.ops.windows import windows
 def sliding_windows(x: Any, sizes: Sequence[int], axes: Sequence[int]) -> Any:
     """All windows of these sizes along distinct axes, in new last axes."""
     ones = (1,) * len(axes)
-    return windows(x, axes=tuple(axes), sizes=tuple(sizes), strides=ones, dilations=ones)
+    none = ((0, 0),) * len(axes)
+    return windows(x, axes=tuple(axes), sizes=tuple(sizes), strides=ones, dilations=ones, padding=none)
 
 
 @on_handles(np.lib.stride_tricks.sliding_window_view)

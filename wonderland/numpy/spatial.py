@@ -15,7 +15,6 @@ import numpy as np
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.arrange import pad
 from wonderland.ops.index import scatter_slice
-from wonderland.ops.index import slice as part
 from wonderland.ops.shape import broadcast
 from wonderland.ops.windows import fold, window_count, window_extent, windows
 
@@ -100,16 +99,8 @@ class Windows(NamedTuple):
                     f"windows of {size} elements (dilation {dilation}, so {window_extent(size, dilation)} long) don't "
                     f"fit into axis {a} of {n} elements, padding included: more padding, or smaller windows"
                 )
-        x = padded(x, self.axes, self.padding)
-        return windows(x, axes=self.axes, sizes=self.sizes, strides=self.strides, dilations=self.dilations)
+        return windows(x, **self._asdict())
 
     def folded(self, w: Any, shape: tuple[int, ...]) -> Any:
         """The transpose: windows are summed into an array of a shape."""
-        wide, index = list(shape), [slice(0, n, 1) for n in shape]
-        for a, pair in zip(self.axes, self.padding, strict=True):
-            wide[a] += sum(pair)
-            index[a] = slice(pair[0], pair[0] + shape[a], 1)
-        out = fold(
-            w, axes=self.axes, sizes=self.sizes, strides=self.strides, dilations=self.dilations, shape=tuple(wide)
-        )
-        return part(out, index=tuple(index)) if tuple(wide) != shape else out
+        return fold(w, **self._asdict(), shape=shape)

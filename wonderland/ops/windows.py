@@ -1,8 +1,9 @@
 """Sliding windows: `windows` sees an array as overlapping windows, `fold` sums windows back into an array.
 
-Along axis `axes[i]` a window has `sizes[i]` elements that are `dilations[i]` apart, and windows begin `strides[i]` apart.
-The axis becomes the number of windows that fit, and the axes of the windows come last, in the order of `axes` (which are
-non-negative and distinct). Both are linear, and each is the other's transpose. A convolution is windows and a `dot`.
+Along axis `axes[i]` a window has `sizes[i]` elements that are `dilations[i]` apart, and windows begin `strides[i]`
+apart, on the array with zeros around it, `padding[i]` before and after. The axis becomes the number of windows that
+fit, and the axes of the windows come last, in the order of `axes` (which are non-negative and distinct). Both are
+linear, and each is the other's transpose. A convolution is windows and a `dot`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from numpy.lib.stride_tricks import as_strided
 from wonderland.core.level import freeze
 from wonderland.core.primitive import Primitive
 from wonderland.core.types import ArrayType, shape_of
-from wonderland.ops.shape import moved_pattern
 from wonderland.ops.work import Work, count, view, work
 
 Integers = tuple[int, ...]
@@ -32,10 +32,18 @@ def window_count(extent: int, size: int, stride: int = 1, dilation: int = 1) -> 
     return max((extent - window_extent(size, dilation)) // stride + 1, 0)
 
 
+def padded_shape(shape: Integers, axes: Integers, padding: tuple[tuple[int, int], ...]) -> Integers:
+    """The shape with zeros around it."""
+    wide = list(shape)
+    for a, pair in zip(axes, padding, strict=True):
+        wide[a] += sum(pair)
+    return tuple(wide)
+
+
 def window_layout(
     shape: Integers, steps: Integers, axes: Integers, sizes: Integers, strides: Integers, dilations: Integers
 ) -> tuple[Integers, Integers]:
-    """Shape and steps of the windows of an array of this shape whose elements are `steps` apart in memory."""
+    """Shape and steps of the windows of an array of this (padded) shape whose elements are `steps` apart in memory."""
     places, strided = list(shape), list(steps)
     for a, size, stride, dilation in zip(axes, sizes, strides, dilations, strict=True):
         places[a] = window_count(shape[a], size, stride, dilation)
@@ -44,26 +52,33 @@ def window_layout(
     return (*places, *sizes), (*strided, *inner)
 
 
-def _infer(x: ArrayType, axes: tuple, sizes: tuple, strides: tuple, dilations: tuple) -> ArrayType:
-    return ArrayType(window_layout(x.shape, x.shape, axes, sizes, strides, dilations)[0], x.dtype)
+def _infer(x: ArrayType, axes: tuple, padding: tuple, **params: tuple) -> ArrayType:
+    wide = padded_shape(x.shape, axes, padding)
+    return ArrayType(window_layout(wide, wide, axes, **params)[0], x.dtype)
 
 
-def _windows(x: Any, **params: tuple) -> Any:
+def _inside(shape: tuple, axes: tuple, padding: tuple) -> tuple[slice, ...]:
+    """Where an array is among its zeros."""
+    index = [slice(None)] * len(shape)
+    for a, (before, _) in zip(axes, padding, strict=True):
+        index[a] = slice(before, before + shape[a])
+    return tuple(index)
+
+
+def _windows(x: Any, axes: tuple, padding: tuple, **params: tuple) -> Any:
     # Not by `as_strided`, whose results don't tell whose memory they are: a residual of such an array is copied.
     x = np.asarray(x)
+    if any(map(any, padding)):
+        wide = np.zeros(padded_shape(x.shape, axes, padding), x.dtype)
+        wide[_inside(x.shape, axes, padding)] = x
+        x = freeze(wide)
     memory = x.transpose(sorted(range(x.ndim), key=lambda i: -x.strides[i]))
     if not memory.flags.c_contiguous:
         memory = x = freeze(x.copy())
-    shape, steps = window_layout(x.shape, x.strides, **params)
+    shape, steps = window_layout(x.shape, x.strides, axes, **params)
     out = np.ndarray(shape, x.dtype, memory, 0, steps) if 0 not in shape else np.empty(shape, x.dtype)
     out.flags.writeable = False  # windows share elements
     return out
-
-
-def _lower(builder: Any, x: Any, **params: tuple) -> Any:
-    offset, steps = x.layout
-    shape, steps = window_layout(x.shape, steps, **params)
-    return builder.view(x, shape, offset, steps)
 
 
 def _shifted(axes: tuple) -> tuple:
@@ -78,17 +93,17 @@ windows: Primitive = Primitive(
     balanced=True,
     transpose=lambda ct, x, **params: (fold(ct, **params, shape=x.shape),),
     batch=lambda size, args, batched, axes, **rest: windows(args[0], axes=_shifted(axes), **rest),
-    lower=_lower,
+    pattern=lambda types, params: _windows_pattern(types, params),
+    lower=lambda builder, x, **params: builder.windows(x, **params),
     cost=view,
 )
-windows.pattern = moved_pattern(windows)
 
 
-def _fold(w: Any, shape: tuple, **params: tuple) -> Any:
-    out = np.zeros(shape, w.dtype)
-    places, steps = window_layout(shape, out.strides, **params)
-    seen = as_strided(out, places, steps)
-    rank, axes = len(shape), params["axes"]
+def _fold(w: Any, shape: tuple, axes: tuple, padding: tuple, **params: tuple) -> Any:
+    wide = np.zeros(padded_shape(shape, axes, padding), w.dtype)
+    out = wide[_inside(shape, axes, padding)]
+    places, steps = window_layout(wide.shape, wide.strides, axes, **params)
+    seen, rank = as_strided(wide, places, steps), len(shape)
     apart = (
         places[a] <= 1 or stride >= window_extent(size, dilation)
         for a, size, stride, dilation in zip(axes, params["sizes"], params["strides"], params["dilations"], strict=True)
@@ -106,11 +121,16 @@ def _fold(w: Any, shape: tuple, **params: tuple) -> Any:
     return out
 
 
+def _windows_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
+    source = _windows(np.arange(1, types[0].size + 1).reshape(types[0].shape), **params).ravel()
+    read = np.flatnonzero(source)  # the others are zeros around the array
+    return [(read, source[read] - 1)]
+
+
 def _fold_pattern(types: tuple[ArrayType, ...], params: dict) -> list:
-    shape = params["shape"]
     rest = {name: value for name, value in params.items() if name != "shape"}
-    numbers = np.arange(math.prod(shape)).reshape(shape)
-    return [(_windows(numbers, **rest).ravel(), np.arange(types[0].size))]
+    ((read, written),) = _windows_pattern((ArrayType(params["shape"], types[0].dtype),), rest)
+    return [(written, read)]
 
 
 def _fold_cost(types: tuple, outs: tuple, params: dict) -> Work:

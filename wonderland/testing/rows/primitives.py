@@ -204,9 +204,10 @@ for _mode in ("set", "add"):
 # Windows -------------------------------------------------------------------------------------------------------------
 
 
-def _windows_loop(x: Any, axes: Any, sizes: Any, strides: Any, dilations: Any) -> Any:
+def _windows_loop(x: Any, axes: Any, sizes: Any, strides: Any, dilations: Any, padding: Any) -> Any:
     """One axis after the other, one window after the other."""
     rank = np.ndim(x)
+    x = np.pad(x, [dict(zip(axes, padding, strict=True)).get(a, (0, 0)) for a in range(rank)])
     for a, size, stride, dilation in zip(axes, sizes, strides, dilations, strict=True):
         starts = range(0, x.shape[a] - (size - 1) * dilation, stride)
         parts = [np.take(x, range(i, i + size * dilation, dilation), a) for i in starts]
@@ -216,25 +217,27 @@ def _windows_loop(x: Any, axes: Any, sizes: Any, strides: Any, dilations: Any) -
 
 
 def _fold_loop(w: Any, shape: Any, **params: Any) -> Any:
-    out = np.zeros(shape, w.dtype)
-    np.add.at(out.reshape(-1), _windows_loop(np.arange(out.size).reshape(shape), **params), w)
-    return out
+    out = np.zeros(int(np.prod(shape)) + 1, w.dtype)  # the first for what goes to the padding
+    numbers = np.arange(1, out.size).reshape(shape)
+    np.add.at(out, _windows_loop(numbers, **params), w)
+    return out[1:].reshape(shape)
 
 
 _WINDOWS = [
-    ((7,), (0,), (3,), (1,), (1,)),  # overlapping
-    ((7, 2), (0,), (2,), (3,), (1,)),  # apart, with a rest
-    ((2, 8), (1,), (3,), (2,), (2,)),  # dilated
-    ((2, 5, 6), (2, 1), (2, 3), (1, 2), (2, 1)),
-    ((6, 4), (0, 1), (2, 2), (2, 2), (1, 1)),  # tiles
-    ((9,), (0,), (6,), (1,), (1,)),  # fewer windows than elements of one
-    ((2, 3), (1,), (5,), (1,), (1,)),  # none fits
-    ((0, 4), (1,), (2,), (1,), (1,)),
+    ((7,), (0,), (3,), (1,), (1,), ((0, 0),)),  # overlapping
+    ((7, 2), (0,), (2,), (3,), (1,), ((0, 0),)),  # apart, with a rest
+    ((2, 8), (1,), (3,), (2,), (2,), ((1, 2),)),  # dilated, with zeros around
+    ((2, 5, 6), (2, 1), (2, 3), (1, 2), (2, 1), ((0, 0), (2, 1))),
+    ((6, 4), (0, 1), (2, 2), (2, 2), (1, 1), ((0, 0), (1, 1))),  # tiles
+    ((9,), (0,), (6,), (1,), (1,), ((0, 0),)),  # fewer windows than elements of one
+    ((2, 3), (1,), (5,), (1,), (1,), ((0, 0),)),  # none fits
+    ((2, 1), (1,), (3,), (2,), (1,), ((2, 2),)),  # larger than the array
+    ((0, 4), (1,), (2,), (1,), (1,), ((1, 0),)),
 ]
 
 
-def _window_params(axes: tuple, sizes: tuple, strides: tuple, dilations: tuple) -> dict:
-    return {"axes": axes, "sizes": sizes, "strides": strides, "dilations": dilations}
+def _window_params(axes: tuple, sizes: tuple, strides: tuple, dilations: tuple, padding: tuple) -> dict:
+    return {"axes": axes, "sizes": sizes, "strides": strides, "dilations": dilations, "padding": padding}
 
 
 add(
