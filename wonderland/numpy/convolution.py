@@ -91,16 +91,16 @@ def conv_transpose(
     order, goal = list(order), [*image.result(order), *_kernel(rank)]
     out = transpose_value(out, tuple(map(order.index, goal)))
     axes = tuple(map(goal.index, _spatial(rank)))
-    shape, zeros = list(shape_of(out)[:-rank]), [0] * rank
+    shape, pads, zeros = list(shape_of(out)[:-rank]), list(pairs), [(0, 0)] * rank
     for i, (a, (before, after)) in enumerate(zip(axes, pairs, strict=True)):
-        whole = (shape[a] - 1) * strides[i] + window_extent(sizes[i], dilations[i]) + more[i]
-        if not shape[a] or whole <= before + after:
+        whole = (shape[a] - 1) * strides[i] + window_extent(sizes[i], dilations[i])
+        if not shape[a] or whole + more[i] <= before + after:
             raise ValueError(f"padding {before, after} leaves nothing of {max(whole, 0)} elements along axis {a} of x")
-        if more[i] >= strides[i]:  # not a part of the windows, or there would be one more
-            zeros[i] = more[i]
-        shape[a] = whole - before - after - zeros[i]
-    out = Windows(axes, sizes, strides, dilations, pairs).folded(out, tuple(shape))
-    out = padded(out, axes, tuple((0, n) for n in zeros))
+        pads[i], beyond = (before, max(after - more[i], 0)), max(more[i] - after, 0)
+        if beyond >= strides[i]:  # as a part of the array, they would make a window more
+            zeros[i], beyond = (0, beyond), 0
+        shape[a] = whole + beyond - sum(pads[i])
+    out = padded(Windows(axes, sizes, strides, dilations, tuple(pads)).folded(out, tuple(shape)), axes, tuple(zeros))
     return handles([image.finished(out, bias)])[0]
 
 
