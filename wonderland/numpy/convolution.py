@@ -230,7 +230,12 @@ def _by_windows(image: _Image, x: Any, w: Any, w_labels: Labels, windows: Window
 _SLOWER = 32
 
 
-def _fast_length(n: int) -> int:
+def fewer_by_transforms(length: int, transforms: int, direct: int, products: int) -> bool:
+    """Are `direct` multiplications far more than those of so many transforms and products of spectra of a length?"""
+    return direct > _SLOWER * length * (2 * transforms * math.log2(max(length, 2)) + 2 * products)
+
+
+def fast_length(n: int) -> int:
     """The next product of small primes."""
     while True:
         rest = n
@@ -245,12 +250,10 @@ def _fast_length(n: int) -> int:
 def _is_long(x: Any, w: Any, image: _Image, strides: tuple) -> bool:
     """Do transforms take far fewer multiplications than the product of windows?"""
     n, (out, inner, size) = shape_of(x)[image.axes[0]], shape_of(w)
-    if size < 64 or n < size:
-        return False
     images = type_of(x).size // max(n * inner * image.groups, 1)
-    direct = images * out * inner * size * window_count(n, size, strides[0])
     transforms = images * inner * image.groups + out * inner + images * out
-    return direct > _SLOWER * n * (2 * transforms * math.log2(n) + 2 * images * out * inner)
+    direct = images * out * inner * size * window_count(n, size, strides[0])
+    return fewer_by_transforms(n, transforms, direct, images * out * inner)
 
 
 def _by_transforms(image: _Image, x: Any, w: Any, w_labels: Labels, strides: tuple) -> tuple[Any, Labels]:
@@ -263,7 +266,7 @@ def _by_transforms(image: _Image, x: Any, w: Any, w_labels: Labels, strides: tup
     places = window_count(n, size)
     if not places:
         Windows((at,), (size,), (1,), (1,), ((0, 0),)).of(x)  # says so
-    length = _fast_length(n)
+    length = fast_length(n)
     x, w = padded(x, (at,), ((0, length - n),)), padded(w, (last,), ((0, length - size),))
     if real:
         x, w = rfft(x, axis=at, norm="backward"), conjugate(rfft(w, axis=last, norm="backward"))
