@@ -26,5 +26,6 @@ _later.PROVIDERS.update({
     "numpy.fft": "wonderland.numpy.fourier",
     "scipy.special": "wonderland.scipy.special_functions",
     "scipy.linalg": "wonderland.scipy.linear_algebra",
+    "scipy.signal": "wonderland.scipy.signals",
 })  # fmt: skip
 

@@ -30,8 +30,10 @@ from wonderland.core.program import Program, verify
 from wonderland.core.tree import register_mutable, register_node, tree_map
 from wonderland.numpy.at import at
 from wonderland.numpy.broadcasting import BroadcastWarning, warn_on_broadcast
+from wonderland.numpy.convolution import conv, conv_transpose
 from wonderland.numpy.dispatch import as_function
 from wonderland.numpy.lift import lift
+from wonderland.numpy.pooling import fold, max_pool, mean_pool, resize, sum_pool, unfold
 from wonderland.studio.explain import explain
 from wonderland.studio.memory import memory_profile
 from wonderland.studio.to_sympy import to_sympy

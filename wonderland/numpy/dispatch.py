@@ -20,7 +20,7 @@ from wonderland.core.types import PYTHON_SCALARS, type_of
 from wonderland.numpy.missing import Missing
 from wonderland.ops.shape import convert
 
-_SUBMODULES = ("numpy.linalg", "numpy.fft", "scipy.special", "scipy.linalg")
+_SUBMODULES = ("numpy.linalg", "numpy.fft", "scipy.special", "scipy.linalg", "scipy.signal")
 # Name of NumPy's or SciPy's module -> our functions of its names.
 spaces: dict[str, dict[str, Any]] = {name: {} for name in ("numpy", *_SUBMODULES)}
 namespace: dict[str, Any] = spaces["numpy"]

@@ -283,7 +283,7 @@ def place_of_maximum(a: Any, axis: Any, keepdims: Any, name: str = "argmax") -> 
     axes = reduced_axes(axis, len(shape))
     if shape_of(a)[where] == 0:
         raise ValueError(f"attempt to get {name} of an empty sequence")
-    return kept(reduce.argmax(a, axis=where), shape, axes, keepdims)
+    return kept(reduce.argmax(a, axes=(where,)), shape, axes, keepdims)
 
 
 @implements(np.argmax, method="argmax")

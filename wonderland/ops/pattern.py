@@ -127,13 +127,16 @@ class Partly(np.ndarray):
 
 
 def _zeros(equation: Equation, types: tuple, row: Sequence[Any]) -> Partly | None:
-    """Where the result of a linear operation is 0 because all that it reads is: cotangents of what isn't used.
+    """Where the result of a linear operation is 0 because all that it reads is: unused cotangents, paddings.
 
     A rule for a product leaves out what is multiplied by 0, so that what is left is linear in each factor.
     """
     primitive, kind = equation.primitive, equation.outputs[0].type
     factors = (0, 1) if primitive.bilinear else tuple(i % len(types) for i in primitive.linear)
-    if not any(isinstance(types[i], np.ndarray) and not types[i].all() for i in factors):
+    with_zeros = any(isinstance(types[i], np.ndarray) and not types[i].all() for i in factors)
+    pairs = [row[i] for i in factors if row[i] is not None]
+    reads_nothing = all(len(p) == 2 for p in pairs) and sum(p[0].size for p in pairs) < kind.size
+    if not factors or not (with_zeros or reads_nothing):
         return None
     live = np.zeros(kind.size, bool)
     for i in factors:

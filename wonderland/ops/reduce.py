@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from functools import reduce as combine
 from typing import Any
 
 import numpy as np
 
 from wonderland.core.primitive import Linear, Primitive
 from wonderland.core.types import ArrayType, shape_of, type_of
-from wonderland.ops.elementwise import div, eq, mul, scale
+from wonderland.ops.elementwise import div, eq, mul, scale, where
 from wonderland.ops.shape import broadcast, convert, reshape, transpose
 from wonderland.ops.work import reduction
 
@@ -128,10 +129,42 @@ max: Primitive = Primitive(
 )
 
 
-def _argmax_infer(x: ArrayType, axis: int) -> ArrayType:
-    if x.shape[axis] == 0 and 0 not in kept_shape(x.shape, (axis,)):
+_FEW = 64  # so many operands a map may have
+
+
+def _in_few_places(builder: Any, x: Any, axes: tuple) -> list | None:
+    """The parts of a strided array at each place along axes, if they are few: they are read where they lie.
+
+    A map of them works off neighbours in one go, where reductions of a few numbers each come one after the other.
+    """
+    extents = [x.shape[a] for a in axes]
+    if x.base is x or x.dtype.kind == "c" or not 0 < math.prod(extents) <= _FEW:
+        return None
+    whole = [slice(0, n, 1) for n in x.shape]
+    places = (dict(zip(axes, place, strict=True)) for place in np.ndindex(*extents))
+    return [builder.slice(x, [place.get(i, all) for i, all in enumerate(whole)]) for place in places]
+
+
+def _largest(e: Any, *xs: Any) -> Any:
+    return combine(e.maximum, xs)
+
+
+def _max_lower(builder: Any, x: Any, axes: tuple) -> Any:
+    parts = _in_few_places(builder, x, axes)
+    return builder.reduce(x, axes, "max") if parts is None else builder.map(_largest, parts, x.dtype)
+
+
+def _argmax(x: Any, axes: tuple) -> Any:
+    if len(axes) == 1:
+        return np.argmax(x, axes[0])
+    return np.argmax(_flattened(x, axes), -1)
+
+
+def _argmax_infer(x: ArrayType, axes: tuple) -> ArrayType:
+    kept = kept_shape(x.shape, axes)
+    if any(x.shape[a] == 0 for a in axes) and 0 not in kept:
         raise ValueError("attempt to get argmax of an empty sequence")
-    return ArrayType(kept_shape(x.shape, (axis,)), np.intp)
+    return ArrayType(kept, np.intp)
 
 
 def _place_if_largest(e: Any, x: Any, largest: Any, place: Any) -> Any:
@@ -141,34 +174,76 @@ def _place_if_largest(e: Any, x: Any, largest: Any, place: Any) -> Any:
     return e.select(wins, place, e.constant(np.iinfo(place.dtype).min, place))
 
 
-def _argmax_lower(builder: Any, x: Any, axis: int) -> Any:
-    # Two sweeps over a row: its maximum, then the first place that has it: the largest of the places counted down.
-    kept = kept_shape(x.shape, (axis,))
-    if 0 in kept:
-        return builder.reduce(builder.convert(x, np.dtype(np.intp)), (axis,), "max")
-    extent = x.shape[axis]
-    shape = tuple(extent if i == axis else 1 for i in range(len(x.shape)))
-    kind = np.dtype(np.int32 if x.dtype.itemsize <= 4 and extent < 1 << 31 else np.int64)
-    places = builder.constant(-np.arange(extent, dtype=kind).reshape(shape))
-    largest = builder.reduce(x, (axis,), "max")
-    largest = builder.reshape(largest, tuple(1 if i == axis else n for i, n in enumerate(x.shape)))
-    found = builder.reduce(builder.map(_place_if_largest, [x, largest, places], kind), (axis,), "max")
-    return builder.convert(builder.map(_negative, [found], kind), np.dtype(np.intp))
-
-
 def _negative(e: Any, x: Any) -> Any:
     return e.neg(x)
 
 
-# The first place of the maximum along an axis; NaN counts as the largest.
+def _first_place(e: Any, *xs: Any) -> Any:
+    largest, place = xs[0], e.constant(0, _PLACE)
+    for i, x in enumerate(xs[1:], 1):
+        wins = e.compare("gt", x, largest)
+        if x.dtype.kind == "f":  # the first NaN stays
+            wins = e.bit_or(wins, e.bit_and(e.compare("ne", x, x), e.compare("eq", largest, largest)))
+        largest, place = e.select(wins, x, largest), e.select(wins, e.constant(i, _PLACE), place)
+    return place
+
+
+_PLACE = np.dtype(np.int32)
+
+
+def places_along(shape: tuple[Any, ...], axes: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """The numbers of places along sorted axes, the last one counting fastest, to broadcast with an array."""
+    own = [n if i in axes else 1 for i, n in enumerate(shape)]
+    return np.arange(math.prod(own), dtype=dtype).reshape(own)
+
+
+def _argmax_lower(builder: Any, x: Any, axes: tuple) -> Any:
+    # Two sweeps over a row: its maximum, then the first place that has it: the largest of the places counted down.
+    index = np.dtype(np.intp)
+    if 0 in kept_shape(x.shape, axes):
+        return builder.reduce(builder.convert(x, index), axes, "max")
+    parts = _in_few_places(builder, x, axes)
+    if parts is not None:
+        return builder.convert(builder.map(_first_place, parts, _PLACE), index)
+    kind = np.dtype(np.int32 if x.dtype.itemsize <= 4 and x.type.size < 1 << 31 else np.int64)
+    places = builder.constant(-places_along(x.shape, axes, kind))
+    largest = builder.reshape(builder.reduce(x, axes, "max"), flat_shape(x.shape, axes))
+    found = builder.reduce(builder.map(_place_if_largest, [x, largest, places], kind), axes, "max")
+    return builder.convert(builder.map(_negative, [found], kind), index)
+
+
+# The first place of the maximum along axes, numbered as if they were one; NaN counts as the largest.
 argmax: Primitive = Primitive(
     "argmax",
-    lambda x, axis: np.argmax(x, axis),
+    _argmax,
     _argmax_infer,
-    jvp=lambda primals, tangents, axis: (argmax(*primals, axis=axis), None),
-    batch=lambda size, args, batched, axis: argmax(args[0], axis=axis + 1),
+    jvp=lambda primals, tangents, axes: (argmax(*primals, axes=axes), None),
+    batch=lambda size, args, batched, axes: argmax(args[0], axes=tuple(a + 1 for a in axes)),
     pattern=lambda types, params: [None],
     lower=_argmax_lower,
+    cost=reduction("calls"),
+)
+
+
+def _first_max_jvp(primals: tuple, tangents: tuple, axes: tuple) -> tuple[Any, Any]:
+    (x,), (t,) = primals, tangents
+    shape = shape_of(x)
+    place = convert(argmax(x, axes=axes), dtype=_PLACE)
+    chosen = eq(beside(place, shape, axes), places_along(shape, axes, _PLACE))
+    return first_max(x, axes=axes), sum(where(chosen, t, np.zeros((), type_of(t).dtype)[()]), axes=axes)
+
+
+# The maximum, whose derivative goes to the first place that has it: that of pooling.
+first_max: Primitive = Primitive(
+    "first_max",
+    lambda x, axes: np.maximum.reduce(x, axes),
+    _max_infer,
+    jvp=_first_max_jvp,
+    batch=lambda size, args, batched, axes: first_max(args[0], axes=tuple(a + 1 for a in axes)),
+    pattern=_reduce_pattern,
+    lower=_max_lower,
+    piecewise_linear=True,
+    impossible={"transpose": "it isn't linear"},
     cost=reduction("calls"),
 )
 

@@ -92,8 +92,7 @@ def function(original: Any, *operands: Operand, cases: Sequence[Case] = (), call
 def name_of(original: Any) -> str:
     """How people write a function: np.sum, np.linalg.norm, scipy.special.erf."""
     module = getattr(original, "__module__", None) or "scipy.special"  # whose ufuncs don't say
-    module = "scipy.special" if module.startswith("scipy.special") else module
-    module = "scipy.linalg" if module.startswith("scipy.linalg") else module
+    module = next((m for m in ("scipy.special", "scipy.linalg", "scipy.signal") if module.startswith(m)), module)
     return f"{module}.{original.__name__}".replace("numpy.", "np.", 1)
 
 

@@ -40,6 +40,7 @@ GROUPS = {
     "construction": "Construction",
     "np.linalg": "Linear algebra: `np.linalg`",
     "scipy.linalg": "Linear algebra: `scipy.linalg`",
+    "scipy.signal": "Signals: `scipy.signal`",
     "np.fft": "Fourier transforms: `np.fft`",
     "scipy.special": "Special functions: `scipy.special`",
 }
@@ -62,6 +63,7 @@ BEFORE = {
     "[Code that writes in place](in-place.md) shows both.",
     "np.linalg": "[Linear algebra](linear-algebra.md) says which derivative is meant at degenerate points.",
     "scipy.linalg": "As `wonderland.scipy.linalg`, or under SciPy's own names in `wl.lift`.",
+    "scipy.signal": "As `wonderland.scipy.signal`, or under SciPy's own names in `wl.lift`.",
     "scipy.special": "SciPy's ufuncs work under their own names; its Python functions, marked †, as "
     "`wonderland.scipy.special`, or under their own names in `wl.lift`.",
 }

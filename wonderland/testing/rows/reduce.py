@@ -49,10 +49,23 @@ def _recurrence(a: Any, b: Any, axis: int, reverse: bool) -> Any:
     return np.moveaxis(out[::-1] if reverse else out, 0, axis)
 
 
+def _joined(x: Any, axes: Any) -> Any:
+    """Axes as one, the last."""
+    x = np.moveaxis(x, axes, range(-len(axes), 0))
+    return x.reshape((*x.shape[: -len(axes)], np.prod(x.shape[-len(axes) :], dtype=int)))
+
+
 add("prod", reals, reference=lambda x, axes: np.prod(x, axis=axes), dtypes="ifc", cases=_AXES)
 add(
-    "argmax", reals, reference=lambda x, axis: np.argmax(x, axis), excluded=_no_derivative,
-    cases=[case((5,), axis=0), case((3, 4), axis=0), case((3, 4), axis=1), case((0, 3), axis=1)],
+    "argmax", reals, reference=lambda x, axes: np.argmax(_joined(x, axes), -1), excluded=_no_derivative,
+    cases=[
+        case((5,), axes=(0,)), case((3, 4), axes=(0,)), case((3, 4), axes=(1,)), case((0, 3), axes=(1,)),
+        case((2, 3, 4), axes=(0, 2)), case((2, 3), axes=(0, 1)),
+    ],
+)  # fmt: skip
+add(
+    "first_max", reals, reference=lambda x, axes: np.max(x, axis=axes), dtypes="bif", excluded=_chooses,
+    cases=[case((3, 4), axes=(1,)), case((2, 3), axes=(0, 1)), case((2, 3, 4), axes=(0, 2)), case((0, 3), axes=(1,))],
 )  # fmt: skip
 add("cumsum", reals, reference=_along(np.add), dtypes="ifc", cases=_ALONG)
 add("cumprod", reals, reference=_along(np.multiply), dtypes="ifc", cases=_ALONG)
