@@ -25,11 +25,21 @@ def inverse(order: Sequence[int]) -> Order:
     return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
+def overlaps(node: Node) -> bool:
+    """Does a view show elements several times, otherwise than by repeating all of them along an axis?"""
+    reach = 0
+    for stride, extent in sorted((abs(s), n) for n, s in zip(node.shape, node.layout[1], strict=True) if s):
+        if stride <= reach:
+            return True
+        reach += stride * (extent - 1)
+    return False
+
+
 def of_memory(node: Node) -> Order | None:
-    """The axes of a value, from the farthest apart to the closest in memory; None if it is repeated along an axis."""
+    """The axes of a value, from the farthest apart to the closest in memory; None if it has elements several times."""
     strides = node.layout[1]
     axes = [i for i, n in enumerate(node.shape) if n != 1]
-    if isinstance(node, Number) or any(strides[i] == 0 for i in axes):
+    if isinstance(node, Number) or any(strides[i] == 0 for i in axes) or overlaps(node):
         return None
     far = sorted(axes, key=lambda i: -abs(strides[i]))
     if far == axes:
