@@ -10,6 +10,7 @@ PEERS = ["numpy", "torch", "torch.compile", "jax"]  # the first columns, in this
 TITLES = {
     OURS: "ours",
     "torch.compile": "compiled",
+    "torch.channels_last": "ch. last",
     "jax.forward": "jax fwd",
     "wonderland.gradient": "gradient",
     "wonderland.function": "function",
