@@ -12,6 +12,7 @@ TITLES = {
     "torch.compile": "compiled",
     "torch.channels_last": "ch. last",
     "jax.forward": "jax fwd",
+    "jax.loop": "jax loop",
     "wonderland.gradient": "gradient",
     "wonderland.function": "function",
 }

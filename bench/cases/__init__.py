@@ -18,6 +18,7 @@ ORDER = [
     "cnn",
     "nanogpt",
     "resnet",
+    "generation",
     "loops",
     "first_call",
     "trees",
