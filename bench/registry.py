@@ -79,9 +79,22 @@ class Benchmark:
 
             return prepare(torch.compile, *inputs)
 
-        self.contenders["torch"] = lambda *inputs: prepare(lambda function: function, *inputs)
+        self.contenders["torch"] = lambda *inputs: prepare(uncompiled, *inputs)
         self.contenders["torch.compile"] = compiled
         return prepare
+
+    def torch_in_both_formats(self, prepare: Prepare) -> Prepare:
+        """Decorator: as `torch`, and once more with images in PyTorch's other memory format.
+
+        There the function gets `channels_last=True`. `torch.compile` chooses the format itself.
+        """
+        self.contenders["torch.channels_last"] = lambda *inputs: prepare(uncompiled, *inputs, channels_last=True)
+        return self.torch(prepare)
+
+
+def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What compiles in eager PyTorch."""
+    return function
 
 
 def load() -> dict[str, Benchmark]:

@@ -10,7 +10,9 @@ PEERS = ["numpy", "torch", "torch.compile", "jax"]  # the first columns, in this
 TITLES = {
     OURS: "ours",
     "torch.compile": "compiled",
+    "torch.channels_last": "ch. last",
     "jax.forward": "jax fwd",
+    "jax.loop": "jax loop",
     "wonderland.gradient": "gradient",
     "wonderland.function": "function",
 }

@@ -55,8 +55,9 @@ def in_jax(name):
     return lambda: first_call(name, "jax")
 
 
-for way, prepare, limit in (("cold", cold, 0.5), ("cached", cached, 0.25)):
-    for name in ("adam_small", "adam"):
+COLD = ["adam_small", "adam", "cnn", "nanogpt", "nanogpt_384", "resnet"]
+for way, prepare, limit, names in (("cold", cold, 0.5, COLD), ("cached", cached, 0.25, COLD[:2])):
+    for name in names:
         benchmark = Benchmark(
             f"compile_{name}_{way}",
             "compile time: first call in a fresh process",

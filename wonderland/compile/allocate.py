@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from wonderland.compile.clusters import PER_ELEMENT, Cluster, Unit
@@ -20,8 +21,10 @@ from wonderland.compile.nodes import Leaf, Node, Region, Shape
 from wonderland.compile.schedule import Schedule
 from wonderland.compile.signals import BUDGET
 from wonderland.compile.signature import Signature
-from wonderland.compile.steps import Copy, Poll, RunKernel, Step
+from wonderland.compile.steps import Copy, Poll, RunKernels, Step
 from wonderland.core.types import ArrayType
+
+NEAR = 8  # steps in which a kernel looks for one to run along with
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,16 @@ class RegionPlan:
                 return
             if taken is not None or not kernel.may_go_before(step):
                 break
-        self.steps.append(RunKernel(kernel))
+        self._launch(kernel)
+
+    def _launch(self, kernel: Any) -> None:
+        """A kernel comes next, or in one job with another that it doesn't depend on."""
+        for step in islice(reversed(self.steps), NEAR):
+            if not kernel.may_go_before(step):
+                break
+            if isinstance(step, RunKernels) and step.join(kernel):
+                return
+        self.steps.append(RunKernels(kernel, self.plan.position))
 
     def inner(self, region: Region, targets: Sequence[Target], polls: bool) -> list[Step]:
         """The steps of a region inside this one."""

@@ -9,21 +9,15 @@ nothing is copied for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from wonderland.compile.gemm import MOST_AXES
 from wonderland.compile.nodes import Node, Number, contiguous_strides
+from wonderland.compile.orders import inverse, overlaps
 from wonderland.compile.products import Contract
 from wonderland.core.types import ArrayType, promote
-
-
-def inverse_permutation(order: Sequence[int]) -> list[int]:
-    """The permutation that undoes this one."""
-    return sorted(range(len(order)), key=order.__getitem__)
-
 
 SMALL_PRODUCT, SMALL_VECTOR = 64, 8192  # multiply-adds; measured against GEMM
 FEW_TERMS = 64  # of sums that are written out, so that they stay in registers
@@ -57,33 +51,26 @@ def _lower(builder: Any, x: Node, y: Node, contract: Axes, batch: Axes) -> Node:
         by_gemm = _by_places(builder, x, y, b, r, c)
         if by_gemm is not None:
             return by_gemm
-    windowed = _overlaps(x) or _overlaps(y)
-    by_loops = windowed and min(m, n) <= NARROW
+    windowed = overlaps(x) or overlaps(y)
+    by_loops = windowed and min(m, n) <= NARROW and dtype.kind == "f"
     if (dtype.kind == "f" or (dtype.kind == "c" and min(m, n) > 1)) and not _is_small(m, n, k) and not by_loops:
         x, y = builder.solid(x), builder.solid(y)
+        in_blocks = _in_blocks(builder, x, y, b, r, c) if dtype.kind == "f" else None
+        if in_blocks is not None:
+            return in_blocks
         x, y = builder.reshape(x, (*outer, m, k)), builder.reshape(y, (*outer, n, k))
         return (_gemm if dtype.kind == "f" else _complex_gemm)(builder, x, y, ArrayType(shape, dtype))
     by_rows = _inner_is_contracted(y, b, c)
     x = builder.reshape(x, (*outer, *rows, *([1] * c), *inner))
     y = builder.reshape(y, (*outer, *([1] * r), *columns, *inner))
     if windowed:
-        return _summed_windows(builder, *((x, y) if _overlaps(x) else (y, x)), b + r + c)
+        return _summed_windows(builder, *((x, y) if overlaps(x) else (y, x)), b + r + c)
     if not by_rows:  # sum over the axes before the columns: the loop over columns is the inner one
         order = (*range(b + r), *range(b + r + c, b + r + c + len(inner)), *range(b + r, b + r + c))
         x, y = builder.transpose(x, order), builder.transpose(y, order)
     start = b + r + c if by_rows else b + r
     product = builder.map(_multiplied, [x, y], dtype)
     return builder.reduce(product, tuple(range(start, start + len(inner))), "add") if inner else product
-
-
-def _overlaps(x: Node) -> bool:
-    """Does a view show elements several times, otherwise than by repeating all of them along an axis?"""
-    reach = 0
-    for stride, extent in sorted((abs(s), n) for n, s in zip(x.shape, x.layout[1], strict=True) if s):
-        if stride <= reach:
-            return True
-        reach += stride * (extent - 1)
-    return False
 
 
 # -- products of matrices -----------------------------------------------------------------------------
@@ -96,6 +83,29 @@ def _gemm(builder: Any, x: Node, y: Node, type: ArrayType) -> Node:
     return builder.keep(Contract(type, x.base, y.base, (tuple(batch), m, y.shape[-2], k), *layouts))
 
 
+def _in_blocks(builder: Any, x: Node, y: Node, b: int, r: int, c: int) -> Node | None:
+    """Rows that lie in blocks, as the pixels of each of many images: a product for each block, as wide as it is."""
+    swapped = len(_axes(x, b, b + r)) < 2
+    if swapped:
+        x, y, r, c = y, x, c, r
+    rows, columns = _axes(x, b, b + r), _axes(y, b, b + c)
+    if len(rows) != 2 or rows[1][1] != 1 or len(columns) > 1 or min(rows[1][0], *(n for n, _ in columns), 8) < 8:
+        return None
+    if max(len(_axes(x, b + r, len(x.shape))), len(_axes(y, b + c, len(y.shape)))) > 1:
+        return None
+    outer, inner = x.shape[:b], math.prod(x.shape[b + r :])
+    shape = (*x.shape[b : b + r], *y.shape[b : b + c])
+    x = builder.reshape(x, (*outer, rows[0][0], rows[1][0], inner))
+    y = builder.reshape(y, (*outer, 1, math.prod(y.shape[b : b + c]), inner))
+    y = builder.broadcast(y, (*outer, rows[0][0], *y.shape[-2:]))
+    made = _gemm(builder, y, x, ArrayType((*outer, rows[0][0], y.shape[-2], rows[1][0]), x.dtype))
+    made = builder.transpose(made, (*range(b + 1), b + 2, b + 1))
+    made = builder.reshape(made, (*outer, *shape))
+    if not swapped:
+        return made
+    return builder.transpose(made, (*range(b), *range(b + r, b + r + c), *range(b, b + r)))
+
+
 def _by_places(builder: Any, x: Node, y: Node, b: int, r: int, c: int) -> Node | None:
     """A product of an operand that is read at places; None if it is no better than a copy, or can't be."""
     windows = [_is_windows(node, b, free) for node, free in ((x, r), (y, c))]
@@ -105,7 +115,7 @@ def _by_places(builder: Any, x: Node, y: Node, b: int, r: int, c: int) -> Node |
     if swapped:
         x, y, r, c = y, x, c, r
     outer, rows, columns = x.shape[:b], x.shape[b : b + r], y.shape[b : b + c]
-    if math.prod(columns) <= NARROW:
+    if math.prod(columns) <= NARROW and (math.prod(x.shape[b + r :]) <= FEW_TERMS or math.prod(rows) <= FEW_TERMS):
         return None
     x, y = _in_order_of(builder, x, b + r, y, b + c)
     row_axes, step_axes = _axes(x, b, b + r), _axes(x, b + r, len(x.shape))
@@ -124,7 +134,7 @@ def _by_places(builder: Any, x: Node, y: Node, b: int, r: int, c: int) -> Node |
 
 def _is_windows(x: Node, b: int, r: int) -> bool:
     """Is it a view on windows: of overlapping parts, and no matrix with two strides?"""
-    return _overlaps(x) and max(len(_axes(x, b, b + r)), len(_axes(x, b + r, len(x.shape)))) > 1
+    return overlaps(x) and max(len(_axes(x, b, b + r)), len(_axes(x, b + r, len(x.shape)))) > 1
 
 
 def _axes(x: Node, start: int, stop: int) -> tuple[tuple[int, int], ...]:
@@ -217,7 +227,7 @@ def _summed_windows(builder: Any, x: Node, y: Node, start: int) -> Node:
         read = [builder.slice(x, (*whole, *place)) for place in places]
         weights = [builder.slice(factors, (*place, *(slice(0, n, 1) for n in y.shape[:start]))) for place in places]
         made = builder.map(_sum_of_products, [*read, *weights], x.dtype)
-    return builder.transpose(made, inverse_permutation(order))
+    return builder.transpose(made, inverse(order))
 
 
 def _sum_of_products(e: Any, *factors: Any) -> Any:

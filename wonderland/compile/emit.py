@@ -46,6 +46,7 @@ class Emission:
         self.polls = False  # does something look at signals?
         self.slots, self.arena, self.table = (ir.Value(ir.POINTER, f"%{name}") for name, _ in PARAMETERS)
         self._numbers: list[int | Buffer] = []
+        self._behind: list[tuple[Buffer, Sequence[int | Buffer]]] = []
         self._cells: dict[Buffer, int] = {}
         self._once: dict[str, ir.Function] = {}
         self._calls: Counter[ir.Function] = Counter()  # of each kernel
@@ -53,7 +54,11 @@ class Emission:
 
     def numbers(self) -> np.ndarray:
         """The table; after buffers have their places."""
-        return np.array([n.offset if isinstance(n, Buffer) else n for n in self._numbers] or [0], np.int64)
+        numbers = list(self._numbers)
+        for place, words in self._behind:
+            place.offset = len(numbers)
+            numbers += words
+        return np.array([n.offset if isinstance(n, Buffer) else n for n in numbers] or [0], np.int64)
 
     # -- memory and numbers -----------------------------------------------------------------------
 
@@ -66,6 +71,12 @@ class Emission:
         if at == new:
             self._numbers.append(value)
         return f.load(ir.LONG, f.element(ir.LONG, self.table, at), invariant=True)
+
+    def behind(self, f: ir.Function, words: Sequence[int | Buffer]) -> ir.Value:
+        """The address of words behind the table; how many they are may depend on shapes, and isn't in the text."""
+        place = Buffer("table")
+        self._behind.append((place, words))
+        return f.element(ir.LONG, self.table, self.number(f, place))
 
     def cell(self, f: ir.Function, index: int) -> ir.Value:
         """The address of a word at the head of the arena."""

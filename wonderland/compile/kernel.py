@@ -40,10 +40,7 @@ class Kernel(ABC):
 
     def may_go_before(self, step: Any) -> bool:
         """Is it all the same if it runs before a step that comes before it?"""
-        if step.touched is None:
-            return False
-        read, written = {buffer.root for buffer, _ in self.params}, {buffer.root for buffer in self.written}
-        return written.isdisjoint(b.root for b in step.touched) and read.isdisjoint(b.root for b in step.written)
+        return step.is_apart({buffer.root for buffer, _ in self.params}, {buffer.root for buffer in self.written})
 
     def share_work(self, total: int, grain: int) -> int:
         """Work may be done in pieces of `grain`; how many there are."""

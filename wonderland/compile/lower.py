@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from wonderland.compile import contractions, sorting, windows
+from wonderland.compile import contractions, orders, sorting, transposes, windows
 from wonderland.compile.calls import HostNode
 from wonderland.compile.control import Branch, Loop
 from wonderland.compile.emitter import probe
@@ -70,10 +70,13 @@ class Builder:
         """An elementwise function over the broadcast shape."""
         shape = broadcast_shapes(*(n.shape for n in nodes))
         cost, checks = probe(emit, tuple(n.dtype for n in nodes), out_dtype)
-        out = ArrayType(shape, out_dtype)
         if 0 in shape:
-            return Number(out, 0)
-        return self.keep(Map(out, emit, [self.broadcast(n, shape) for n in nodes], cost, checks))
+            return Number(ArrayType(shape, out_dtype), 0)
+        order = orders.chosen(nodes, shape)
+        nodes = [orders.in_order(self, self.broadcast(n, shape), order) for n in nodes]
+        out = self.keep(Map(ArrayType(tuple(shape[i] for i in order), out_dtype), emit, nodes, cost, checks))
+        out.fixed = orders.is_fixed(nodes, out.shape)
+        return self.transpose(out, orders.inverse(order))
 
     def index(self, shape: Sequence[int], strides: Sequence[int]) -> Node:
         """For `map`: each element's indices times `strides`, summed up; it has the shape of the result."""
@@ -103,6 +106,9 @@ class Builder:
         if not is_native(node.dtype) or None in node.shape:
             why = f"compiled code has no {node.dtype}" if None not in node.shape else DYNAMIC
             return self.call("copy", np.array, (node,), (type,), False, why)[0]
+        moves = transposes.moves(node)
+        if moves is not None:
+            return self.keep(transposes.Transposed(node, moves))
         cost, _ = probe(_identity, (node.dtype,), node.dtype)
         return self.keep(Map(type, _identity, [node] if type.size else [], cost))
 
@@ -129,7 +135,8 @@ class Builder:
     def transpose(self, x: Node, permutation: Sequence[int]) -> Node:
         """Permute the axes."""
         offset, strides = x.layout
-        return self.view(x, [x.shape[p] for p in permutation], offset, [strides[p] for p in permutation])
+        shape, steps = [x.shape[p] for p in permutation], [strides[p] for p in permutation]
+        return self.index(shape, steps) if isinstance(x, Index) else self.view(x, shape, offset, steps)
 
     def slice(self, x: Node, index: Sequence[Any]) -> Node:
         """A part: one int or slice for each axis."""
@@ -160,16 +167,20 @@ class Builder:
 
     def reduce(self, x: Node, axes: Sequence[int], op: str) -> Node:
         """Sum ("add"), product ("mul") or maximum ("max") over axes."""
-        axes = tuple(axes)
-        kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+        gone = tuple(axes)
+        kept = tuple(n for i, n in enumerate(x.shape) if i not in gone)
         if x.type.size == 0:
             return Number(ArrayType(kept, x.dtype), x.dtype.type(op == "mul"))
-        axes = tuple(a for a in axes if x.shape[a] != 1)
+        axes = tuple(a for a in gone if x.shape[a] != 1)
         if not axes:
             return self.reshape(x, kept)
         if isinstance(x, Number) and op == "max":
             return Number(ArrayType(kept, x.dtype), x.value)
-        return self.keep(Reduce(ArrayType(kept, x.dtype), x, axes, op))
+        order = orders.chosen([x], x.shape)
+        x, places = self.transpose(x, order), [i for i in order if i not in gone]
+        out = ArrayType(tuple(n for n, i in zip(x.shape, order, strict=True) if i not in gone), x.dtype)
+        made = self.keep(Reduce(out, x, tuple(k for k, i in enumerate(order) if i in axes), op))
+        return self.transpose(made, orders.inverse(places))
 
     def cumulate(self, emit: Callable, nodes: Sequence[Node], start: Any, axis: int, reverse: bool) -> Node:
         """`out[k] = emit(out[k - 1], *nodes[k])` along an axis, from `start`; nodes of one shape and dtype."""

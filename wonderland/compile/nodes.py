@@ -54,6 +54,7 @@ class Node:
     can_fail = False  # can running it set the error word?
     has_effect = False  # does running it do something besides computing its results?
     cost = 2  # operations for an element
+    fixed = False  # does it have the order of axes of what was given, and that of what is wanted?
     product: Any = None  # of what arrays and along which axes, if it is one (see `contractions`)
     _base: Node | None = None  # of a view, as is its layout
     _layout: tuple[int, Shape] | None = None
@@ -126,6 +127,8 @@ class Node:
 
 class Leaf(Node):
     """Memory that is there before the region runs: an argument, a carried value, a slice of xs."""
+
+    fixed = True
 
 
 class Constant(Leaf):
@@ -229,6 +232,7 @@ class Region:
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
+        self.copies: dict[Any, Node] = {}  # of views, by base, shape and layout
         self.outputs: list[Node] = []
         self.replaces: list[Leaf | None] = []
         self.unchanged: set[int] = set()

@@ -20,6 +20,7 @@ from wonderland.compile.nodes import COSTLY, Leaf, Node, Region, Shape, Whole, c
 CHEAP = 60  # cost up to which a scalar is computed again by each kernel that reads it
 MOST_MEMBERS, MOST_COST = 256, 400  # in one kernel: LLVM's time grows faster than the code
 HORIZONTAL = 8  # clusters that a node without one looks at
+LITTLE = 1024  # operations of a kernel that takes up work of its own accord; more of it is better off as equal kernels
 LOOKBACK = 100  # units searched for a dependence; further away it is taken for granted, so that scheduling stays linear
 
 
@@ -116,9 +117,9 @@ class Schedule:
         units = dict.fromkeys(map(self.unit.get, read))
         found = [unit for unit in units if isinstance(unit, Cluster) and self._joins(node, unit)]
         if not found:
-            # Independent work over one space shares a loop if it is small, or reads the same memory.
-            small, near = math.prod(space) <= 4096, self._open.get(space, [])[-HORIZONTAL:]
-            related = (c for c in near if small or any(base in c.sources for base in read))
+            # Independent work over one space shares a loop if it is little, or reads the same memory.
+            size, near = math.prod(space), self._open.get(space, [])[-HORIZONTAL:]
+            related = (c for c in near if size * c.cost <= LITTLE or any(base in c.sources for base in read))
             found = [*islice((c for c in related if self._joins(node, c)), 1)]
         if not found:
             found = [self._new(Cluster(space))]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wonderland.compile import ir, signals
+from wonderland.compile import ir, launch, signals
 from wonderland.compile.kernel import Kernel, launcher
 from wonderland.compile.memory import Buffer
 from wonderland.compile.text import size
+
+MOST_FRESH = 1 << 18
 
 
 class Step(ABC):
@@ -41,35 +44,77 @@ class Step(ABC):
         """Take a kernel along that would come after it: was it taken? None: look further."""
         return None
 
+    def is_apart(self, read: set[Buffer], written: set[Buffer]) -> bool:
+        """Is it all the same if something that reads and writes this memory comes before it?"""
+        touched, changed = self.touched, self.written
+        if touched is None or changed is None:
+            return False
+        return written.isdisjoint(b.root for b in touched) and read.isdisjoint(b.root for b in changed)
+
     def may_write(self, buffers: set[Buffer]) -> bool:
         """May it write to one of these?"""
         return self.written is None or not buffers.isdisjoint(self.written)
 
 
-@dataclass(eq=False)
-class RunKernel(Step):
-    """Call a kernel."""
+class RunKernels(Step):
+    """Call a kernel, or several that don't depend on each other: these as one job."""
 
-    kernel: Kernel
+    def __init__(self, kernel: Kernel, position: int):
+        self.kernels: list[Kernel] = [kernel]
+        self.position: int = position  # in the plan
+        self.fresh: int = 0  # bytes of the arena that are in use here for the sake of kernels that came later
+        self._touched: set[Buffer] = {buffer for buffer, _ in kernel.params}
+        self._written: set[Buffer] = set(kernel.written)
 
     @property
     def touched(self) -> Iterable[Buffer] | None:
         """One that can fail comes before what is written."""
-        return None if self.kernel.checks else [buffer for buffer, _ in self.kernel.params]
+        return None if self.kernels[0].checks else self._touched
 
     @property
     def written(self) -> Iterable[Buffer]:
-        return self.kernel.written
+        return self._written
+
+    def is_apart(self, read: set[Buffer], written: set[Buffer]) -> bool:
+        """The same for many in little time: these have no slices of memory."""
+        if len(self.kernels) == 1:
+            return super().is_apart(read, written)
+        return written.isdisjoint(self._touched) and read.isdisjoint(self._written)
+
+    def join(self, kernel: Kernel) -> bool:
+        """Take a kernel along that doesn't depend on them, if it needs little memory earlier than it would."""
+        worth = len(self.kernels) > 1 or any(map(launch.is_worth_sharing, (*self.kernels, kernel)))
+        if not worth or not launch.may_share(self.kernels[0]) or not launch.may_share(kernel):
+            return False
+        early = [b for b in kernel.written if b.place == "arena" and b.first > self.position]
+        fresh = self.fresh + sum(buffer.bytes for buffer in early)
+        if fresh > MOST_FRESH:
+            return False
+        self.fresh = fresh
+        self.kernels.append(kernel)
+        self._touched |= {buffer for buffer, _ in kernel.params}
+        self._written |= kernel.written
+        for buffer in early:
+            buffer.touch(self.position)
+        return True
 
     def emit(self, out: Any, f: ir.Function) -> None:
-        body = out.kernel(self.kernel)
-        function = out.once(f"{body.name}.all", lambda: launcher(body)) if self.kernel.parallel else body
-        f.call(function, *out.kernel_arguments(f, self.kernel))
-        if self.kernel.checks:
+        if len(self.kernels) > 1:
+            launch.emit(out, f, self.kernels)
+            return
+        kernel = self.kernels[0]
+        body = out.kernel(kernel)
+        function = out.once(f"{body.name}.all", lambda: launcher(body)) if kernel.parallel else body
+        f.call(function, *out.kernel_arguments(f, kernel))
+        if kernel.checks:
             out.leave_if_failed(f)
 
     def __str__(self) -> str:
-        return f"kernel {self.kernel.describe()}"
+        if len(self.kernels) == 1:
+            return f"kernel {self.kernels[0].describe()}"
+        described = Counter(kernel.describe() for kernel in self.kernels)
+        lines = [f"{count} x kernel {text}" if count > 1 else f"kernel {text}" for text, count in described.items()]
+        return "\n".join([f"{len(self.kernels)} kernels in one launch", *lines]).replace("\n", "\n  ")
 
 
 @dataclass(eq=False)

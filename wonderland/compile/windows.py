@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from wonderland.compile.contractions import Axes
 from wonderland.compile.members import IndexedPlaces, Scatter
 from wonderland.compile.nodes import Node, Number, normal
+from wonderland.compile.orders import inverse
 from wonderland.core.types import ArrayType
 
 Pairs = Sequence[tuple[int, int]]
@@ -44,7 +45,7 @@ def pad(builder: Any, x: Node, axes: Sequence[int], padding: Pairs) -> Node:
     wide = ArrayType(tuple(x.shape[i] + sum(pairs[i]) for i in order), x.dtype)
     inside = [slice(pairs[i][0], pairs[i][0] + x.shape[i], 1) for i in order]
     made = builder.scatter_slice(Number(wide, 0), builder.transpose(x, order), inside, "set")
-    return builder.transpose(made, sorted(range(len(order)), key=order.__getitem__))
+    return builder.transpose(made, inverse(order))
 
 
 def lower(
