@@ -59,6 +59,9 @@ def _evaluate(x: Any, y: Any, contract: Axes, batch: Axes) -> Any:
         a = x.transpose(batch[0] + x_free).reshape(head + x_shape + (1,) * len(y_free))
         b = y.transpose(batch[1] + y_free).reshape(head + (1,) * len(x_free) + y_shape)
         return np.multiply(a, b)
+    for i, operand in enumerate((x, y)):
+        if operand.nbytes > _LARGE and _sees_twice(operand):
+            return _in_parts((x, y), i, contract, batch)
     m, n, k = math.prod(x_shape), math.prod(y_shape), math.prod(x.shape[i] for i in contract[0])
     a = x.transpose(batch[0] + x_free + contract[0]).reshape((*head, m, k))
     b = y.transpose(batch[1] + contract[1] + y_free).reshape((*head, k, n))
@@ -67,6 +70,37 @@ def _evaluate(x: Any, y: Any, contract: Axes, batch: Axes) -> Any:
     if out.shape != shape:
         out = out.reshape(shape)
     return out if shape else out[()]
+
+
+_LARGE = 1 << 26  # bytes
+
+
+def _sees_twice(x: np.ndarray) -> bool:
+    """Does an array show elements of its memory several times, as windows do?"""
+    return x.nbytes > x.itemsize + sum((n - 1) * abs(s) for n, s in zip(x.shape, x.strides, strict=True))
+
+
+def _in_parts(operands: tuple, which: int, contract: Axes, batch: Axes) -> Any:
+    """The same, in parts along an axis of one operand: products copy windows, which take many times the memory."""
+    large = operands[which]
+    axis = int(np.argmax(large.shape))
+    step = max(large.shape[axis] * _LARGE // large.nbytes, 1)
+    paired = next((pair for pair in (contract, batch) if axis in pair[which]), None)
+    cuts = {which: axis}  # operand -> axis
+    if paired is not None:
+        cuts = {i: axes[paired[which].index(axis)] for i, axes in enumerate(paired)}
+
+    def part(start: int) -> Any:
+        piece = slice(start, start + step)
+        cut = (a[(slice(None),) * cuts[i] + (piece,)] if i in cuts else a for i, a in enumerate(operands))
+        return _evaluate(*cut, contract=contract, batch=batch)
+
+    parts = map(part, range(0, large.shape[axis], step))
+    if paired is contract:
+        return sum(parts)
+    lead, free = len(batch[0]), [free_axes(a.ndim, contract[i], batch[i]) for i, a in enumerate(operands)]
+    place = batch[which].index(axis) if paired is batch else lead + which * len(free[0]) + free[which].index(axis)
+    return np.concatenate(list(parts), place)
 
 
 @cache
