@@ -21,8 +21,8 @@ from wonderland.compile.scalars import Unsupported
 from wonderland.compile.steps import Step
 from wonderland.core.types import ArrayType
 
-MOST_PIECES = 32  # of the work, each with scratch of its own
-LEAST_WORK = 1 << 17  # multiply-adds that are worth a piece
+MOST_LANES = 32  # threads that may take part, each with scratch of its own
+LEAST_WORK = 1 << 17  # multiply-adds that are worth a thread
 NANOSECONDS = 0.02  # of a multiply-add
 SEGMENTS_TOGETHER, LEAST_KEYS = 16, 256  # tasks that there should be, if a segment then has so many keys
 Shape = tuple[int, ...]
@@ -50,14 +50,11 @@ class Attended(Several):
         return STEP + NANOSECONDS * self.work
 
     def plan(self, plan: Any, position: int) -> None:
-        total = self.numbers["total"]
-        pieces = max(1, min(total, MOST_PIECES, int(self.work / LEAST_WORK)))
-        grain = -(-total // pieces)
-        size = next(iter(self.arrays.values())).dtype.itemsize
-        scratch = plan.scratch(-(-total // grain) * self.room * size + 128)
+        lanes = max(1, min(self.numbers["total"], MOST_LANES, int(self.work / LEAST_WORK)))
+        scratch = plan.scratch(lanes * self.room * self.made[0].dtype.itemsize + 128)
         places = {name: (plan.memory[n.base], n.layout[0] * n.dtype.itemsize) for name, n in self.arrays.items()}
         made = {name: (plan.own(r), 0) for name, r in zip(self.into, self.made, strict=True)}
-        numbers = {**self.numbers, "grain": grain, "pieces": -(-total // grain), "room": self.room}
+        numbers = {**self.numbers, "next": 0, "lanes": lanes, "room": self.room}
         plan.add(RunAttended(self, places, made, scratch, numbers), NANOSECONDS * self.work)
 
     def __str__(self) -> str:
@@ -209,4 +206,43 @@ def lower(builder: Any, q: Node, k: Node, v: Node, *masks: Node, band: Any, scal
 
 def lower_cotangent(builder: Any, *nodes: Node, moving: tuple[int, ...], band: Any, scale: float) -> tuple[Node, ...]:
     """Cotangents of the operands that move."""
-    raise Unsupported("later")
+    *own, lse, given, row = nodes
+    lead = own[0].shape[:-3]
+    if any(0 in x.shape for x in own[:3]):
+        return tuple(Number(ArrayType(own[i].shape, own[i].dtype), 0) for i in moving)
+    q, k, v, given = (_stacked(builder, x) for x in (*own[:3], given))
+    lse, row = (builder.memory(x) for x in (lse, row))
+    (n, heads, queries, width), (_, groups, keys, values) = q.shape, v.shape
+    sizes = _sizes(q, k, v, band, scale)
+    arrays, strides = _masks(builder, own[3:], (n, heads, queries, keys), lead)
+    segments = max(1, min(-(-SEGMENTS_TOGETHER // (n * groups)), keys // LEAST_KEYS))
+    t = attention_tile("f32" if q.dtype.itemsize == 4 else "f64")
+    segment = -(-keys // segments)
+    results = {
+        "dq": ((segments, n, heads, queries, width), _time_first(q)),
+        "dk": ((n, groups, keys, width), _time_first(k)), "dv": ((n, groups, keys, values), _time_first(v)),
+    }  # fmt: skip
+    letters = {"dq": "xn xh xt", "dk": "yn yh yt", "dv": "zn zh zt"}
+    for name, (shape, first) in results.items():
+        strides |= _result_strides(letters[name], shape[-4:], first)
+    if any(i > 2 for i in moving):
+        results["dw"] = ((n, heads, queries, keys), False)
+    numbers = {
+        **sizes, **strides, **_strides("qn qh qt", q), **_strides("kn kh kt", k), **_strides("vn vh vt", v),
+        **_strides("gn gh gt", given), "segments": segments, "segment": segment, "part": q.type.size,
+        "total": n * groups * segments,
+    }  # fmt: skip
+    room = sum(-(-size // 64) * 64 for size in attention_back.room(t, width, values, segment))
+    work = n * heads * _pairs(sizes) * (3 * width + 2 * values)
+    arrays |= {"q": q, "k": k, "v": v, "lse": lse, "given": given, "row": row}
+    node = Attended("attention_cotangent", arrays, numbers, room, work)
+    dq, dk, dv, *dw = _made(builder, node, results, q.dtype)
+    found = [builder.reduce(dq, (0,), "add"), dk, dv, *dw * len(own[3:])]
+    out = []
+    for i in moving:
+        x, shape = found[i], own[i].shape
+        if i > 2:
+            x = builder.reshape(x, (*lead, *x.shape[1:]))
+            x = builder.reduce(x, tuple(a for a, extent in enumerate(shape) if extent == 1 != x.shape[a]), "add")
+        out.append(builder.reshape(x, shape))
+    return tuple(out)

@@ -42,12 +42,18 @@ def definition(name: str, dtype: str) -> ir.Module:
 
 
 def _run(t: Tile, name: str, words: str, work: Function) -> Function:
-    """Tasks 0 to `total`, in pieces of `grain` on the pool, each of which has `room` elements of scratch."""
-    task, (context, piece) = begin(t, "task", "context& piece", RARE)
-    total, grain, room, scratch = Fields(task, t, words, context).get("total grain room scratch")
-    first = piece * grain
-    with task.loop(first, task.min(first + grain, total)) as number:
-        task.call(work, context, number, scratch.aligned().at(piece * room))
+    """Tasks 0 to `total`, on as many threads as there are, but no more than `lanes`.
+
+    A lane takes tasks until there are none left, so that only lanes that a thread has found touch their scratch, of
+    `room` elements each.
+    """
+    lane, (context, number) = begin(t, "lane", "context& number", RARE)
+    total, room, scratch = Fields(lane, t, words, context).get("total room scratch")
+    own = scratch.aligned().at(number * room)
+    with lane.forever() as leave:
+        task = lane.atomic("add", context, lane.constant(1), "monotonic")  # `next`, the first word
+        leave(task >= total)
+        lane.call(work, context, task, own)
     f, (context,) = begin(t, f"wl_{name}_{t.dtype}", "words&", RARE, exported=True)
-    f.call(pool.PARALLEL, f.at(task), context, *Fields(f, t, words, context).get("pieces"))
+    f.call(pool.PARALLEL, f.at(lane), context, *Fields(f, t, words, context).get("lanes"))
     return f

@@ -20,10 +20,10 @@ KEY_TILES = 32  # of a block of keys
 
 # Strides are those of the batch, of heads (or groups), and of queries or keys; `low` and `high` are the band.
 WORDS = """
-    q* k* v* bias* mask& out* lse* scratch*
+    next q* k* v* bias* mask& out* lse* scratch*
     heads group queries keys width values low high scale
     qn qh qt kn kh kt vn vh vt bn bh bt bj mn mh mt mj on oh ot
-    blocks total grain pieces room
+    blocks total lanes room
 """
 
 

@@ -211,6 +211,27 @@ def weigh(t: Tile) -> Function:
 
 
 
+def read_rows(t: Tile) -> Function:
+    """lse and row of a block of queries; where nothing is seen, and beyond the last, the exponentials shall be 0."""
+    f, (lse, row, rows, padded, shift, plus) = begin(t, "read_rows", "lse* row* rows padded shift* plus*")
+    with f.loop(0, rows) as i:
+        x = lse.load(i)
+        shift.store(f.select(x.equals(-math.inf), math.inf, x), i)
+        plus.store(row.load(i), i)
+    with f.loop(rows, padded) as i:
+        shift.store(math.inf, i)
+        plus.store(0.0, i)
+    return f
+
+
+def keep(t: Tile) -> Function:
+    """out[query*stride + key] = w[key*ld + query]."""
+    f, (w, ld, rows, seen, out, stride) = begin(t, "keep", "w* ld rows seen out* stride")
+    with f.loop(0, seen) as i, f.loop(0, rows) as r:
+        out.at(i * stride).store(w.at(r * ld).load(i), r)
+    return f
+
+
 class Visible:
     """What of a column of tiles is seen: logits outside of the band or the mask become -inf; the bias is added."""
 
