@@ -96,6 +96,15 @@ class RunAttended(Step):
         return str(self.node)
 
 
+def _is_empty(q: Node, k: Node, v: Node) -> bool:
+    """Is there no pair of a query and a key?"""
+    if 0 in (*q.shape[:-1], k.shape[-2]):
+        return True
+    if 0 in (q.shape[-1], v.shape[-1]):
+        raise Unsupported("rows without numbers")
+    return False
+
+
 def _stacked(builder: Any, x: Node) -> Node:
     """An operand as (batch, heads, time, width), contiguous along the width."""
     x = builder.solid(x)
@@ -177,12 +186,9 @@ def _pairs(sizes: dict[str, int]) -> int:
 
 def lower(builder: Any, q: Node, k: Node, v: Node, *masks: Node, band: Any, scale: float) -> tuple[Node, Node]:
     """The result, and the logarithm of the sum of exponentials of each row."""
-    shape = (*q.shape[:-1], v.shape[-1])
-    lead = q.shape[:-3]
-    if 0 in q.shape[:-1] or k.shape[-2] == 0:
+    shape, lead = (*q.shape[:-1], v.shape[-1]), q.shape[:-3]
+    if _is_empty(q, k, v):
         return Number(ArrayType(shape, q.dtype), 0), Number(ArrayType(q.shape[:-1], q.dtype), -np.inf)
-    if 0 in (q.shape[-1], v.shape[-1]):
-        raise Unsupported("rows without numbers")
     q, k, v = (_stacked(builder, x) for x in (q, k, v))
     n, heads, queries, width = q.shape
     sizes = _sizes(q, k, v, band, scale)
@@ -208,7 +214,7 @@ def lower_cotangent(builder: Any, *nodes: Node, moving: tuple[int, ...], band: A
     """Cotangents of the operands that move."""
     *own, lse, given, row = nodes
     lead = own[0].shape[:-3]
-    if any(0 in x.shape for x in own[:3]):
+    if _is_empty(*own[:3]):
         return tuple(Number(ArrayType(own[i].shape, own[i].dtype), 0) for i in moving)
     q, k, v, given = (_stacked(builder, x) for x in (*own[:3], given))
     lse, row = (builder.memory(x) for x in (lse, row))

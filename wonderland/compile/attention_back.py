@@ -52,15 +52,14 @@ class Segment:
         self.pack, self.copy, self.fill = tiles.pack(t), tiles.copy(t), tiles.fill(t)
         self.product, self.update = tiles.product(t, update=False), tiles.product(t, update=True)
         self.weigh, self.unpack, self.keep = tiles.weigh(t), tiles.unpack(t), tiles.keep(t)
-        heads, group, keys, segments, segment, part = get("heads group keys segments segment part")
-        groups = heads // group
+        self.heads, group, self.keys, segments, segment, part = get("heads group keys segments segment part")
+        groups = self.heads // group
         own, which = number // segments, number % segments
         self.n, g = own // groups, own % groups
         self.first = which * segment  # key
-        self.last = f.min(keys, self.first + segment)
-        self.keys: Any = keys
-        self.k, self.kt = self.operand("k", "k", g)
-        self.v, self.vt = self.operand("v", "v", g)
+        self.last = f.min(self.keys, self.first + segment)
+        self.k, self.kt = tiles.rows_of(self.words, "k", "k", self.n, g)
+        self.v, self.vt = tiles.rows_of(self.words, "v", "v", self.n, g)
         self.wide, self.deep = round_up(self.width, t.columns), round_up(self.values, t.columns)
         parts = tiles.places(scratch, room(t, self.width, self.values, segment))
         self.q_packed, self.ct_packed, self.q_rows, self.ct_rows, self.p, self.w, self.dq, self.dk, self.dv = parts[:9]
@@ -76,31 +75,27 @@ class Segment:
         for name, letter, found, ld, width in (
             ("dk", "y", self.dk, self.wide, self.width), ("dv", "z", self.dv, self.deep, self.values),
         ):  # fmt: skip
-            out, step = self.operand(name, letter, g)
+            out, step = tiles.rows_of(self.words, name, letter, self.n, g)
             args = (ld, kept, width, f.constant(tiles.double_bits(1.0)), out.at(self.first * step), step, kept, width)
             f.call(self.copy, found, *args)
-
-    def operand(self, name: str, letter: str, head: Any) -> tuple[Elements, Any]:
-        """The rows of a head, and the stride from one to the next."""
-        pointer, by_batch, by_head, step = self.words.get(f"{name} {letter}n {letter}h {letter}t")
-        return pointer.at(self.n * by_batch + head * by_head), step
 
     def _head(self, h: Any, part: Any) -> None:
         """All queries of a head."""
         f, t, ld = self.f, self.t, self.ld
         visible = tiles.Visible(f, t, self.words, self.n, h)
         (q, qt), (ct, gt), (dq, xt) = (
-            self.operand(name, letter, h) for name, letter in (("q", "q"), ("given", "g"), ("dq", "x"))
+            tiles.rows_of(self.words, name, letter, self.n, h) for name, letter in (("q", "q"), ("given", "g"), ("dq", "x"))
         )
-        lse, row = (x.at((self.n * self.words.get("heads")[0] + h) * self.queries) for x in self.words.get("lse row"))
-        dw = self.dw.at((self.n * self.words.get("heads")[0] + h) * self.queries * self.keys)
+        first_row = (self.n * self.heads + h) * self.queries
+        lse, row = (x.at(first_row) for x in self.words.get("lse row"))
+        dw = self.dw.at(first_row * self.keys)
         with f.loop(0, self.queries, self.each) as q0:
             rows = f.min(self.queries - q0, self.each)
             start, stop = f.max(self.first, q0 + self.low), f.min(self.last, q0 + rows + self.high)
             out, seen = dq.at(part).at(q0 * xt), start < stop
             with f.when(self.dw.differs(None)):
-                nothing = (self.zero, self.zero, self.zero, self.zero, dw.at(q0 * self.keys + self.first), self.keys)
-                f.call(self.copy, self.dq, *nothing, rows, self.last - self.first)
+                to = dw.at(q0 * self.keys + self.first)
+                f.call(self.copy, self.dq, *[self.zero] * 4, to, self.keys, rows, self.last - self.first)
             with f.unless(seen):
                 f.call(self.copy, self.dq, *[self.zero] * 4, out, xt, rows, self.width)
             with f.when(seen):

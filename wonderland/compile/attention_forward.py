@@ -12,7 +12,7 @@ from typing import Any
 
 from wonderland.compile import attention_tiles as tiles
 from wonderland.compile.attention_tiles import Visible, queries_of
-from wonderland.compile.gemm_tile import Elements, Fields, Tile, begin, ceil_div, round_up
+from wonderland.compile.gemm_tile import Fields, Tile, begin, ceil_div, round_up
 from wonderland.compile.ir import Function
 from wonderland.compile.vecmath.log import log
 
@@ -30,8 +30,8 @@ WORDS = """
 def room(t: Tile, width: Any, values: Any) -> list[Any]:
     """Elements of scratch: queries, logits, the result, and for each query the maximum, the sum and a factor."""
     each = queries_of(t)
-    row, padded = each + t.columns, round_up(values, t.rows)
-    return [width * row, KEY_TILES * t.rows * t.columns, padded * row, each, each, each]
+    ld, padded = each + t.columns, round_up(values, t.rows)
+    return [width * ld, KEY_TILES * t.rows * t.columns, padded * ld, each, each, each]
 
 
 def block(t: Tile) -> Function:
@@ -40,22 +40,19 @@ def block(t: Tile) -> Function:
     words = Fields(f, t, WORDS, context)
     heads, group, queries, keys, width, values = words.get("heads group queries keys width values")
     low, high, scale, blocks = words.get("low high scale blocks")
-    each, ld = queries_of(t), queries_of(t) + t.columns
+    each, across, one = queries_of(t), f.integer(t.columns), f.constant(1)
+    ld = f.integer(each + t.columns)
     head, first = number // blocks, number % blocks * each
     n, h = head // heads, head % heads
     rows = f.min(queries - first, each)
 
-    def at(name: str, letter: str, head_number: Any, *rest: Any) -> tuple[Elements, Any]:
-        pointer, by_batch, by_head, step = words.get(f"{name} {letter}n {letter}h {letter}t")
-        return pointer.at(n * by_batch + head_number * by_head), step
-
-    q, qt = at("q", "q", h)
-    k, kt = at("k", "k", h // group)
-    v, vt = at("v", "v", h // group)
-    out, ot = at("out", "o", h)
+    q, qt = tiles.rows_of(words, "q", "q", n, h)
+    k, kt = tiles.rows_of(words, "k", "k", n, h // group)
+    v, vt = tiles.rows_of(words, "v", "v", n, h // group)
+    out, ot = tiles.rows_of(words, "out", "o", n, h)
     packed, s, result, top, sums, factor = tiles.places(scratch, room(t, width, values))
     columns = ceil_div(rows, t.columns)
-    f.call(tiles.pack(t), q.at(first * qt), qt, rows, width, scale, packed, f.integer(ld), columns * t.columns)
+    f.call(tiles.pack(t), q.at(first * qt), qt, rows, width, scale, packed, ld, columns * t.columns)
     fill, zero = tiles.fill(t), f.constant(0)
     f.call(fill, result, round_up(values, t.rows) * ld, zero)
     f.call(fill, sums, f.integer(each), zero)
@@ -71,21 +68,18 @@ def block(t: Tile) -> Function:
             count = stop - start
             with f.loop(0, count, t.rows) as r:
                 a, b = k.at((start + r) * kt), packed.at(here)
-                args = (width, a, kt, f.constant(1), count - 1 - r, b, f.integer(ld))
-                f.call(logits, *args, s.at(r * t.columns), f.integer(t.columns))
-            visible.apply(s, f.integer(t.columns), count, start, i0)
+                f.call(logits, width, a, kt, one, count - 1 - r, b, ld, s.at(r * t.columns), across)
+            visible.apply(s, across, count, start, i0)
             f.call(soften, s, count, top.at(here), sums.at(here), factor)
             with f.loop(0, values, t.rows) as d:
                 a, to = v.at(start * vt).at(d), result.at(d * ld).at(here)
-                args = (count, a, f.constant(1), vt, values - 1 - d, s, f.integer(t.columns))
-                f.call(update, *args, to, f.integer(ld), factor)
+                f.call(update, count, a, one, vt, values - 1 - d, s, across, to, ld, factor)
 
     lse = words.get("lse")[0].at(head * queries + first)
     with f.loop(0, rows) as i:
         total = sums.load(i)
         nothing = total.equals(0.0)
         lse.store(f.select(nothing, -math.inf, top.load(i) + log(total)), i)
-        factor_of_row = f.select(nothing, 0.0, 1.0 / total)
-        sums.store(factor_of_row, i)
-    f.call(tiles.unpack(t), result, f.integer(ld), rows, values, sums, out.at(first * ot), ot)
+        sums.store(f.select(nothing, 0.0, 1.0 / total), i)
+    f.call(tiles.unpack(t), result, ld, rows, values, sums, out.at(first * ot), ot)
     return f

@@ -47,6 +47,12 @@ def places(scratch: Elements, sizes: list[Any]) -> list[Elements]:
     return found
 
 
+def rows_of(words: Fields, name: str, letter: str, n: Any, head: Any) -> tuple[Elements, Any]:
+    """The rows of a head of an array, and the stride from one to the next."""
+    pointer, by_batch, by_head, step = words.get(f"{name} {letter}n {letter}h {letter}t")
+    return pointer.at(n * by_batch + head * by_head), step
+
+
 def product(t: Tile, update: bool) -> Function:
     """A tile of sum_p a[r*ra + p*ca] b[p*ldb + column], stored in c, or added to c times a factor for each column.
 

@@ -25,14 +25,16 @@ from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, Record
 from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
 from wonderland.ops.dot import dot
-from wonderland.ops.elementwise import add, eq, exp, mul, sub, unbroadcast, where
+from wonderland.ops.elementwise import add, div, eq, exp, log, maximum, mul, sub, unbroadcast, where
 from wonderland.ops.matrices import as_columns, total
 from wonderland.ops.pattern import as_type, known
+from wonderland.ops.reduce import max as reduce_max
 from wonderland.ops.reduce import sum as reduce_sum
 from wonderland.ops.shape import broadcast, reshape, zeros_like_type
 from wonderland.ops.work import Work, work
 
 Band = tuple[int | None, int | None]
+FEW_QUERIES = 4
 
 # Formulas of values, in which None is zero ----------------------------------------------------------------------------
 
@@ -50,47 +52,61 @@ def _times(x: Any, y: Any) -> Any:
     return None if x is None or y is None else mul(x, y)
 
 
-def _spread(x: Any, heads: int) -> Any:
-    """Keys or values of groups, for each head."""
-    if x is None or shape_of(x)[-3] == heads:
-        return x
-    *lead, groups, keys, width = shape_of(x)
-    x = reshape(x, shape=(*lead, groups, 1, keys, width))
-    x = broadcast(x, shape=(*lead, groups, heads // groups, keys, width))
-    return reshape(x, shape=(*lead, heads, keys, width))
+class _Heads:
+    """Heads of one group become further queries of one head, so that its keys and values aren't repeated."""
+
+    def __init__(self, q: Any, k: Any):
+        (self.heads, self.queries), self.groups = shape_of(q)[-3:-1], shape_of(k)[-3]
+
+    def joined(self, x: Any, axis: int = -3) -> Any:
+        """What queries have, (..., heads, queries, width); of rows the axis of heads is the last but one."""
+        if x is None or self.heads == self.groups:
+            return x
+        shape = shape_of(x)
+        many = self.heads // self.groups * shape[axis + 1]
+        return reshape(x, shape=(*shape[:axis], self.groups, many, *shape[len(shape) + axis + 2 :]))
+
+    def split(self, x: Any) -> Any:
+        """The other way."""
+        if x is None or self.heads == self.groups:
+            return x
+        *lead, _, _, width = shape_of(x)
+        return reshape(x, shape=(*lead, self.heads, self.queries, width))
+
+    def operands(self, values: Sequence[Any]) -> list[Any]:
+        """Queries, keys, values and masks, or changes of them."""
+        q, k, v, *masks = values
+        return [self.joined(q), k, v, *map(self._mask, masks)]
+
+    def _mask(self, x: Any) -> Any:
+        if x is None or self.heads == self.groups:
+            return x
+        *lead, _, _, keys = shape_of(x)
+        return self.joined(broadcast(x, shape=(*lead, self.heads, self.queries, keys)))
 
 
-def _gathered(x: Any, groups: int) -> Any:
-    """The transpose: the sum over the heads of each group."""
-    if x is None or shape_of(x)[-3] == groups:
-        return x
-    *lead, heads, keys, width = shape_of(x)
-    x = reshape(x, shape=(*lead, groups, heads // groups, keys, width))
-    return reduce_sum(x, axes=(len(lead) + 1,))
-
-
-@cache
 def band_mask(queries: int, keys: int, band: Band) -> np.ndarray:
     """Which keys each query sees."""
     place = np.arange(keys) - np.arange(queries)[:, None]
     low, high = band
-    seen = (place >= (-queries if low is None else low)) & (place <= (keys if high is None else high))
-    seen.flags.writeable = False
-    return seen
+    return (place >= (-queries if low is None else low)) & (place <= (keys if high is None else high))
 
 
-def _logits(q: Any, k: Any, masks: Sequence[Any], band: Band, scale: float) -> Any:
+def _logits(q: Any, k: Any, masks: Sequence[Any], queries: int, band: Band, scale: float) -> Any:
     s = _product(mul(q, scale), k, -1, -1)
     nothing = np.asarray(-np.inf, type_of(s).dtype)[()]
     for mask in masks:
         s = where(mask, s, nothing) if type_of(mask).dtype.kind == "b" else add(s, mask)
-    return s if band == (None, None) else where(band_mask(*shape_of(s)[-2:], band), s, nothing)
+    if band == (None, None):
+        return s
+    rows, keys = shape_of(s)[-2:]
+    return where(np.tile(band_mask(queries, keys, band), (rows // max(queries, 1), 1)), s, nothing)
 
 
-def _probabilities(q: Any, k: Any, masks: Sequence[Any], lse: Any, band: Band, scale: float) -> Any:
+def _probabilities(q: Any, k: Any, masks: Sequence[Any], lse: Any, queries: int, band: Band, scale: float) -> Any:
     infinite = np.asarray(np.inf, type_of(lse).dtype)[()]
     shift = where(eq(lse, -infinite), infinite, lse)  # exp(-inf - inf) is 0, where nothing is seen
-    return exp(sub(_logits(q, k, masks, band, scale), as_columns(shift)))
+    return exp(sub(_logits(q, k, masks, queries, band, scale), as_columns(shift)))
 
 
 def _change(q: Any, k: Any, moved: Sequence[Any], scale: float) -> Any:
@@ -102,10 +118,6 @@ def _change(q: Any, k: Any, moved: Sequence[Any], scale: float) -> Any:
 
 def _row_sums(x: Any) -> Any:
     return None if x is None else reduce_sum(x, axes=(len(shape_of(x)) - 1,))
-
-
-def _by_heads(operands: Sequence[Any], heads: int) -> list[Any]:
-    return [_spread(x, heads) if i in (1, 2) else x for i, x in enumerate(operands)]
 
 
 def _moved(values: Sequence[Any], moving: Sequence[int], count: int) -> list[Any]:
@@ -121,14 +133,19 @@ def _types(q: ArrayType, k: ArrayType, v: ArrayType, *rest: ArrayType, **params:
     return ArrayType((*q.shape[:-1], v.shape[-1]), q.dtype), ArrayType(q.shape[:-1], q.dtype)
 
 
-def _evaluate(q: Any, k: Any, v: Any, *masks: Any, band: Band, scale: float) -> tuple[Any, Any]:
-    k, v = (_spread(x, q.shape[-3]) for x in (k, v))
-    s = _logits(q, k, masks, band, scale)
-    top = np.max(s, axis=-1, keepdims=True, initial=np.finfo(s.dtype).min)
-    p = np.exp(s - top)
-    sums = np.sum(p, axis=-1, keepdims=True)
-    with np.errstate(divide="ignore"):
-        return np.matmul(p, v) / np.where(sums == 0, np.ones_like(sums), sums), (top + np.log(sums))[..., 0]
+def _formula(q: Any, k: Any, v: Any, *masks: Any, band: Band, scale: float) -> tuple[Any, Any]:
+    rows, heads = type_of(q), _Heads(q, k)
+    q, k, v, *masks = heads.operands((q, k, v, *masks))
+    s = _logits(q, k, masks, heads.queries, band, scale)
+    axes, dtype = (len(shape_of(s)) - 1,), rows.dtype
+    lowest = np.asarray(np.finfo(dtype).min, dtype)[()]  # no -inf, which less itself is NaN
+    top = maximum(reduce_max(s, axes=axes), lowest) if shape_of(s)[-1] else np.full(shape_of(s)[:-1], lowest)
+    p = exp(sub(s, as_columns(top)))
+    sums = reduce_sum(p, axes=axes)
+    nothing = eq(sums, 0)
+    inverse = where(nothing, np.zeros((), dtype)[()], div(1.0, where(nothing, np.ones((), dtype)[()], sums)))
+    lse = add(top, where(nothing, np.asarray(-np.inf, dtype)[()], log(where(nothing, np.ones((), dtype)[()], sums))))
+    return heads.split(mul(_product(p, v), as_columns(inverse))), reshape(lse, shape=rows.shape[:-1])
 
 
 def _jvp(primals: tuple, tangents: tuple, **params: Any) -> tuple[Any, Any]:
@@ -143,13 +160,13 @@ def _jvp(primals: tuple, tangents: tuple, **params: Any) -> tuple[Any, Any]:
 
 def _tangent(*operands: Any, moving: tuple[int, ...], band: Band, scale: float) -> tuple[Any, Any]:
     count = len(operands) - 1 - len(moving)
-    heads, lse = shape_of(operands[0])[-3], operands[count]
-    q, k, v, *masks = _by_heads(operands[:count], heads)
-    moved = _by_heads(_moved(operands[count + 1 :], moving, count), heads)
-    p = _probabilities(q, k, masks, lse, band, scale)
+    heads, lse = _Heads(*operands[:2]), operands[count]
+    q, k, v, *masks = heads.operands(operands[:count])
+    moved = heads.operands(_moved(operands[count + 1 :], moving, count))
+    p = _probabilities(q, k, masks, heads.joined(lse, -2), heads.queries, band, scale)
     change = _times(p, _change(q, k, moved, scale))
-    rows = zeros_like_type(type_of(lse)) if change is None else _row_sums(change)
-    return total(_product(change, v), _product(p, moved[2])), rows
+    rows = zeros_like_type(type_of(lse)) if change is None else reshape(_row_sums(change), shape=shape_of(lse))
+    return heads.split(total(_product(change, v), _product(p, moved[2]))), rows
 
 
 def _change_of_p(p: Any, change: Any, lse: Any) -> Any:
@@ -164,16 +181,18 @@ def _tangent_jvp(primals: tuple, tangents: tuple, moving: tuple[int, ...], **par
     if given:
         parts.append(attention_tangent(*primals[: count + 1], *given.values(), moving=tuple(given), **params))
     if any(t is not None for t in tangents[: count + 1]):
-        heads, scale = shape_of(primals[0])[-3], params["scale"]
-        q, k, v, *masks = _by_heads(primals[:count], heads)
-        of_q, of_k, of_v, *of_masks = _by_heads(tangents[:count], heads)
-        dq, dk, dv, *_ = moved = _by_heads(_moved(primals[count + 1 :], moving, count), heads)
-        p = _probabilities(q, k, masks, primals[count], **params)
-        dp = _change_of_p(p, _change(q, k, (of_q, of_k, None, *of_masks), scale), tangents[count])
+        heads, scale = _Heads(*primals[:2]), params["scale"]
+        q, k, v, *masks = heads.operands(primals[:count])
+        of_q, of_k, of_v, *of_masks = heads.operands(tangents[:count])
+        dq, dk, dv, *_ = moved = heads.operands(_moved(primals[count + 1 :], moving, count))
+        lse, of_lse = (heads.joined(x[count], -2) for x in (primals, tangents))
+        p = _probabilities(q, k, masks, lse, heads.queries, **params)
+        dp = _change_of_p(p, _change(q, k, (of_q, of_k, None, *of_masks), scale), of_lse)
         ds = _change(q, k, moved, scale)
         change = total(_times(dp, ds), _times(p, _change(of_q, of_k, (dq, dk, None), scale)))
         result = total(_product(change, v), _product(_times(p, ds), of_v), _product(dp, dv))
-        parts.append((result, _row_sums(change)))
+        rows = None if change is None else reshape(_row_sums(change), shape=shape_of(primals[count]))
+        parts.append((heads.split(result), rows))
     return out, tuple(total(*terms) for terms in zip(*parts, strict=True))
 
 
@@ -187,24 +206,25 @@ def _cotangent_types(*operands: ArrayType, moving: tuple[int, ...], **params: An
     return tuple(ArrayType(operands[i].shape, operands[i].dtype) for i in moving)
 
 
-def _fitted(found: Sequence[Any], operands: Sequence[Any], moving: tuple[int, ...]) -> tuple:
-    """Cotangents of the operands that move, from those by heads; all masks have the last one."""
-    out = []
-    for i in moving:
-        x, goal = found[min(i, 3)], type_of(operands[i])
-        if x is not None:
-            x = x if i == 0 else _gathered(x, goal.shape[-3]) if i in (1, 2) else unbroadcast(x, goal)
-        out.append(x)
-    return tuple(out)
+def _fitted(found: Sequence[Any], heads: _Heads, operands: Sequence[Any], moving: tuple[int, ...]) -> tuple:
+    """Cotangents of the operands that move; all masks have the last one."""
+    of_q, of_k, of_v, of_masks = found
+    found = heads.split(of_q), of_k, of_v, heads.split(of_masks)
+    return tuple(
+        found[i] if i < 3 or found[3] is None else unbroadcast(found[3], type_of(operands[i]))
+        for i in moving
+    )  # fmt: skip
 
 
 def _cotangent(*operands: Any, moving: tuple[int, ...], band: Band, scale: float) -> tuple:
     *own, lse, ct, row = operands
-    q, k, v, *masks = _by_heads(own, shape_of(own[0])[-3])
-    p = _probabilities(q, k, masks, lse, band, scale)
+    heads = _Heads(*own[:2])
+    q, k, v, *masks = heads.operands(own)
+    ct, row = heads.joined(ct), heads.joined(row, -2)
+    p = _probabilities(q, k, masks, heads.joined(lse, -2), heads.queries, band, scale)
     w = mul(p, add(_product(ct, v, -1, -1), as_columns(row)))
     found = _times(_product(w, k), scale), _times(_product(w, q, -2, -2), scale), _product(p, ct, -2, -2), w
-    return _fitted(found, own, moving)
+    return _fitted(found, heads, own, moving)
 
 
 def _cotangent_jvp(primals: tuple, tangents: tuple, moving: tuple[int, ...], **params: Any) -> tuple[Any, Any]:
@@ -216,17 +236,18 @@ def _cotangent_jvp(primals: tuple, tangents: tuple, moving: tuple[int, ...], **p
         cts = [zeros_like_type(type_of(x)) if t is None else t for x, t in ((ct, of_ct), (row, of_row))]
         parts.append(attention_cotangent(*own, lse, *cts, moving=moving, **params))
     if any(t is not None for t in (*of_own, of_lse)):
-        heads, scale = shape_of(own[0])[-3], params["scale"]
-        q, k, v, *masks = _by_heads(own, heads)
-        of_q, of_k, of_v, *of_masks = _by_heads(of_own, heads)
-        p = _probabilities(q, k, masks, lse, **params)
+        heads, scale = _Heads(*own[:2]), params["scale"]
+        q, k, v, *masks = heads.operands(own)
+        of_q, of_k, of_v, *of_masks = heads.operands(of_own)
+        ct, (lse, row, of_lse) = heads.joined(ct), (heads.joined(x, -2) for x in (lse, row, of_lse))
+        p = _probabilities(q, k, masks, lse, heads.queries, **params)
         dp = _change_of_p(p, _change(q, k, (of_q, of_k, None, *of_masks), scale), of_lse)
         e = add(_product(ct, v, -1, -1), as_columns(row))
         w, dw = mul(p, e), total(_times(dp, e), _times(p, _product(ct, of_v, -1, -1)))
         of_queries = total(_product(dw, k), _product(w, of_k))
         of_keys = total(_product(dw, q, -2, -2), _product(w, of_q, -2, -2))
         found = _times(of_queries, scale), _times(of_keys, scale), _product(dp, ct, -2, -2), dw
-        parts.append(_fitted(found, own, moving))
+        parts.append(_fitted(found, heads, own, moving))
     return out, tuple(total(*terms) for terms in zip(*parts, strict=True))
 
 
@@ -322,25 +343,37 @@ def _cost(products: Callable[[dict], tuple[int, int]]) -> Callable:
 
 
 @cache
-def _tangent_program(types: tuple[ArrayType, ...], **params: Any) -> Program:
+def _recorded(formula: Callable, types: tuple[ArrayType, ...], **params: Any) -> Program:
     with Record() as level:
         inputs = [level.variable(t) for t in types]
-        return level.finish(inputs, list(_tangent(*inputs, **params)))
+        return level.finish(inputs, list(formula(*inputs, **params)))
 
 
-def _lower_tangent(builder: Any, *nodes: Any, **params: Any) -> Any:
-    return builder.program(_tangent_program(tuple(ArrayType(n.shape, n.dtype) for n in nodes), **params), nodes)
+def _plainly(formula: Callable) -> Callable:
+    """Lowered as the formula that it is."""
+
+    def lower(builder: Any, *nodes: Any, **params: Any) -> Any:
+        return builder.program(_recorded(formula, tuple(ArrayType(n.shape, n.dtype) for n in nodes), **params), nodes)
+
+    return lower
+
+
+def _lower(builder: Any, q: Any, *nodes: Any, **params: Any) -> Any:
+    """Few queries, as when a text is continued, wouldn't fill a tile, and their logits are few."""
+    if q.shape[-2] <= FEW_QUERIES:
+        return _plainly(_formula)(builder, q, *nodes, **params)
+    return builder.attention(q, *nodes, **params)
 
 
 attention: Primitive = Primitive(
     "attention",
-    _evaluate,
+    _formula,
     _types,
     multiple=True,
     jvp=_jvp,
     pattern=_pattern(lambda params: 0),
     cost=_cost(lambda params: (1, 1)),
-    lower=lambda builder, *nodes, **params: builder.attention(*nodes, **params),
+    lower=_lower,
     impossible={"transpose": "it isn't linear"},
 )
 attention.batch = _batch(attention, lambda params: 0)
@@ -354,7 +387,7 @@ attention_tangent: Primitive = Primitive(
     transpose=_tangent_transpose,
     pattern=_pattern(lambda params: 1 + len(params["moving"])),
     cost=_cost(lambda params: (1 + sum(i < 2 for i in params["moving"]), 1 + (2 in params["moving"]))),
-    lower=_lower_tangent,
+    lower=_plainly(_tangent),
 )
 attention_tangent.batch = _batch(attention_tangent, lambda params: 1 + len(params["moving"]))
 
