@@ -29,6 +29,7 @@ from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, verify
 from wonderland.core.tree import register_mutable, register_node, tree_map
 from wonderland.numpy.at import at
+from wonderland.numpy.attention import attention
 from wonderland.numpy.broadcasting import BroadcastWarning, warn_on_broadcast
 from wonderland.numpy.convolution import conv, conv_transpose
 from wonderland.numpy.dispatch import as_function

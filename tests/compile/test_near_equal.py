@@ -31,6 +31,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*is compiled for the 6th time")
 # The caches of `compile/` with a key. One that is new belongs here: False if what it holds stays for good (code whose
 # address was handed out). Caches without a key have one answer in a process.
 CACHES = {
+    "attention_code.address": False,
+    "attention_code.external": True,
     "cache._written": False,  # a count by directory
     "emitter._probed": True,
     "foreign.address": True,

@@ -60,7 +60,7 @@ def test_products_and_places_of_maxima(shape, dtype):
     x = sample(shape, dtype)
     axes = range(len(shape))
     native(lambda x: [reduce.prod(x, axes=tuple(axes)), *(reduce.prod(x, axes=(a,)) for a in axes)], x)
-    native(lambda x: [reduce.argmax(x, axis=a) for a in axes if shape[a]] + [x], x)
+    native(lambda x: [reduce.argmax(x, axes=(a,)) for a in axes if shape[a]] + [x], x)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

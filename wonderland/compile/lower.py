@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from wonderland.compile import attention as attended
 from wonderland.compile import contractions, orders, sorting, transposes, windows
 from wonderland.compile.calls import HostNode
 from wonderland.compile.control import Branch, Loop
@@ -254,6 +255,8 @@ class Builder:
         return self.keep(made)
 
     ordered: Any = sorting.lower
+    attention: Any = attended.lower
+    attention_cotangent: Any = attended.lower_cotangent
 
     # -- calls, branches and loops -----------------------------------------------------------------
 

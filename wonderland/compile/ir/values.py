@@ -39,6 +39,13 @@ def lanes_of(type: str) -> tuple[int, str]:
 
 
 @cache
+def alike(type: str, element: str) -> str:
+    """The type of as many numbers of another type."""
+    lanes, _ = lanes_of(type)
+    return vector(element, lanes) if lanes else element
+
+
+@cache
 def is_float(type: str) -> bool:
     """Is it a type of floats, or of vectors of them?"""
     return type.endswith(("float", "double", "float>", "double>"))
@@ -80,6 +87,11 @@ class Value:
 
     def __str__(self) -> str:
         return f"{self.type} {self.text}"
+
+    @property
+    def element(self) -> str:
+        """The type of its numbers."""
+        return lanes_of(self.type)[1]
 
     def like(self, other: Number) -> Value:
         """`other` as a value of this type."""

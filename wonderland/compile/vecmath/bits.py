@@ -1,8 +1,9 @@
-"""Floats as their bits: what formulas do with exponents and mantissas."""
+"""Floats, or vectors of them, as their bits: what formulas do with exponents and mantissas."""
 
 from __future__ import annotations
 
 from wonderland.compile.ir import DOUBLE, FLOAT, INT, LONG, Value
+from wonderland.compile.ir.values import alike
 
 # For each float type: the integer type of its bits, mantissa bits, exponent bias.
 INTEGER = {FLOAT: INT, DOUBLE: LONG}
@@ -13,12 +14,12 @@ BIAS = {FLOAT: 127, DOUBLE: 1023}
 
 def bits_of(x: Value) -> Value:
     """The bits of a float as an integer of the same width."""
-    return x.bitcast(INTEGER[x.type])
+    return x.bitcast(alike(x.type, INTEGER[x.element]))
 
 
 def float_of(bits: Value) -> Value:
     """These bits as a float of the same width."""
-    return bits.bitcast(FLOAT_OF[bits.type])
+    return bits.bitcast(alike(bits.type, FLOAT_OF[bits.element]))
 
 
 def power_of_two(n: Value) -> Value:

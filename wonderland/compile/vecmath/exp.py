@@ -15,6 +15,7 @@ from wonderland.compile.vecmath.functions import vector_function
 
 INFINITY = float("inf")
 LOG2_E = 1.4426950408889634
+LOWEST = {"float": -104.0, "double": -746.0}  # where exp is 0
 # ln 2 as a sum of two numbers of the type.
 LN2 = {"float": (0.6931472, -1.9046543e-09), "double": (0.6931471805599453, 2.3190468138462996e-17)}
 
@@ -72,7 +73,7 @@ def round_quotient(x: Value, factor: float, bias: int) -> tuple[Value, Value]:
 
     As `round_to_integer`, but one constant serves the rounding and the way back, and the bias costs nothing.
     """
-    shifter = x.like(1.5 * 2.0 ** MANTISSA[x.type] + bias)
+    shifter = x.like(1.5 * 2.0 ** MANTISSA[x.element] + bias)
     shifted = fma(x, factor, shifter)
     return shifter - shifted, bits_of(shifted)
 
@@ -80,7 +81,7 @@ def round_quotient(x: Value, factor: float, bias: int) -> tuple[Value, Value]:
 def expm1_of_reduced(r: Value) -> Value:
     """exp(r) - 1 for |r| <= ln(2)/2."""
     square = r * r
-    *coefficients, last = EXP[r.type]
+    *coefficients, last = EXP[r.element]
     pairs = [fma(r, odd, even) for even, odd in zip(coefficients[0::2], coefficients[1::2], strict=True)]
     return fma(square, polynomial(square, [*pairs, last]), r)
 
@@ -108,21 +109,27 @@ def exp_scaled(r: Value, bits: Value) -> Value:
     """
     p = expm1_of_reduced(r)
     half = bits >> 1
-    first, second = (float_of(exponent << MANTISSA[r.type]) for exponent in (half, bits - half))
+    first, second = (float_of(exponent << MANTISSA[r.element]) for exponent in (half, bits - half))
     return fma(first, p, first) * second
 
 
 def exp_clamped(x: Value) -> Value:
     """exp(x) for x not far beyond the arguments with finite, nonzero results."""
-    high, low = LN2[x.type]
-    minus_n, bits = round_quotient(x, LOG2_E, 2 * BIAS[x.type])
+    high, low = LN2[x.element]
+    minus_n, bits = round_quotient(x, LOG2_E, 2 * BIAS[x.element])
     return exp_scaled(fma(minus_n, low, fma(minus_n, high, x)), bits)
+
+
+def exp_below(x: Value) -> Value:
+    """exp(x) for x that is negative, or hardly positive; of vectors, too."""
+    lowest = LOWEST[x.element]
+    return exp_clamped(where(x < lowest, lowest, x))
 
 
 @vector_function
 def exp(x: Value) -> Value:
     """Beyond the clamp the result is infinite or zero anyway."""
-    return exp_clamped(clamp(x, -104.0, 89.0) if x.type == "float" else clamp(x, -746.0, 710.0))
+    return exp_clamped(clamp(x, LOWEST[x.type], 89.0 if x.type == "float" else 710.0))
 
 
 @vector_function

@@ -1,0 +1,59 @@
+"""The functions of attention: an element type comes in, a module of LLVM IR or the address of its code goes out.
+
+    void wl_attention_f32(ptr words)            the words of `attention_forward`, 8 bytes each
+    void wl_attention_cotangent_f32(ptr words)  those of `attention_back`
+
+All sizes are among the words, so that one function does all of it. Which task does what depends on them alone: results
+are the same to the bit for any number of threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache, partial
+
+from wonderland.compile import attention_back, attention_forward, ir, llvm, pool
+from wonderland.compile.attention_tiles import attention_tile
+from wonderland.compile.gemm_tile import Fields, Tile, begin
+from wonderland.compile.ir import POINTER, RARE, VOID, Function
+
+
+@cache
+def external(name: str, dtype: str) -> ir.External:
+    """One of the functions, for those who call it from other modules."""
+    return ir.External(f"wl_{name}_{dtype}", VOID, (POINTER,), address=partial(address, name, dtype))
+
+
+@cache
+def address(name: str, dtype: str) -> int:
+    """Address of the compiled function; compiled once per process."""
+    with llvm.lock:
+        library = definition(name, dtype).load()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # its address is handed out for good
+        return library.address(external(name, dtype).name)
+
+
+def definition(name: str, dtype: str) -> ir.Module:
+    """One of the functions, and what it calls."""
+    t = attention_tile(dtype)
+    if name == "attention":
+        return ir.Module(_run(t, name, attention_forward.WORDS, attention_forward.block(t)), as_written=True)
+    return ir.Module(_run(t, name, attention_back.WORDS, attention_back.segment(t)), as_written=True)
+
+
+def _run(t: Tile, name: str, words: str, work: Function) -> Function:
+    """Tasks 0 to `total`, on as many threads as there are, but no more than `lanes`.
+
+    A lane takes tasks until there are none left, so that only lanes that a thread has found touch their scratch, of
+    `room` elements each.
+    """
+    lane, (context, number) = begin(t, "lane", "context& number", RARE)
+    total, room, scratch = Fields(lane, t, words, context).get("total room scratch")
+    own = scratch.aligned().at(number * room)
+    with lane.forever() as leave:
+        task = lane.atomic("add", context, lane.constant(1), "monotonic")  # `next`, the first word
+        leave(task >= total)
+        lane.call(work, context, task, own)
+    f, (context,) = begin(t, f"wl_{name}_{t.dtype}", "words&", RARE, exported=True)
+    f.call(pool.PARALLEL, f.at(lane), context, *Fields(f, t, words, context).get("lanes"))
+    return f

@@ -1,0 +1,116 @@
+"""`wl.attention`: arrays or traced arrays of queries, keys and values come in, the weighted means of values go out."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from wonderland.core.tracer import Tracer
+from wonderland.core.types import promote, shape_of, type_of
+from wonderland.core.level import Traced
+from wonderland.numpy.join import as_value
+from wonderland.ops import attention as ops
+from wonderland.ops.elementwise import mul
+from wonderland.ops.shape import broadcast, convert, reshape
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    bias: Any = None,
+    causal: bool = False,
+    scale: Any = None,
+    window: int | tuple[int | None, int | None] | None = None,
+    align: str = "end",
+) -> Any:
+    """Scaled dot-product attention, `softmax(scale * q @ k.T + bias) @ v` for each head.
+
+    The conventions are PyTorch's: `q` is (..., heads, queries, width), `k` (..., groups, keys, width), `v` (...,
+    groups, keys, value width), and the result (..., heads, queries, value width). `scale` is 1 / sqrt(width) unless it
+    is given. Heads may be a multiple of groups: those that follow each other share keys and values. Leading axes are
+    broadcast.
+
+    A boolean `mask` is True where a query sees a key; one of floats is added to the logits, and so is `bias`. Both are
+    broadcast to (..., heads, queries, keys). With `causal`, a query sees the keys up to its own place; with `window`,
+    an integer, only that many of the latest keys up to its own, and with `window` = (left, right) so many keys before
+    and after its own (None: all). If there are more keys than queries, the last query is at the last key, as it is
+    with a cache of keys; `align="start"` puts the first query at the first key, as PyTorch does.
+
+    A query that sees nothing gets zeros, and so do its gradients. In compiled code, forward and backward, memory grows
+    with the number of queries and keys, not with their product.
+    """
+    arrays = [as_value(x) for x in (q, k, v)]
+    extra = [as_value(x) for x in (mask, bias) if x is not None]
+    lead, heads, queries, keys, width = _shapes(arrays, extra)
+    dtype = promote(*map(type_of, (*arrays, *(x for x in extra if type_of(x).dtype.kind != "b"))))[0]
+    dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)
+    arrays = [_spread(_converted(x, dtype), lead, 3) for x in arrays]
+    masks = [_mask(x, dtype, lead, (heads, queries, keys)) for x in extra]
+    if scale is None:
+        scale = 1.0 / math.sqrt(max(width, 1))
+    elif not isinstance(scale, (int, float, np.integer, np.floating)):
+        arrays[0], scale = _converted(mul(arrays[0], as_value(scale)), dtype), 1.0
+    band = _band(causal, window, align, keys - queries)
+    out = ops.attention(*arrays, *masks, band=band, scale=float(scale))[0]
+    return Tracer(out) if isinstance(out, Traced) else out
+
+
+def _shapes(arrays: list, extra: list) -> tuple[tuple[int, ...], int, int, int, int]:
+    """Leading axes, heads, queries, keys and width, if all fit."""
+    q, k, v = map(shape_of, arrays)
+    told = f"q {q}, k {k}, v {v}"
+    if min(map(len, (q, k, v))) < 3:
+        raise ValueError(f"attention takes (..., heads, time, width), got {told}: for one head write q[None]")
+    if q[-1] != k[-1] or k[-3:-1] != v[-3:-1]:
+        raise ValueError(
+            f"attention: q and k have the same width, k and v the same groups and keys, got {told}. The axes are "
+            "(..., heads, time, width): from (..., time, heads, width) they come by np.swapaxes(x, -3, -2)."
+        )
+    if q[-3] != k[-3] and (k[-3] == 0 or q[-3] % k[-3]):
+        raise ValueError(f"attention: the heads of q are a multiple of those of k and v, got {told}")
+    for x in (*arrays, *(x for x in extra if type_of(x).dtype.kind != "b")):
+        if type_of(x).dtype.kind not in "fiu":
+            raise TypeError(f"attention is of real numbers, and masks of those or of bools; got {type_of(x)}")
+    lead = np.broadcast_shapes(q[:-3], k[:-3], v[:-3], *(shape_of(x)[:-3] for x in extra))
+    whole = (*lead, q[-3], q[-2], k[-2])
+    for shape in map(shape_of, extra):
+        if np.broadcast_shapes(shape, whole) != whole:
+            raise ValueError(f"attention: a mask is broadcast to (..., heads, queries, keys) = {whole}, got {shape}")
+    return lead, q[-3], q[-2], k[-2], q[-1]
+
+
+def _converted(x: Any, dtype: np.dtype) -> Any:
+    return x if type_of(x).dtype == dtype else convert(x, dtype=dtype)
+
+
+def _spread(x: Any, lead: tuple[int, ...], rank: int) -> Any:
+    shape = (*lead, *shape_of(x)[-rank:])
+    return x if shape_of(x) == shape else broadcast(x, shape=shape)
+
+
+def _mask(x: Any, dtype: np.dtype, lead: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """With an axis for each of the queries', of extent 1 where it is broadcast."""
+    x = x if type_of(x).dtype.kind == "b" else _converted(x, dtype)
+    own = shape_of(x)
+    missing = len(lead) + len(shape) - len(own)
+    return reshape(x, shape=(1,) * missing + own) if missing else x
+
+
+def _band(causal: bool, window: Any, align: str, shift: int) -> tuple[int | None, int | None]:
+    """The first and the last key that a query sees, counted from the query's number."""
+    if align not in ("start", "end"):
+        raise ValueError(f'attention: align is "end" or "start", got {align!r}')
+    left, right = (None, None)
+    if window is not None:
+        left, right = window if isinstance(window, (tuple, list)) else (operator.index(window) - 1, 0)
+        given = [operator.index(n) for n in (left, right) if n is not None]
+        if isinstance(window, (tuple, list)) and any(n < 0 for n in given) or left is not None and left < 0:
+            raise ValueError(f"attention: a window is a positive number of keys, or (left, right), got {window!r}")
+    right = 0 if causal else right
+    shift = shift if align == "end" else 0
+    return None if left is None else shift - left, None if right is None else shift + right
