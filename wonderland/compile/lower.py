@@ -72,10 +72,11 @@ class Builder:
         cost, checks = probe(emit, tuple(n.dtype for n in nodes), out_dtype)
         if 0 in shape:
             return Number(ArrayType(shape, out_dtype), 0)
+        nodes = [self.broadcast(n, shape) for n in nodes]
         order = orders.chosen(nodes, shape)
-        nodes = [orders.in_order(self, self.broadcast(n, shape), order) for n in nodes]
+        nodes = [orders.in_order(self, n, order) for n in nodes]
         out = self.keep(Map(ArrayType(tuple(shape[i] for i in order), out_dtype), emit, nodes, cost, checks))
-        out.fixed = orders.is_fixed(nodes, out.shape)
+        out.fixed = orders.is_fixed(nodes, order)
         return self.transpose(out, orders.inverse(order))
 
     def index(self, shape: Sequence[int], strides: Sequence[int]) -> Node:

@@ -208,6 +208,13 @@ class Whole(Node):
         return "\n".join([self.line(names), *(f"  {part}".replace("\n", "\n  ") for part in inner)])
 
 
+class Empty(Whole):
+    """Memory that others write, all of it."""
+
+    def plan(self, plan: Any, position: int) -> None:
+        plan.own(self)
+
+
 class Several(Whole):
     """A node with several results. Its own type means nothing."""
 

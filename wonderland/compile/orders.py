@@ -36,15 +36,19 @@ def overlaps(node: Node) -> bool:
 
 
 def of_memory(node: Node) -> Order | None:
-    """The axes of a value, from the farthest apart to the closest in memory; None if it has elements several times."""
+    """The axes of a value, from the farthest apart to the closest in memory; None if it doesn't have an order.
+
+    Axes along which it is repeated are loops around the closest one.
+    """
     strides = node.layout[1]
-    axes = [i for i, n in enumerate(node.shape) if n != 1]
-    if isinstance(node, Number) or any(strides[i] == 0 for i in axes) or overlaps(node):
+    axes = [i for i, n in enumerate(node.shape) if n != 1 and strides[i]]
+    if isinstance(node, Number) or len(axes) < 2 or overlaps(node):
         return None
     far = sorted(axes, key=lambda i: -abs(strides[i]))
     if far == axes:
         return tuple(range(len(strides)))
-    return (*(i for i, n in enumerate(node.shape) if n == 1), *far)
+    repeated = [i for i, n in enumerate(node.shape) if n != 1 and not strides[i]]
+    return (*(i for i, n in enumerate(node.shape) if n == 1), *far[:-1], *repeated, far[-1])
 
 
 def chosen(nodes: Sequence[Node], shape: Sequence[int]) -> Order:
@@ -54,27 +58,31 @@ def chosen(nodes: Sequence[Node], shape: Sequence[int]) -> Order:
         return plain
     given, votes = 0, Counter[Order]()
     for node in nodes:
-        order = of_memory(node) if node.shape == tuple(shape) else None
-        if order == plain:
-            given += node.base.fixed
-        elif order is not None and not node.base.fixed:
-            votes[order] += 1
+        order = of_memory(node)
+        size = math.prod(n for n, stride in zip(node.shape, node.layout[1], strict=True) if stride)
+        if order == plain and node.base.fixed:
+            given += size
+        elif order not in (plain, None) and not node.base.fixed:
+            votes[order] += size
     best, count = votes.most_common(1)[0] if votes else (plain, 0)
     return best if count > given else plain
 
 
-def is_fixed(nodes: Sequence[Node], shape: Sequence[int]) -> bool:
+def is_fixed(nodes: Sequence[Node], order: Order) -> bool:
     """Does a function of values have the order of one that was given?"""
-    return any(node.base.fixed for node in nodes if node.shape == tuple(shape))
+    return order == tuple(range(len(order))) and any(n.base.fixed and of_memory(n) is not None for n in nodes)
 
 
 def in_order(builder: Any, node: Node, order: Order) -> Node:
     """A value with its axes in an order, moved there if it would be read across."""
     node = builder.transpose(node, order)
-    if math.prod(node.shape) < MOVED or transposes.moves(node) is None:
+    if isinstance(node, Number):
         return node
-    copies = builder.region.copies
-    key = (node.base, node.shape, node.layout)
+    once = [slice(0, n if stride else 1, 1) for n, stride in zip(node.shape, node.layout[1], strict=True)]
+    part = builder.slice(node, once)
+    if part.type.size < MOVED or transposes.moves(part) is None:
+        return node
+    copies, key = builder.region.copies, (part.base, part.shape, part.layout)
     if key not in copies:
-        copies[key] = builder.copy(node)
-    return copies[key]
+        copies[key] = builder.copy(part)
+    return builder.broadcast(copies[key], node.shape)

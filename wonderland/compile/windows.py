@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from wonderland.compile.contractions import Axes
 from wonderland.compile.members import IndexedPlaces, Scatter
-from wonderland.compile.nodes import Node, Number, normal
-from wonderland.compile.orders import inverse
+from wonderland.compile.nodes import Empty, Node, Number, normal
+from wonderland.compile.orders import inverse, of_memory
 from wonderland.core.types import ArrayType
 
 Pairs = Sequence[tuple[int, int]]
@@ -42,9 +42,15 @@ def pad(builder: Any, x: Node, axes: Sequence[int], padding: Pairs) -> Node:
         return x
     strides = x.layout[1]
     order = sorted(range(len(strides)), key=lambda i: -abs(strides[i]) if x.shape[i] != 1 else -math.inf)
-    wide = ArrayType(tuple(x.shape[i] + sum(pairs[i]) for i in order), x.dtype)
+    wide = tuple(x.shape[i] + sum(pairs[i]) for i in order)
+    made, whole = builder.keep(Empty(ArrayType(wide, x.dtype))), [slice(0, n, 1) for n in wide]
     inside = [slice(pairs[i][0], pairs[i][0] + x.shape[i], 1) for i in order]
-    made = builder.scatter_slice(Number(wide, 0), builder.transpose(x, order), inside, "set")
+    for axis, middle in enumerate(inside):  # zeros on each side, outside of what is there already
+        for side in (slice(0, middle.start, 1), slice(middle.stop, wide[axis], 1)):
+            index = [*inside[:axis], side, *whole[axis + 1 :]]
+            zeros = Number(ArrayType(tuple(len(range(i.start, i.stop)) for i in index), x.dtype), 0)
+            made = builder.scatter_slice(made, zeros, index, "set")
+    made = builder.scatter_slice(made, builder.transpose(x, order), inside, "set")
     return builder.transpose(made, inverse(order))
 
 
@@ -113,30 +119,34 @@ def fold(
 
 def _fold_windows(builder: Any, w: Node, type: ArrayType, axes: Sequence[int], numbers: Sequence[Any]) -> Node:
     """Windows that lie in memory: one pass if they don't overlap, otherwise one for each tap."""
-    wide = [*type.shape]
-    for a, (*_, pair) in zip(axes, numbers, strict=True):
-        wide[a] += sum(pair)
-    sizes, strides, dilations, _ = zip(*numbers, strict=True)
-    target = builder.memory(Number(ArrayType(tuple(wide), type.dtype), 0))
-    apart = all((size - 1) * dilation < stride for size, stride, dilation, _ in numbers)
-    view = lower(builder, target, axes, sizes, strides, dilations, ((0, 0),) * len(axes))
-    if apart:
-        target = builder.keep(Scatter(target, w, IndexedPlaces(_layout(view)), "set"))
-    else:
-        whole = [slice(0, n, 1) for n in w.shape[: len(wide)]]
-        for tap in product(*map(range, sizes)):
-            part = builder.slice(view, (*whole, *tap))
-            source = builder.slice(w, (*whole, *tap))
-            target = builder.keep(Scatter(target, source, IndexedPlaces(_layout(part)), "add"))
-    inside = [slice(0, n, 1) for n in type.shape]
-    for a, (*_, (low, _)) in zip(axes, numbers, strict=True):
+    wide, inside = [*type.shape], [slice(0, n, 1) for n in type.shape]
+    for a, (*_, (low, high)) in zip(axes, numbers, strict=True):
+        wide[a] += low + high
         inside[a] = slice(low, low + type.shape[a], 1)
-    return builder.slice(target, inside)
+    sizes, strides, dilations, _ = zip(*numbers, strict=True)
+    rank, order = len(wide), of_memory(w) or tuple(range(len(w.shape)))
+    own = [i for i in order if i < rank]  # the result is in the order of the windows
+    apart = all((size - 1) * dilation < stride for size, stride, dilation, _ in numbers)
+    covered = all(wide[a] == size * w.shape[a] for a, size in zip(axes, sizes, strict=True))
+    place = ArrayType(tuple(wide[i] for i in own), type.dtype)
+    target = builder.keep(Empty(place)) if apart and covered else builder.memory(Number(place, 0))
 
+    def summed(target: Node, update: Node, tap: Sequence[Any], mode: str) -> Node:
+        view = builder.transpose(target, inverse(own))
+        view = lower(builder, view, axes, sizes, strides, dilations, ((0, 0),) * len(axes))
+        index = (*(slice(0, n, 1) for n in w.shape[:rank]), *tap)
+        view, update = (builder.slice(node, index) for node in (view, update))
+        around = [i for i in order if i < len(view.shape)]
+        view, update = (builder.transpose(node, around) for node in (view, update))
+        layout = view.layout[0], normal(view.shape, view.layout[1])
+        return builder.keep(Scatter(target, update, IndexedPlaces(layout), mode))
 
-def _layout(view: Node) -> tuple[int, tuple[int, ...]]:
-    offset, strides = view.layout
-    return offset, normal(view.shape, strides)
+    if apart:
+        target = summed(target, w, [slice(0, n, 1) for n in sizes], "set")
+    else:
+        for tap in product(*map(range, sizes)):
+            target = summed(target, w, tap, "add")
+    return builder.slice(builder.transpose(target, inverse(own)), inside)
 
 
 class Factors(NamedTuple):
