@@ -142,7 +142,7 @@ def _in_few_places(builder: Any, x: Any, axes: tuple) -> list | None:
         return None
     whole = [slice(0, n, 1) for n in x.shape]
     places = (dict(zip(axes, place, strict=True)) for place in np.ndindex(*extents))
-    return [builder.slice(x, [place.get(i, all) for i, all in enumerate(whole)]) for place in places]
+    return [builder.slice(x, [place.get(i, part) for i, part in enumerate(whole)]) for place in places]
 
 
 def _largest(e: Any, *xs: Any) -> Any:
@@ -179,12 +179,14 @@ def _negative(e: Any, x: Any) -> Any:
 
 
 def _first_place(e: Any, *xs: Any) -> Any:
-    largest, place = xs[0], e.constant(0, _PLACE)
-    for i, x in enumerate(xs[1:], 1):
-        wins = e.compare("gt", x, largest)
-        if x.dtype.kind == "f":  # the first NaN stays
-            wins = e.bit_or(wins, e.bit_and(e.compare("ne", x, x), e.compare("eq", largest, largest)))
-        largest, place = e.select(wins, x, largest), e.select(wins, e.constant(i, _PLACE), place)
+    # How many come before the first that is the largest. Sums of bits, because a choice may become a jump.
+    largest, lost, place = _largest(e, *xs), None, e.constant(0, _PLACE)
+    for x in xs[:-1]:
+        smaller = e.compare("ne", x, largest)
+        if x.dtype.kind == "f":
+            smaller = e.bit_and(smaller, e.compare("eq", x, x))
+        lost = smaller if lost is None else e.bit_and(lost, smaller)
+        place = e.add(place, e.convert(lost, _PLACE))
     return place
 
 
@@ -227,9 +229,12 @@ argmax: Primitive = Primitive(
 
 def _first_max_jvp(primals: tuple, tangents: tuple, axes: tuple) -> tuple[Any, Any]:
     (x,), (t,) = primals, tangents
-    shape = shape_of(x)
-    place = convert(argmax(x, axes=axes), dtype=_PLACE)
-    chosen = eq(beside(place, shape, axes), places_along(shape, axes, _PLACE))
+    shape, kind = shape_of(x), type_of(x).dtype
+    if math.prod(shape[a] for a in axes) > 1 / np.finfo(kind).eps:  # more places than it has integers
+        kind = np.dtype(np.int64)
+    # Places are numbers of the tangent's dtype: a comparison of integers that chooses a float may become a jump.
+    place = convert(argmax(x, axes=axes), dtype=kind)
+    chosen = eq(beside(place, shape, axes), places_along(shape, axes, kind))
     return first_max(x, axes=axes), sum(where(chosen, t, np.zeros((), type_of(t).dtype)[()]), axes=axes)
 
 
