@@ -24,7 +24,7 @@ def plain(q, k, v, mask=None, bias=None, causal=False, scale=None, window=None, 
         left, right = window if isinstance(window, tuple) else (window - 1, 0)
         seen = seen & (place >= (-keys - queries if left is None else -left))
         seen = seen & (place <= (keys + queries if right is None else right))
-    if mask is not None and np.result_type(mask) == bool:
+    if mask is not None and np.result_type(mask).kind == "b":
         seen = seen & mask
     elif mask is not None:
         s = s + mask
@@ -274,7 +274,8 @@ def test_what_is_refused():
     for args, options, words in (
         ((q[0], k, v), {}, r"write q\[None\]"), ((q[..., :3], k, v), {}, "same width"),
         ((q, k[:, :5], v), {}, "swapaxes"), ((np.ones((3, 5, 4)), k, v), {}, "multiple"),
-        ((q, k, v), {"mask": np.ones((3, 5, 6), bool)}, "broadcast"), ((q, k, v), {"mask": np.ones((5, 5))}, "broadcast"),
+        ((q, k, v), {"mask": np.ones((3, 5, 6), bool)}, "broadcast"),
+        ((q, k, v), {"mask": np.ones((5, 5))}, "broadcast"),
         ((q, k, v), {"align": "left"}, '"end" or "start"'), ((q, k, v), {"window": 0}, "positive"),
         ((q, k, v), {"window": (-1, 0)}, "positive"),
     ):  # fmt: skip

@@ -349,7 +349,7 @@ class Structured(Generator):
         if not x.shape:
             return None
         if x.type.dtype.kind == "i":
-            return reduce.argmax(x, axis=int(self.rng.integers(len(x.shape))))
+            return reduce.argmax(x, axes=(int(self.rng.integers(len(x.shape))),))
         axes, arrays = self.indices(x, 1)
         kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
         return index.scatter_max(x, *arrays, self.array((*arrays[0].shape, *kept), x.type.dtype)[()], axes=axes)

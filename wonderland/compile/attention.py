@@ -26,6 +26,7 @@ LEAST_WORK = 1 << 17  # multiply-adds that are worth a thread
 NANOSECONDS = 0.02  # of a multiply-add
 SEGMENTS_TOGETHER, LEAST_KEYS = 16, 256  # tasks that there should be, if a segment then has so many keys
 Shape = tuple[int, ...]
+Place = tuple[Buffer, int]  # with an offset in bytes
 
 
 class Attended(Several):
@@ -68,9 +69,11 @@ def _code(name: str) -> Any:
 class RunAttended(Step):
     """The call."""
 
-    def __init__(self, node: Attended, places: dict, made: dict, scratch: Buffer, numbers: dict[str, int]):
+    def __init__(
+        self, node: Attended, places: dict[str, Place], made: dict[str, Place], scratch: Buffer, numbers: dict[str, int]
+    ):  # fmt: skip
         self.node: Attended = node
-        self.places: dict[str, tuple[Buffer, int]] = {**places, **made, "scratch": (scratch, 0)}
+        self.places: dict[str, Place] = {**places, **made, "scratch": (scratch, 0)}
         self.changed: list[Buffer] = [scratch, *(buffer for buffer, _ in made.values())]
         self.numbers: dict[str, int] = numbers
 
@@ -119,7 +122,7 @@ def _strides(words: str, x: Node) -> dict[str, int]:
 def _masks(builder: Any, masks: Sequence[Node], shape: Shape, lead: Shape) -> tuple[dict[str, Node], dict[str, int]]:
     """The sum of those that are added, and the conjunction of the others."""
     arrays: dict[str, Node] = {}
-    numbers = dict.fromkeys("bn bh bt bj mn mh mt mj".split(), 0)
+    numbers: dict[str, int] = dict.fromkeys("bn bh bt bj mn mh mt mj".split(), 0)
     for mask in masks:
         name = "mask" if mask.dtype.kind == "b" else "bias"
         if name in arrays:

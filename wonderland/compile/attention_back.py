@@ -1,9 +1,9 @@
 """The transpose of attention's derivative, tile by tile.
 
 A task has a segment of the keys of a group, and goes through all queries that see some of them. For a block of queries
-and one of keys it finds p = exp(s - lse) and w = p (ct v^T + row), and adds p^T ct to the cotangents of the values, w^T q
-to those of the keys, which it keeps for the segment, and w k to those of the queries, of which each segment has its own
-part: these are summed up afterwards, in order. So no two tasks write to the same memory.
+and one of keys it finds p = exp(s - lse) and w = p (ct v^T + row), and adds p^T ct to the cotangents of the values and
+w^T q to those of the keys, which it keeps for the segment, and w k to those of the queries. Of these each segment has
+its own part, and they are summed up afterwards, in order: no two tasks write to the same memory.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def room(t: Tile, width: Any, values: Any, keys: Any) -> list[Any]:
     return [width * ld, values * ld, each * wide, each * deep, rows * ld, rows * ld, *rest]
 
 
-class Segment:
-    """The code of a task: a segment of the keys of one group."""
+class _Segment:
+    """The code of a task."""
 
     def __init__(self, t: Tile):
         self.f, (context, number, scratch) = begin(t, "segment", "context& number scratch*")
@@ -52,26 +52,30 @@ class Segment:
         self.pack, self.copy, self.fill = tiles.pack(t), tiles.copy(t), tiles.fill(t)
         self.product, self.update = tiles.product(t, update=False), tiles.product(t, update=True)
         self.weigh, self.unpack, self.keep = tiles.weigh(t), tiles.unpack(t), tiles.keep(t)
-        self.heads, group, self.keys, segments, segment, part = get("heads group keys segments segment part")
-        groups = self.heads // group
-        own, which = number // segments, number % segments
-        self.n, g = own // groups, own % groups
-        self.first = which * segment  # key
+        self.heads, self.group, self.keys, segments, segment = get("heads group keys segments segment")
+        groups = self.heads // self.group
+        own, self.which = number // segments, number % segments
+        self.n, self.g = own // groups, own % groups
+        self.first = self.which * segment  # key
         self.last = f.min(self.keys, self.first + segment)
-        self.k, self.kt = tiles.rows_of(self.words, "k", "k", self.n, g)
-        self.v, self.vt = tiles.rows_of(self.words, "v", "v", self.n, g)
+        self.k, self.kt = tiles.rows_of(self.words, "k", "k", self.n, self.g)
+        self.v, self.vt = tiles.rows_of(self.words, "v", "v", self.n, self.g)
         self.wide, self.deep = round_up(self.width, t.columns), round_up(self.values, t.columns)
         parts = tiles.places(scratch, room(t, self.width, self.values, segment))
         self.q_packed, self.ct_packed, self.q_rows, self.ct_rows, self.p, self.w, self.dq, self.dk, self.dv = parts[:9]
         self.lse, self.row, self.scales, self.ones = parts[9:]
+
+    def write(self) -> None:
+        """All heads of the group."""
+        f, t, g = self.f, self.t, self.g
         kept = self.last - self.first
         padded = round_up(kept, t.rows)
         f.call(self.fill, self.dk, padded * self.wide, self.zero)
         f.call(self.fill, self.dv, padded * self.deep, self.zero)
         f.call(self.fill, self.scales, f.integer(self.each), self.scale)
         f.call(self.fill, self.ones, f.integer(t.columns), f.constant(tiles.double_bits(1.0)))
-        with f.loop(g * group, (g + 1) * group) as h:
-            self._head(h, which * part)
+        with f.loop(g * self.group, (g + 1) * self.group) as h:
+            self._head(h, self.which * self.words.get("part")[0])
         for name, letter, found, ld, width in (
             ("dk", "y", self.dk, self.wide, self.width), ("dv", "z", self.dv, self.deep, self.values),
         ):  # fmt: skip
@@ -84,7 +88,8 @@ class Segment:
         f, t, ld = self.f, self.t, self.ld
         visible = tiles.Visible(f, t, self.words, self.n, h)
         (q, qt), (ct, gt), (dq, xt) = (
-            tiles.rows_of(self.words, name, letter, self.n, h) for name, letter in (("q", "q"), ("given", "g"), ("dq", "x"))
+            tiles.rows_of(self.words, name, letter, self.n, h)
+            for name, letter in (("q", "q"), ("given", "g"), ("dq", "x"))
         )
         first_row = (self.n * self.heads + h) * self.queries
         lse, row = (x.at(first_row) for x in self.words.get("lse row"))
@@ -160,5 +165,7 @@ class Segment:
 
 
 def segment(t: Tile) -> Function:
-    """A task."""
-    return Segment(t).f
+    """A task: a segment of the keys of one group."""
+    code = _Segment(t)
+    code.write()
+    return code.f

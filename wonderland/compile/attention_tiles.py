@@ -1,9 +1,9 @@
 """What attention is written with: an element type comes in, functions of LLVM IR over tiles go out.
 
 Logits and probabilities are kept transposed, a row for each key: the vectors go along the queries, so that maxima, sums
-and exponentials of all queries of a vector are found at once, without a sum across lanes. Keys and values are read where
-they lie, number by number, as the broadcast factors of register tiles; what is read by vectors (queries, cotangents,
-probabilities) is packed, and padded to whole tiles. So any width will do, and any strides but along the width.
+and exponentials of all queries of a vector are found at once, without a sum across lanes. Keys and values are read
+where they lie, number by number, as the broadcast factors of register tiles; what is read by vectors (queries,
+cotangents, probabilities) is packed, and padded to whole tiles. So any width will do, and any stride but along it.
 """
 
 from __future__ import annotations
@@ -216,7 +216,6 @@ def weigh(t: Tile) -> Function:
     return f
 
 
-
 def read_rows(t: Tile) -> Function:
     """lse and row of a block of queries; where nothing is seen, and beyond the last, the exponentials shall be 0."""
     f, (lse, row, rows, padded, shift, plus) = begin(t, "read_rows", "lse* row* rows padded shift* plus*")
@@ -242,25 +241,24 @@ class Visible:
     """What of a column of tiles is seen: logits outside of the band or the mask become -inf; the bias is added."""
 
     def __init__(self, f: Function, t: Tile, words: Fields, n: Any, h: Any):
-        self.f, self.t = f, t
-        self.low, self.high, self.queries = words.get("low high queries")
-        bias, bn, bh, self.bt, self.bj = words.get("bias bn bh bt bj")
-        mask, mn, mh, self.mt, self.mj = words.get("mask mn mh mt mj")
-        self.has_bias, self.has_mask = bias.differs(None), mask.differs(None)
-        self.bias: Elements = bias.at(n * bn + h * bh)
-        self.mask: Any = f.element(ir.BYTE, mask, n * mn + h * mh, inbounds=False)
-        self.hide, self.add_bias, self.apply_mask = hide(t), add_bias(t), apply_mask(t)
+        """In a head of an entry of the batch."""
+        self._f, self._t, self._get = f, t, words.get
+        self._place = n, h
+        self._hide, self._add_bias, self._apply_mask = hide(t), add_bias(t), apply_mask(t)
 
     def apply(self, s: Elements, ld: Any, rows: Any, key: Any, query: Any) -> None:
         """For so many keys from `key` on, and the queries of a column of tiles from `query` on."""
-        f = self.f
-        seen = f.min(self.queries - query, self.t.columns)
-        with f.when(self.has_bias):
-            f.call(self.add_bias, s, ld, rows, seen, self.bias.at(query * self.bt + key * self.bj), self.bt, self.bj)
-        with f.when(self.has_mask):
-            mask = f.element(ir.BYTE, self.mask, query * self.mt + key * self.mj, inbounds=False)
-            f.call(self.apply_mask, s, ld, rows, seen, mask, self.mt, self.mj)
-        f.call(self.hide, s, ld, rows, key - query, self.low, self.high)
+        f, (n, h), (low, high, queries) = self._f, self._place, self._get("low high queries")
+        bias, *of_bias = self._get("bias bn bh bt bj")
+        mask, *of_mask = self._get("mask mn mh mt mj")
+        seen = f.min(queries - query, self._t.columns)
+        first = lambda strides: sum((x * y for x, y in zip((h, query, key), strides[1:], strict=True)), n * strides[0])
+        with f.when(bias.differs(None)):
+            f.call(self._add_bias, s, ld, rows, seen, bias.at(first(of_bias)), *of_bias[2:])
+        with f.when(mask.differs(None)):
+            place = f.element(ir.BYTE, mask, first(of_mask), inbounds=False)
+            f.call(self._apply_mask, s, ld, rows, seen, place, *of_mask[2:])
+        f.call(self._hide, s, ld, rows, key - query, low, high)
 
 
 def double_bits(x: float) -> int:

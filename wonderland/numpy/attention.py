@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.core.level import Traced
 from wonderland.core.tracer import Tracer
 from wonderland.core.types import promote, shape_of, type_of
-from wonderland.core.level import Traced
 from wonderland.numpy.join import as_value
 from wonderland.ops import attention as ops
 from wonderland.ops.elementwise import mul
@@ -46,11 +46,11 @@ def attention(
     """
     arrays = [as_value(x) for x in (q, k, v)]
     extra = [as_value(x) for x in (mask, bias) if x is not None]
-    lead, heads, queries, keys, width = _shapes(arrays, extra)
+    lead, queries, keys, width = _shapes(arrays, extra)
     dtype = promote(*map(type_of, (*arrays, *(x for x in extra if type_of(x).dtype.kind != "b"))))[0]
     dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)
-    arrays = [_spread(_converted(x, dtype), lead, 3) for x in arrays]
-    masks = [_mask(x, dtype, lead, (heads, queries, keys)) for x in extra]
+    arrays = [_spread(_converted(x, dtype), lead) for x in arrays]
+    masks = [_mask(x, dtype, len(lead) + 3) for x in extra]
     if scale is None:
         scale = 1.0 / math.sqrt(max(width, 1))
     elif not isinstance(scale, (int, float, np.integer, np.floating)):
@@ -60,8 +60,8 @@ def attention(
     return Tracer(out) if isinstance(out, Traced) else out
 
 
-def _shapes(arrays: list, extra: list) -> tuple[tuple[int, ...], int, int, int, int]:
-    """Leading axes, heads, queries, keys and width, if all fit."""
+def _shapes(arrays: list, extra: list) -> tuple[tuple[int, ...], int, int, int]:
+    """Leading axes, queries, keys and width, if all fit."""
     q, k, v = map(shape_of, arrays)
     told = f"q {q}, k {k}, v {v}"
     if min(map(len, (q, k, v))) < 3:
@@ -81,35 +81,33 @@ def _shapes(arrays: list, extra: list) -> tuple[tuple[int, ...], int, int, int, 
     for shape in map(shape_of, extra):
         if np.broadcast_shapes(shape, whole) != whole:
             raise ValueError(f"attention: a mask is broadcast to (..., heads, queries, keys) = {whole}, got {shape}")
-    return lead, q[-3], q[-2], k[-2], q[-1]
+    return lead, q[-2], k[-2], q[-1]
 
 
 def _converted(x: Any, dtype: np.dtype) -> Any:
     return x if type_of(x).dtype == dtype else convert(x, dtype=dtype)
 
 
-def _spread(x: Any, lead: tuple[int, ...], rank: int) -> Any:
-    shape = (*lead, *shape_of(x)[-rank:])
+def _spread(x: Any, lead: tuple[int, ...]) -> Any:
+    shape = (*lead, *shape_of(x)[-3:])
     return x if shape_of(x) == shape else broadcast(x, shape=shape)
 
 
-def _mask(x: Any, dtype: np.dtype, lead: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    """With an axis for each of the queries', of extent 1 where it is broadcast."""
+def _mask(x: Any, dtype: np.dtype, rank: int) -> Any:
+    """With as many axes as the queries, of extent 1 where it is broadcast."""
     x = x if type_of(x).dtype.kind == "b" else _converted(x, dtype)
-    own = shape_of(x)
-    missing = len(lead) + len(shape) - len(own)
-    return reshape(x, shape=(1,) * missing + own) if missing else x
+    missing = rank - len(shape_of(x))
+    return reshape(x, shape=(1,) * missing + shape_of(x)) if missing else x
 
 
 def _band(causal: bool, window: Any, align: str, shift: int) -> tuple[int | None, int | None]:
     """The first and the last key that a query sees, counted from the query's number."""
     if align not in ("start", "end"):
         raise ValueError(f'attention: align is "end" or "start", got {align!r}')
-    left, right = (None, None)
+    left = right = None
     if window is not None:
         left, right = window if isinstance(window, (tuple, list)) else (operator.index(window) - 1, 0)
-        given = [operator.index(n) for n in (left, right) if n is not None]
-        if isinstance(window, (tuple, list)) and any(n < 0 for n in given) or left is not None and left < 0:
+        if any(n is not None and operator.index(n) < 0 for n in (left, right)):
             raise ValueError(f"attention: a window is a positive number of keys, or (left, right), got {window!r}")
     right = 0 if causal else right
     shift = shift if align == "end" else 0

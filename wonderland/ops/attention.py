@@ -135,8 +135,8 @@ def _types(q: ArrayType, k: ArrayType, v: ArrayType, *rest: ArrayType, **params:
 
 def _formula(q: Any, k: Any, v: Any, *masks: Any, band: Band, scale: float) -> tuple[Any, Any]:
     rows, heads = type_of(q), _Heads(q, k)
-    q, k, v, *masks = heads.operands((q, k, v, *masks))
-    s = _logits(q, k, masks, heads.queries, band, scale)
+    q, k, v, *joined = heads.operands((q, k, v, *masks))
+    s = _logits(q, k, joined, heads.queries, band, scale)
     axes, dtype = (len(shape_of(s)) - 1,), rows.dtype
     lowest = np.asarray(np.finfo(dtype).min, dtype)[()]  # no -inf, which less itself is NaN
     top = maximum(reduce_max(s, axes=axes), lowest) if shape_of(s)[-1] else np.full(shape_of(s)[:-1], lowest)

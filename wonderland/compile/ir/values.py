@@ -38,7 +38,6 @@ def lanes_of(type: str) -> tuple[int, str]:
     return int(count), element
 
 
-@cache
 def alike(type: str, element: str) -> str:
     """The type of as many numbers of another type."""
     lanes, _ = lanes_of(type)
