@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench import measure, registry, report
+from bench import lower_bound, measure, registry, report
 from bench.registry import OURS
 
 
@@ -91,6 +91,34 @@ def test_results_are_copied_before_the_next_call_overwrites_them():
         return state
 
     assert [float(leaf[0]) for (leaf,) in measure.outcomes(call, 3)] == [1.0, 2.0, 3.0]
+
+
+def test_axes_move_when_results_are_compared():
+    channels_last = np.arange(24.0).reshape(2, 3, 4)
+    (leaf,) = measure.leaves(measure.Moved(channels_last, -1, 1))
+    np.testing.assert_array_equal(leaf, channels_last.transpose(0, 2, 1))
+
+
+def test_the_parts_of_a_profile_add_up_to_the_call():
+    class Profile:
+        seconds = 10.0
+        steps = [
+            (0, "product 2x3 by 3x4, float32, then on its rows\n  kernel over [2, 4]", 1.0, 4.0),
+            (0, "8 products 2x3 by 3x4, float32", 1.0, 1.0),
+            (0, "loop of 3 turns", 1.0, 3.0),
+            (1, "kernel over [4]: elementwise", 3.0, 2.5),
+            (0, "kernel over [2, 4]: elementwise", 1.0, 1.5),
+        ]
+
+    parts = lower_bound.parts(Profile, 2.0)
+    assert sum(parts.values()) == Profile.seconds
+    assert parts == {
+        lower_bound.AT_PEAK: 2.0,
+        lower_bound.REST: 3.0,
+        "loop": 3.0,
+        "other kernels": 1.5,
+        lower_bound.CALL: 0.5,
+    }
 
 
 @pytest.mark.parametrize(

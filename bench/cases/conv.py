@@ -6,6 +6,7 @@ one more contender.
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class Conv:
     @property
     def pads(self):
         """Zeros before and after, by axis."""
-        if self.padding == "causal":
+        if isinstance(self.padding, str):  # "causal"
             return [((k - 1) * self.dilation, 0) for k in self.w[2:]]
         return [(self.padding, self.padding)] * len(self.w[2:])
 
@@ -66,7 +67,7 @@ def pool_inputs():
     return normal(IMAGES), normal((*IMAGES[:2], IMAGES[2] // 2, IMAGES[3] // 2))
 
 
-def our_functions():
+def our_functions() -> dict[str, Any]:
     import wonderland as wl
 
     def conv(given, x, w):
@@ -76,7 +77,7 @@ def our_functions():
     return pools | {name: partial(conv, given) for name, given in CONVS.items()}
 
 
-def torch_functions():
+def torch_functions() -> dict[str, Any]:
     from torch.nn import functional
 
     operations = {3: functional.conv1d, 4: functional.conv2d, 5: functional.conv3d}
@@ -91,7 +92,7 @@ def torch_functions():
     return pools | {name: partial(conv, given) for name, given in CONVS.items()}
 
 
-def jax_functions():
+def jax_functions() -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
@@ -114,8 +115,8 @@ def jax_functions():
 def ours(name, x, w, ct):
     import wonderland as wl
 
-    function = wl.jit(our_functions()[name])
-    return lambda: function(x, w)
+    function: Any = wl.jit(our_functions()[name])
+    return partial(function, x, w)
 
 
 def ours_both(name, *inputs):
@@ -128,7 +129,7 @@ def ours_both(name, *inputs):
         y, pullback = wl.vjp(function, *inputs[:-1])
         return y, pullback(inputs[-1])
 
-    return lambda: both(*inputs)
+    return partial(both, *inputs)
 
 
 def torch_arrays(inputs, channels_last):
