@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import mmap
 import threading
 
@@ -318,12 +319,18 @@ def test_unknown_element_type_is_refused():
         gemm.definition("f16")
 
 
-@pytest.mark.parametrize(("width", "rows", "vectors"), [(16, 6, 2), (16, 8, 3), (32, 6, 2), (64, 8, 3)])
-def test_tiles_of_other_machines(dtype, width, rows, vectors, monkeypatch):
+AVX512 = {"panel": 64 << 10, "chunk": 512 << 10, "ahead": (32, 8)}
+
+
+@pytest.mark.parametrize(
+    ("width", "rows", "vectors", "rest"),
+    [(16, 6, 2, {}), (16, 8, 3, {}), (32, 6, 2, {}), (64, 8, 3, {}), (64, 12, 2, AVX512), (64, 6, 4, AVX512)],
+)
+def test_tiles_of_other_machines(dtype, width, rows, vectors, rest, monkeypatch):
     """LLVM splits or joins vectors that this machine lacks, so every machine can run every tile."""
-    tile = gemm.Tile(dtype, width // np.dtype(DTYPES[dtype]).itemsize, rows, vectors)
+    tile = gemm.Tile(dtype, width // np.dtype(DTYPES[dtype]).itemsize, rows, vectors, **rest)
     with monkeypatch.context() as patch:
-        patch.setattr(gemm, "tile", lambda dtype: tile)
+        patch.setattr(gemm, "tile", lambda dtype, wide=False: tile)
         libraries = {kind: gemm.definition(dtype, kind).load() for kind in ("gemm", "gemv")}
         patch.setattr(gemm, "address", lambda dtype, kind: libraries[kind].address(gemm.external(dtype, kind).name))
         rng = np.random.default_rng(10)
@@ -336,6 +343,51 @@ def test_tiles_of_other_machines(dtype, width, rows, vectors, monkeypatch):
         ]
         for (m, n, k), layout in itertools.product(shapes, ["rows", "columns", "strided"]):
             check_exact(operand(rng, m, k, layout, dtype), operand(rng, k, n, layout, dtype), dtype)
+
+
+def test_the_tile_for_few_columns(monkeypatch):
+    """Where there are two tiles, the columns alone decide: the wide one if it wastes no more than the other."""
+    tall, wide = gemm.Tile("f32", 16, 12, 2), gemm.Tile("f32", 16, 6, 4)
+    monkeypatch.setattr(gemm, "tile", lambda dtype, is_wide=False: wide if is_wide else tall)
+    few = {n for n in range(1, 300) if gemm.has_few_columns(n, "f32")}
+    assert few == {*range(33, 65), *range(97, 129)}
+
+
+PLACES = [  # axes (extent, stride) of rows, and of steps
+    ([(30, 7)], [(9, 1)]),
+    ([(3, 40), (5, 8), (4, 1)], [(2, 40), (3, 8), (2, 1)]),
+    ([(2, 300), (3, 90), (2, 30), (7, 2)], [(2, 90), (3, 30), (2, 3), (5, 1)]),
+    ([(5, -3), (4, 11)], [(6, 2), (7, -1)]),
+    ([(40, 0)], [(3, 5), (400, 1)]),
+    ([(2, 1)], [(70, 50), (40, 1)]),
+]
+
+
+@pytest.mark.parametrize("columns", [1, 5, 16, 40])
+@pytest.mark.parametrize("axes", PLACES, ids=str)
+def test_an_operand_at_places(axes, columns, dtype, threads):
+    """Windows and the like: what NumPy sees by strides, GEMM reads by the same."""
+    rng = np.random.default_rng(3)
+    size, item = 40_000, np.dtype(DTYPES[dtype]).itemsize
+    memory = rng.integers(-4, 5, size).astype(DTYPES[dtype])
+    (rows, steps), start = axes, memory[size // 2 :]
+    shape, strides = ([axis[i] for axis in (*rows, *steps)] for i in (0, 1))
+    seen = np.lib.stride_tricks.as_strided(start, shape, [item * stride for stride in strides])
+    m, k = (math.prod(extent for extent, _ in group) for group in axes)
+    b = integers(rng, (k, columns), dtype)
+    words = np.array([number for group in axes for axis in [(1, 0)] * (4 - len(group)) + group for number in axis])
+    results = []
+    for count in (1, 3):
+        threads(count)
+        c = np.full((m, columns), np.nan, DTYPES[dtype])
+        scratch = np.empty(gemm.scratch_bytes(m, columns, k, dtype), np.uint8)
+        SIGNATURE(gemm.address(dtype, "gemp"))(
+            m, columns, k, start.ctypes.data, words.ctypes.data, 0, b.ctypes.data, columns, 1, c.ctypes.data, columns,
+            scratch.ctypes.data, None, None,
+        )  # fmt: skip
+        results.append(c)
+    np.testing.assert_array_equal(results[0], seen.reshape(m, k) @ b)
+    np.testing.assert_array_equal(results[0], results[1])
 
 
 @pytest.mark.skipif(not hasattr(mmap, "PROT_READ"), reason="needs memory protection")

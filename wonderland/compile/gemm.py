@@ -24,7 +24,8 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from wonderland.compile import ir, llvm
+from wonderland.compile import ir, llvm, pool
+from wonderland.compile.gemm_pack import PACKED_PANELS, pack_columns, pack_rows, pack_wide
 from wonderland.compile.gemm_tile import Fields, Tile, at_most, begin, ceil_div, fma, round_up, run, share, tile, types
 from wonderland.compile.gemm_vector import matrix_vector, scratch_elements
 from wonderland.compile.ir import LONG, RARE, VOID, Function, Value
@@ -40,13 +41,13 @@ SMALL_BYTES = 1 << 16  # of an operand that needn't be packed
 FEW_TILES = 8  # of a result that is rather shared along k
 SPLIT_DEPTH, MOST_PARTS = 1024, 16  # least steps of k in a part, most parts
 UNROLL = 4  # steps of k in one turn of the kernel's loop
+LAST_STEPS = 64  # steps of k before the end of a tile at which C is fetched
 AHEAD = 16  # steps of k between a prefetch and its use
-PACK_AHEAD = 8  # rows of B between a prefetch and its use in packing
 
 
 def scratch_bytes(m: int, n: int, k: int, dtype: str) -> int:
     """Bytes of scratch that a product of these sizes needs, whatever the strides."""
-    t = tile(dtype)
+    t = tile(dtype, has_few_columns(n, dtype))
     if m <= 0 or n <= 0 or k <= 0:
         return 0
     whole = _panel_bytes(t, min(m, BLOCK_ROWS), min(n, BLOCK_COLUMNS), min(k, t.depth))
@@ -57,6 +58,12 @@ def scratch_bytes(m: int, n: int, k: int, dtype: str) -> int:
     depth = share(k, min(MOST_PARTS, k // SPLIT_DEPTH), UNROLL)
     size = round_up(m * n * t.bytes, 64) + round_up(_panel_bytes(t, m, n, min(depth, t.depth)), 64)
     return ceil_div(k, depth) * size + 128
+
+
+def has_few_columns(n: int, dtype: str) -> bool:
+    """Is a product of so many columns one for the tile that is as wide as they are?"""
+    wide, t = tile(dtype, True), tile(dtype)
+    return wide != t and n <= 2 * wide.columns and round_up(n, wide.columns) <= round_up(n, t.columns)
 
 
 def _panel_bytes(t: Tile, m: Any, n: Any, k: Any) -> Any:
@@ -75,24 +82,29 @@ def is_by_vector(m: int, n: int, k: int, a_strides: Sequence[int], b_strides: Se
 
 
 @cache
-def external(dtype: str, kind: str = "gemm") -> ir.External:
+def external(dtype: str, kind: str = "gemm", few_columns: bool = False) -> ir.External:
     """The function for products of matrices ("gemm"), with a vector, or of A at places, for other modules to call."""
     parameters = tuple(type for _, type in types(PARAMETERS_AT[kind == "gemp"]))
-    return ir.External(f"wl_{kind}_{dtype}", VOID, parameters, address=partial(address, dtype, kind))
+    name = _name(kind, tile(dtype, few_columns))
+    return ir.External(name, VOID, parameters, address=partial(address, dtype, kind, few_columns))
+
+
+def _name(kind: str, t: Tile) -> str:
+    return f"wl_{kind}_{t.dtype}{'' if t == tile(t.dtype) else '_wide'}"
 
 
 @cache
-def address(dtype: str, kind: str = "gemm") -> int:
+def address(dtype: str, kind: str = "gemm", few_columns: bool = False) -> int:
     """Address of the compiled function; compiled once per process."""
     with llvm.lock:
-        library = definition(dtype, kind).load()
+        library = definition(dtype, kind, few_columns).load()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # its address is handed out for good
-        return library.address(external(dtype, kind).name)
+        return library.address(external(dtype, kind, few_columns).name)
 
 
-def definition(dtype: str, kind: str = "gemm") -> ir.Module:
+def definition(dtype: str, kind: str = "gemm", few_columns: bool = False) -> ir.Module:
     """The function for "f32" or "f64", and what it calls."""
-    t = tile(dtype)
+    t = tile(dtype, few_columns)
     return ir.Module(_gemv(t) if kind == "gemv" else _gemm(t, kind == "gemp"), as_written=True)
 
 
@@ -101,7 +113,7 @@ SPLIT = "m n k a* rsa csa b* rsb csb parts* depth size panels"
 # One block of a product. Columns of B from `packed_from` on are packed; A is packed if `pack_a`.
 BLOCK = """
     m n k a* rsa csa b* rsb csb c* ldc accumulate rows* columns* pack_a packed_from row_groups
-    chunk_rows chunk_columns column_chunks first_row epilogue& context&
+    chunk_rows chunk_columns column_chunks first_row epilogue& context& packs packed
 """
 PLACED = BLOCK.replace("rsa csa", "places& first_step")
 
@@ -120,8 +132,9 @@ def _kernel(t: Tile, how: str, store_edge: Function) -> Function:
     last = [] if packed else [f.min(rows - 1, r) for r in range(t.rows)]
     a_rows = [a.at(f.load(LONG, f.element(LONG, where[0], r)) if placed else r * where[0]) for r in last]
     c_rows = [c.at(r * ldc) for r in range(t.rows)]
-    for row in c_rows:
-        row.prefetch(to_write=True)
+    if not t.ahead:
+        for row in c_rows:
+            row.prefetch(to_write=True)
     a_offset, b_offset = f.variable(0), f.variable(0)
 
     def steps(count: int) -> None:
@@ -131,6 +144,10 @@ def _kernel(t: Tile, how: str, store_edge: Function) -> Function:
         for step in range(count):
             source = b.at(b_at)
             factors = {v: source.vector(v) for v in t.starts}
+            if packed and t.ahead:
+                _prefetch(source.at(t.ahead[1] * t.columns), t.columns)
+                if step % 2 == 0:
+                    _prefetch(panel.at((step + t.ahead[0]) * t.rows), 2 * t.rows)
             if how == "direct":  # rows of B may lie pages apart, which the hardware doesn't foresee
                 b.at(b_at + rsb * AHEAD).prefetch()
             at = f.load(LONG, f.element(LONG, where[1], a_at + step)) if placed else a_at
@@ -147,7 +164,14 @@ def _kernel(t: Tile, how: str, store_edge: Function) -> Function:
     # Unrolled with unknown strides, LLVM would keep an address for every row and step, and spill the sums.
     unroll = UNROLL if packed else 1
     whole = k & -unroll
-    with f.loop(0, whole, unroll):
+    start: Value | int = 0
+    if t.ahead:  # C comes into the cache while the last steps run
+        start = f.max(whole - LAST_STEPS, 0)
+        with f.loop(0, start, unroll):
+            steps(unroll)
+        for row in c_rows:
+            _prefetch(row, t.columns, to_write=True)
+    with f.loop(start, whole, unroll):
         steps(unroll)
     if unroll > 1:
         with f.loop(whole, k):
@@ -170,6 +194,12 @@ def _kernel(t: Tile, how: str, store_edge: Function) -> Function:
     return f
 
 
+def _prefetch(place: Any, count: int, to_write: bool = False) -> None:
+    """The lines of so many numbers."""
+    for line in range(0, count, 64 // place.tile.bytes):
+        place.at(line).prefetch(to_write)
+
+
 def _store_edge(t: Tile) -> Function:
     """The part of a tile that lies inside C."""
     f, (sums, c, ldc, rows, columns, accumulate) = begin(t, "store_edge", "sums* c* ldc rows columns accumulate")
@@ -179,86 +209,6 @@ def _store_edge(t: Tile) -> Function:
         with f.loop(0, rows) as r:
             place = c.at(r * ldc).at(v)
             place.store_lanes(place.load_lanes(old_mask) + sums.at(r * t.columns).vector(v), mask)
-    return f
-
-
-def _pack_rows(t: Tile) -> Function:
-    """A panel of A: out[p*R + r] = a[r*rsa + p*csa] for the R rows of a tile, zero beyond the last."""
-    f, (k, a, rsa, csa, rows, out) = begin(t, "pack_rows", "k a* rsa csa rows out*")
-    full = rows.equals(t.rows)
-    done = f.variable(0)
-    with f.when(full & rsa.equals(1)):
-        with f.loop(0, k) as p:
-            out.store(a.load(p * csa, ir.vector(t.scalar, t.rows)), p * t.rows)
-        done.set(k)
-    with f.when(full & csa.equals(1)):
-        # Whole vectors are stored, so each step spills over into the next, which is written later: the last
-        # step of the panel must not be one of these.
-        steps = (k - 1) // t.lanes * t.lanes
-        sources = [a.at(r * rsa) for r in range(t.rows)]
-        with f.loop(0, steps, t.lanes) as p:
-            parts = [sources[first : first + t.lanes] for first in range(0, t.rows, t.lanes)]
-            groups = [t.transpose([source.vector(p) for source in part]) for part in parts]
-            place = out.at(p * t.rows)
-            for lane in range(t.lanes):
-                for number, group in enumerate(groups):
-                    place.store(group[lane], lane * t.rows + number * t.lanes)
-        done.set(steps)
-    sources = [a.at(f.min(rows - 1, r) * rsa) for r in range(t.rows)]
-    inside = [rows > r for r in range(t.rows)]
-    with f.loop(done.get(), k) as p:
-        place = out.at(p * t.rows)
-        for r, source in enumerate(sources):
-            place.store(f.select(inside[r], source.load(p * csa), 0.0), r)
-    return f
-
-
-def _pack_columns(t: Tile) -> Function:
-    """A panel of B: out[p*N + j] = b[p*rsb + j*csb] for the N columns of a tile, zero beyond the last."""
-    f, (k, b, rsb, csb, columns, out) = begin(t, "pack_columns", "k b* rsb csb columns out*")
-    full = columns.equals(t.columns)
-    done = f.variable(0)
-    with f.when(csb.equals(1)):
-        with f.when(full), f.loop(0, k) as p:
-            for v in t.starts:
-                out.at(p * t.columns).store(b.at(p * rsb).vector(v), v)
-        with f.unless(full):
-            masks = [t.lanes_below(columns, v) for v in t.starts]
-            with f.loop(0, k) as p:
-                for v, mask in zip(t.starts, masks, strict=True):
-                    out.at(p * t.columns).store(b.at(p * rsb).at(v).load_lanes(mask), v)
-        done.set(k)
-    with f.when(full & rsb.equals(1)):
-        start = done.get()  # everything is done already if both strides are 1
-        steps = f.max(start, k // t.lanes * t.lanes)
-        with f.loop(0, t.columns, t.lanes) as j:
-            sources = [b.at((j + lane) * csb) for lane in range(t.lanes)]
-            with f.loop(start, steps, t.lanes) as p:
-                place = out.at(p * t.columns + j)
-                for lane, row in enumerate(t.transpose([source.vector(p) for source in sources])):
-                    place.store(row, lane * t.columns)
-        done.set(steps)
-    with f.loop(done.get(), k) as p, f.loop(0, t.columns) as j:
-        value = b.at(p * rsb).load(f.min(j, columns - 1) * csb)
-        out.at(p * t.columns).store(f.select(j < columns, value, 0.0), j)
-    return f
-
-
-PACKED_PANELS = 4  # panels that one packing task packs
-
-
-def _pack_wide(t: Tile) -> Function:
-    """All panels of a task at once, where B is contiguous along its rows: whole cache lines, in the order of memory."""
-    f, (k, b, rsb, out) = begin(t, "pack_wide", "k b* rsb out*")
-    panels = [out.at(k * (q * t.columns)) for q in range(PACKED_PANELS)]
-    with f.loop(0, k) as p:
-        source = b.at(p * rsb)
-        ahead = source.at(rsb * PACK_AHEAD)
-        for line in range(0, PACKED_PANELS * t.columns, 64 // t.bytes):
-            ahead.at(line).prefetch()
-        for q, panel in enumerate(panels):
-            for v in t.starts:
-                panel.at(p * t.columns).store(source.vector(q * t.columns + v), v)
     return f
 
 
@@ -273,16 +223,16 @@ def _pack_task(t: Tile, placed: bool) -> Function:
             m, a, rsa, csa, out = block.get("m a rsa csa rows")
             start = chunk * (PACKED_PANELS * t.rows)
             with f.loop(start, f.min(m, start + PACKED_PANELS * t.rows), t.rows) as i:
-                f.call(_pack_rows(t), k, a.at(i * rsa), rsa, csa, f.min(m - i, t.rows), out.at(i * k))
+                f.call(pack_rows(t), k, a.at(i * rsa), rsa, csa, f.min(m - i, t.rows), out.at(i * k))
     with f.unless(of_a):
         n, b, rsb, csb, out, first = block.get("n b rsb csb columns packed_from")
         start = first + (chunk - groups) * (PACKED_PANELS * t.columns)
         with f.when((start + PACKED_PANELS * t.columns <= n) & csb.equals(1)):
-            f.call(_pack_wide(t), k, b.at(start), rsb, out.at((start - first) * k))
+            f.call(pack_wide(t), k, b.at(start), rsb, out.at((start - first) * k))
             f.ret()
         with f.loop(start, f.min(n, start + PACKED_PANELS * t.columns), t.columns) as j:
             place = out.at((j - first) * k)
-            f.call(_pack_columns(t), k, b.at(j * csb), rsb, csb, f.min(n - j, t.columns), place)
+            f.call(pack_columns(t), k, b.at(j * csb), rsb, csb, f.min(n - j, t.columns), place)
     return f
 
 
@@ -307,6 +257,20 @@ def _tile_task(t: Tile, placed: bool) -> Function:
     first_row, epilogue, context = block.get("first_row epilogue context")
     with f.when(epilogue.differs(None)):
         f.call_at(epilogue, VOID, context, first_row + top, first_row + bottom)
+    return f
+
+
+def _block_task(t: Tile, placed: bool) -> Function:
+    """First chunks that pack, then chunks of tiles, which wait until everything is packed: chunks begin in order."""
+    f, (context, chunk) = begin(t, "block_task", "context& chunk", RARE)
+    block = Fields(f, t, PLACED if placed else BLOCK, context)
+    (packs,) = block.get("packs")
+    with f.when(chunk < packs):
+        f.call(_pack_task(t, placed), context, chunk)
+        f.atomic("add", block.place("packed"), f.constant(1), "release")
+        f.ret()
+    pool.wait(f, lambda: f.load(LONG, block.place("packed"), order="acquire") >= packs)
+    f.call(_tile_task(t, placed), context, chunk - packs)
     return f
 
 
@@ -372,7 +336,7 @@ def _fill_places(t: Tile) -> Function:
 
 
 def _gemm(t: Tile, placed: bool) -> Function:
-    f, parameters = begin(t, f"wl_{'gemp' if placed else 'gemm'}_{t.dtype}", PARAMETERS_AT[placed], RARE, exported=True)
+    f, parameters = begin(t, _name("gemp" if placed else "gemm", t), PARAMETERS_AT[placed], RARE, exported=True)
     m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context = parameters
 
     def finish() -> None:
@@ -486,6 +450,6 @@ def _blocks(t: Tile, placed: bool) -> Function:
         chunk_rows, chunk_columns = share(rows, down, t.rows), share(columns, across, t.columns)
         down, across = ceil_div(rows, chunk_rows), ceil_div(columns, chunk_columns)
         block.put(chunk_rows=chunk_rows, chunk_columns=chunk_columns, column_chunks=across)
-        f.call(run(), f.at(_pack_task(t, placed)), block.pointer, packs, shared)
-        f.call(run(), f.at(_tile_task(t, placed)), block.pointer, down * across, shared)
+        block.put(packs=packs, packed=0)
+        f.call(run(), f.at(_block_task(t, placed)), block.pointer, packs + down * across, shared)
     return f

@@ -16,18 +16,18 @@ from typing import Any
 from wonderland.compile import ir, llvm, pool
 from wonderland.compile.ir import AS_IT_IS, BOOL, INT, LONG, POINTER, RARE, VOID, Function, Number, Value, constant
 
-PANEL_BYTES = 24 << 10  # of a panel of B (KC x tile columns), which stays in L1 while panels of A pass
-CHUNK_BYTES = 224 << 10  # of A in one task (MC x KC), which stays in L2
-
 
 @dataclass(frozen=True)
 class Tile:
-    """Shape of the register tile: `rows` broadcasts of A times `vectors` vectors of B."""
+    """Shape of the register tile, `rows` broadcasts of A times `vectors` vectors of B, and of the blocks around it."""
 
     dtype: str
     lanes: int
     rows: int
     vectors: int
+    panel: int = 24 << 10  # bytes of a panel of B (KC x tile columns), which stays in L1 while panels of A pass
+    chunk: int = 224 << 10  # bytes of A in one task (MC x KC), which stays in L2
+    ahead: tuple[int, int] | None = None  # steps between a prefetch of A, of B, and its use
 
     @property
     def scalar(self) -> str:
@@ -75,24 +75,29 @@ class Tile:
     @property
     def depth(self) -> int:
         """Steps of k that are packed at a time (KC)."""
-        return max(192, PANEL_BYTES // (self.columns * self.bytes))
+        return max(192, self.panel // (self.columns * self.bytes))
 
     @property
     def chunk_rows(self) -> int:
         """Most rows of A in one task (MC)."""
-        return max(1, CHUNK_BYTES // (self.depth * self.bytes * self.rows)) * self.rows
+        return max(1, self.chunk // (self.depth * self.bytes * self.rows)) * self.rows
 
 
 @cache
-def tile(dtype: str) -> Tile:
-    """The register tile of this machine for "f32" or "f64"."""
+def tile(dtype: str, wide: bool = False) -> Tile:
+    """The register tile of this machine for "f32" or "f64"; `wide` is the one for products of few columns."""
     if dtype not in ir.FLOATS:
         raise ValueError(f'the GEMM generator makes "f32" and "f64", got {dtype!r}')
     width = llvm.vector_bytes()
-    x86 = llvm.target_machine().triple.startswith(("x86_64", "i386", "i686"))
-    # 16 registers: 12 sums, 2 vectors of B, a broadcast. 32 registers: 24 sums, 3 vectors of B, broadcasts.
-    rows, vectors = (6, 2) if x86 and width < 64 else (8, 3)
-    return Tile(dtype, width // ir.bytes_of(ir.FLOATS[dtype]), rows, vectors)
+    lanes = width // ir.bytes_of(ir.FLOATS[dtype])
+    if llvm.target_machine().triple.startswith(("x86_64", "i386", "i686")):
+        # 16 registers: 12 sums, 2 vectors of B, a broadcast. 32: 24 sums, as tall or as wide as measured best with
+        # AVX-512, where a deep panel of B comes from L2 in time if it is fetched ahead, and C is written half as often.
+        if width < 64:
+            return Tile(dtype, lanes, 6, 2)
+        rows, vectors = (6, 4) if wide else (12, 2)
+        return Tile(dtype, lanes, rows, vectors, 64 << 10, 512 << 10, (32, 8))
+    return Tile(dtype, lanes, 8, 3)
 
 
 # -- functions and memory -----------------------------------------------------------------------------
@@ -176,17 +181,18 @@ class Fields:
         self._words: dict[str, str] = {word.rstrip("*&"): word for word in words.split()}
         self.pointer: Value = f.stack(ir.array(LONG, len(self._words)), align=8) if pointer is None else pointer
 
-    def _place(self, name: str) -> Value:
+    def place(self, name: str) -> Value:
+        """The address of a word."""
         return self._f.element(LONG, self.pointer, [*self._words].index(name))
 
     def get(self, names: str = "") -> list[Any]:
         """Those that are named, or all."""
         words = " ".join(self._words[name] for name in names.split() or self._words)
-        return _typed(self._tile, words, [self._f.load(type, self._place(name)) for name, type in types(words)])
+        return _typed(self._tile, words, [self._f.load(type, self.place(name)) for name, type in types(words)])
 
     def put(self, **values: Number) -> None:
         for name, value in values.items():
-            self._f.store(self._f.integer(value), self._place(name))
+            self._f.store(self._f.integer(value), self.place(name))
 
 
 @cache

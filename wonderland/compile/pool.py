@@ -20,6 +20,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from collections.abc import Callable
 from functools import cache, partial
 from time import perf_counter_ns
 
@@ -168,6 +169,20 @@ def _pause(f: Function) -> None:
         f.fence("acquire")
 
 
+def wait(f: Function, condition: Callable[[], Value], pauses: Value | int = 1000) -> None:
+    """Code that waits for what other threads do: it spins, then it lets others run."""
+    patience = f.variable(pauses)
+    with f.forever() as leave:
+        leave(condition())
+        waiting = patience.get() > 0
+        with f.when(waiting):
+            _pause(f)
+            patience.add(-1)
+        with f.unless(waiting):
+            if _has_pthreads():
+                _c(f, "sched_yield")
+
+
 @_function("times", exported=SPIN)
 def _spin(f: Function, times: Value) -> None:
     with f.loop(0, times):
@@ -297,13 +312,5 @@ def _parallel(f: Function, task: Value, context: Value, chunks: Value) -> None:
     with f.when(sleepers > 0):
         f.call(_wake(), sleepers, chunks - 1)
     f.call(take_chunks)
-    patience = f.variable(f.load(LONG, f.at(SPINS)))
-    with f.forever() as leave:
-        leave(_get(f, DONE, "acquire") >= chunks)
-        waiting = patience.get() > 0
-        with f.when(waiting):
-            _pause(f)
-            patience.add(-1)
-        with f.unless(waiting):
-            _c(f, "sched_yield")
+    wait(f, lambda: _get(f, DONE, "acquire") >= chunks, f.load(LONG, f.at(SPINS)))
     _set(f, BUSY, 0, "release")

@@ -175,10 +175,12 @@ class RunProduct(Step):
         """GEMM, or a function for this size."""
         node = self.node
         sizes, x, y = (node.m, node.n, node.k), node.x_strides[-2:], node.y_strides[-2:]
+        few = gemm.has_few_columns(node.n, self.dtype)
         if node.places is not None:
-            return gemm.external(self.dtype, "gemp")
+            return gemm.external(self.dtype, "gemp", few)
         if not self.small:
-            return gemm.external(self.dtype, "gemv" if gemm.is_by_vector(*sizes, x, y) else "gemm")
+            by_vector = gemm.is_by_vector(*sizes, x, y)
+            return gemm.external(self.dtype, "gemv") if by_vector else gemm.external(self.dtype, "gemm", few)
         return small_gemm.definition(self.dtype, sizes, x, y)
 
     def _epilogue(self, out: Any, f: ir.Function) -> tuple[ir.Value, ir.Value]:
