@@ -380,7 +380,7 @@ def test_an_operand_at_places(axes, columns, dtype, threads):
     for count in (1, 3):
         threads(count)
         c = np.full((m, columns), np.nan, DTYPES[dtype])
-        scratch = np.empty(gemm.scratch_bytes(m, columns, k, dtype), np.uint8)
+        scratch = np.empty(gemm.scratch_bytes(m, columns, k, dtype, placed=True), np.uint8)
         SIGNATURE(gemm.address(dtype, "gemp"))(
             m, columns, k, start.ctypes.data, words.ctypes.data, 0, b.ctypes.data, columns, 1, c.ctypes.data, columns,
             scratch.ctypes.data, None, None,

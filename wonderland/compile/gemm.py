@@ -45,12 +45,12 @@ LAST_STEPS = 64  # steps of k before the end of a tile at which C is fetched
 AHEAD = 16  # steps of k between a prefetch and its use
 
 
-def scratch_bytes(m: int, n: int, k: int, dtype: str) -> int:
-    """Bytes of scratch that a product of these sizes needs, whatever the strides."""
+def scratch_bytes(m: int, n: int, k: int, dtype: str, placed: bool = False) -> int:
+    """Bytes of scratch that a product of these sizes needs, whatever the strides. What is at places isn't packed."""
     t = tile(dtype, has_few_columns(n, dtype))
     if m <= 0 or n <= 0 or k <= 0:
         return 0
-    whole = _panel_bytes(t, min(m, BLOCK_ROWS), min(n, BLOCK_COLUMNS), min(k, t.depth))
+    whole = _panel_bytes(t, 0 if placed else min(m, BLOCK_ROWS), min(n, BLOCK_COLUMNS), min(k, t.depth))
     if m == 1 or n == 1:
         return max(whole, scratch_elements(m, n, k) * t.bytes + 128)
     if ceil_div(m, t.rows) * ceil_div(n, t.columns) > FEW_TILES or k < 2 * SPLIT_DEPTH or m * n * k < PARALLEL_WORK:

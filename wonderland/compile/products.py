@@ -106,7 +106,8 @@ class RunProduct(Step):
         largest = SHARED_ALONE if self.total < MANY_PRODUCTS else BETTER_TOGETHER
         shared = len(self.batch) <= 2 and one < largest and SHARED_TOGETHER <= one * self.total
         self.small: bool = node.places is None and small_gemm.fits((node.m, node.n, node.k), self.size)
-        scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, self.dtype)
+        placed = node.places is not None
+        scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, self.dtype, placed)
         self.scratch_bytes: int = round_up(scratch, ALIGNMENT)
         most = max(MANY_PRODUCTS, min(MOST_PRODUCTS, MOST_SCRATCH // max(self.scratch_bytes, 1)))
         self.pieces: int = min(self.total, most) if shared else 1

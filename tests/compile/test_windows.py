@@ -1,0 +1,154 @@
+"""Windows in compiled code: products read them where they lie, and so do sums of them; orders of axes are kept."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import wonderland as wl
+
+sliding = np.lib.stride_tricks.sliding_window_view
+
+
+def steps(function, *args) -> list[str]:
+    return [str(step).splitlines()[0] for step in wl.jit(function).inspect(*args).plan.steps]
+
+
+def numbers(rng, *shape, dtype=np.float32):
+    """Small integers: sums of products are exact in any order."""
+    return rng.integers(-3, 4, shape).astype(dtype)
+
+
+def with_gradients(f, ct):
+    """The value and all gradients."""
+
+    def both(*args):
+        out, pull = wl.vjp(f, *args)
+        return out, *pull(ct)
+
+    return both
+
+
+CONFIGURATIONS = [
+    (kernel, stride, dilation, padding, channels)
+    for kernel, stride, dilation, padding, channels in itertools.product(
+        ((3, 3), (1, 2), (4, 3)), ((1, 1), (2, 1), (3, 2)), ((1, 1), (2, 3)), (0, ((2, 1), (3, 3))), ((1, 18), (5, 4))
+    )
+    if padding or (kernel[0] - 1) * dilation[0] < 7
+]
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS[:: len(CONFIGURATIONS) // 24], ids=str)
+@pytest.mark.parametrize("layout", ["first", "last"])
+def test_convolutions_and_their_gradients_are_exact(configuration, layout, rng):
+    kernel, stride, dilation, padding, (channels, out) = configuration
+    shape = (2, channels, 7, 9) if layout == "first" else (2, 7, 9, channels)
+    x, w = numbers(rng, *shape), numbers(rng, out, channels, *kernel)
+
+    def f(x, w):
+        return wl.conv(x, w, stride, padding, dilation, channels=layout)
+
+    ct = numbers(rng, *np.shape(f(x, w)))
+    for found, expected in zip(wl.jit(with_gradients(f, ct))(x, w), with_gradients(f, ct)(x, w), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def by_conv(x, w):
+    return wl.conv(x, w, padding=2)
+
+
+def by_hand(x, w):
+    """As people write it who have no `conv`."""
+    windows = sliding(np.pad(x, ((0, 0), (0, 0), (2, 2), (2, 2))), w.shape[2:], axis=(2, 3))
+    return np.einsum("nchwij,ocij->nohw", windows, w)
+
+
+def by_tensordot(x, w):
+    windows = sliding(np.pad(x, ((0, 0), (0, 0), (2, 2), (2, 2))), w.shape[2:], axis=(2, 3))
+    return np.moveaxis(np.tensordot(windows, w, ((1, 4, 5), (1, 2, 3))), 3, 1)
+
+
+@pytest.mark.parametrize("f", [by_conv, by_hand, by_tensordot])
+def test_windows_are_never_stored(f, rng):
+    x, w = numbers(rng, 4, 16, 20, 20), numbers(rng, 24, 16, 5, 5)
+    ct = numbers(rng, 4, 24, 20, 20)
+    found = wl.jit(with_gradients(f, ct)).inspect(x, w)
+    assert sum("product of windows" in str(step) for step in found.plan.steps) == 3
+    assert found.arena_bytes < 6 * max(x.nbytes, ct.nbytes)  # all windows take 25 times the memory of x
+    for one, other in zip(wl.jit(with_gradients(f, ct))(x, w), with_gradients(by_conv, ct)(x, w), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_depthwise_sums_stay_in_registers(rng):
+    x, w = numbers(rng, 4, 16, 20, 20), numbers(rng, 16, 1, 3, 3)
+    ct = numbers(rng, 4, 16, 20, 20)
+
+    def f(x, w):
+        return wl.conv(x, w, padding=1, groups=16)
+
+    found = wl.jit(with_gradients(f, ct)).inspect(x, w)
+    assert not any("product" in str(step) for step in found.plan.steps)
+    assert found.arena_bytes < 6 * x.nbytes
+    for one, other in zip(wl.jit(with_gradients(f, ct))(x, w), with_gradients(f, ct)(x, w), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_one_by_one_kernels_move_nothing(rng):
+    x, w = numbers(rng, 4, 16, 20, 20), numbers(rng, 24, 16, 1, 1)
+    assert steps(wl.conv, x, w) == ["4 products 24x16 by 16x400, float32"]
+
+
+def test_between_layers_channels_stay_last(rng):
+    """Only what comes in and goes out has another order; bias and activation run on the rows of the product."""
+    x, w, v, b = numbers(rng, 4, 16, 20, 20), numbers(rng, 24, 16, 3, 3), numbers(rng, 16, 24, 3, 3), numbers(rng, 24)
+
+    def network(x, w, v, b):
+        hidden = wl.max_pool(np.maximum(wl.conv(x, w, padding=1) + b[:, None, None], 0), 2)
+        return np.mean(wl.conv(hidden, v), axis=(2, 3))
+
+    found = wl.jit(network).inspect(x, w, v, b)
+    assert not any("transposing" in str(step) for step in found.plan.steps)
+    assert sum("then on its rows" in str(step) for step in found.plan.steps) >= 1
+    np.testing.assert_allclose(wl.jit(network)(x, w, v, b), network(x, w, v, b), rtol=1e-6)
+
+
+def test_another_batch_has_the_same_code(rng):
+    w = numbers(rng, 24, 16, 5, 5)
+    texts = set()
+    for n in (64, 40):
+        x, ct = numbers(rng, n, 16, 20, 20), numbers(rng, n, 24, 20, 20)
+        texts.add(wl.jit(lambda x, w, ct: with_gradients(by_conv, ct)(x, w)).inspect(x, w, ct).ir)
+    assert len(texts) == 1
+
+
+SHAPES = [(64, 64), (65, 67), (9, 1000), (1000, 11), (3, 40, 41), (4, 16, 7, 30), (2, 3, 5, 6, 70)]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u2", "?", "c8", "c16"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_transposed_copies(shape, dtype, rng):
+    x = rng.integers(0, 100, shape).astype(dtype)
+    f = wl.jit(lambda x, order: np.transpose(x, order), static_argnums=1)
+    orders = [tuple(reversed(range(x.ndim))), (*range(1, x.ndim), 0), (x.ndim - 1, *range(x.ndim - 1))]
+    for order in orders:
+        np.testing.assert_array_equal(f(x, order), np.transpose(x, order))
+    np.testing.assert_array_equal(wl.jit(lambda x: x[::-1, 1:].T)(x), x[::-1, 1:].T)
+
+
+def test_transposed_copies_go_through_registers(rng):
+    x = rng.normal(size=(40, 100, 60))
+    assert steps(lambda x: np.swapaxes(x, 1, 2), x) == ["kernel transposing 40 of [60, 100], parallel"]
+
+
+def test_what_is_read_twice_is_moved_once(rng):
+    x, m = rng.normal(size=(2, 300, 300))
+    found = steps(lambda x, m: (np.tanh(x).T + m, np.tanh(x).T * m), x, m)
+    assert sum("transposing" in step for step in found) == 1
+
+
+def test_functions_keep_the_order_of_what_was_computed(rng):
+    """As NumPy's do. A given array decides, if it is as large."""
+    a, b = rng.normal(size=(2, 90, 90))
+    found = wl.jit(lambda a, b: np.sum(np.exp((a @ b).T) * 2, axis=0)).inspect(a, b)
+    assert not any("transposing" in str(step) for step in found.plan.steps)
+    np.testing.assert_allclose(wl.jit(lambda a, b: np.exp((a @ b).T) + a)(a, b), np.exp((a @ b).T) + a, rtol=1e-12)
