@@ -18,6 +18,7 @@ from wonderland.compile.calls import HostNode
 from wonderland.compile.control import Branch, Loop
 from wonderland.compile.emitter import probe
 from wonderland.compile.members import Cumulative, Gather, IndexedPlaces, Map, Reduce, Scatter
+from wonderland.compile.narrow import narrowed
 from wonderland.compile.nodes import Constant, Index, Leaf, Node, Number, Region, Several, View, is_big, normal
 from wonderland.compile.procedures import Procedure
 from wonderland.compile.scalars import Unsupported, is_native
@@ -73,7 +74,7 @@ class Builder:
         out = ArrayType(shape, out_dtype)
         if 0 in shape:
             return Number(out, 0)
-        return self.keep(Map(out, emit, [self.broadcast(n, shape) for n in nodes], cost, checks))
+        return narrowed(self, Map(out, emit, [self.broadcast(n, shape) for n in nodes], cost, checks))
 
     def index(self, shape: Sequence[int], strides: Sequence[int]) -> Node:
         """For `map`: each element's indices times `strides`, summed up; it has the shape of the result."""
