@@ -43,7 +43,7 @@ class Sweeps:
             self._place_partials(loops.outermost)
         scopes = [loops.outermost]
         for dim in range(nest.outer):
-            first = dim == 0 and nest.parallel and not nest.split
+            first = dim == nest.shared and nest.parallel and not nest.split
             scopes.append(loops.open(scopes[-1], dim, *(self._range() if first else (ZERO, self._extent(dim)))))
         if nest.column:
             scopes += self._open_block(scopes[-1])

@@ -19,6 +19,7 @@ from wonderland.compile.calls import HostNode
 from wonderland.compile.control import Branch, Loop
 from wonderland.compile.emitter import probe
 from wonderland.compile.members import Cumulative, Gather, IndexedPlaces, Map, Reduce, Scatter
+from wonderland.compile.narrow import narrowed
 from wonderland.compile.nodes import Constant, Index, Leaf, Node, Number, Region, Several, View, is_big, normal
 from wonderland.compile.procedures import Procedure
 from wonderland.compile.scalars import Unsupported, is_native
@@ -76,9 +77,9 @@ class Builder:
         nodes = [self.broadcast(n, shape) for n in nodes]
         order = orders.chosen(nodes, shape)
         nodes = [orders.in_order(self, n, order) for n in nodes]
-        out = self.keep(Map(ArrayType(tuple(shape[i] for i in order), out_dtype), emit, nodes, cost, checks))
-        out.fixed = orders.is_fixed(nodes, order)
-        return self.transpose(out, orders.inverse(order))
+        made = Map(ArrayType(tuple(shape[i] for i in order), out_dtype), emit, nodes, cost, checks)
+        made.fixed = orders.is_fixed(nodes, order)
+        return self.transpose(narrowed(self, made), orders.inverse(order))
 
     def index(self, shape: Sequence[int], strides: Sequence[int]) -> Node:
         """For `map`: each element's indices times `strides`, summed up; it has the shape of the result."""

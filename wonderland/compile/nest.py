@@ -28,6 +28,7 @@ DEEP, LONG_LOOP = 2 * COSTLY, 256  # cost and turns of a loop of which several t
 LONGEST_KEPT_ROW = 1 << 16  # bytes of a row kept between sweeps
 MOST_PIECES = 32  # of a long row
 COLUMN_BYTES, LEAST_COLUMNS = 1 << 14, 512  # of columns summed at a time: whole rows in order are what memory likes
+SHARED_COLUMNS, MOST_SHARED = 64, 4  # of an update in order: threads share multiples of these, in a few pieces
 ENOUGH_BLOCKS = 4  # of columns, for the threads to share
 
 
@@ -58,6 +59,7 @@ class Nest(Kernel):
         self.cost: int = sum(node.cost for node in cluster.roles)
         # A chain of functions is bound by latency: the next element's is too far away for the processor to see.
         self.deep: bool = self.cost >= DEEP and bool(self.extents) and self.extents[-1] >= LONG_LOOP
+        self.shared: int = 0  # the loop that threads share, unless rows are cut into pieces
         self.pieces: int = self._share()
         self.phases: int = max(cluster.levels.values(), default=0) + 1
         self.kept: dict[Node, int] = {}  # values in a row on the stack, and the sweep that puts them there
@@ -206,8 +208,10 @@ class Nest(Kernel):
         n = self.extents[self.outer if self.split else 0] if self.extents else 1
         if self.split:
             return self.share_work(n, -(-n // MOST_PIECES))
-        if not self.extents or not (elements >= 4096 or work > PARALLEL_NANOSECONDS / 4) or self._is_serial():
+        if not self.extents or not (elements >= 4096 or work > PARALLEL_NANOSECONDS / 4):
             return 1
+        if self._is_serial():
+            return self._share_columns()
         if self.outer == 0 and self.column:
             n = -(-self.extents[-1] // self.block)
         if self.outer == 0 and (n == 1 if self.column else self.sums):
@@ -217,6 +221,19 @@ class Nest(Kernel):
         if len(self.extents) == 1 and wanted > 1:
             grain = -(-grain // 64) * 64
         return self.share_work(n, grain)
+
+    def _share_columns(self) -> int:
+        """Updates at computed places are in order; threads share the elements that lie side by side at each place."""
+        last = len(self.extents) - 1
+        scatters: list[Any] = [node for node, role in self.cluster.roles.items() if role == "scatter"]
+        for node in scatters:
+            moved = frozenset().union(*(self.operand_varies(i, False) for i in node.places.indices))
+            if last in moved or last not in self.places[node].varies():
+                return 1
+        self.shared = last
+        pieces = 1 if self.work < PARALLEL_NANOSECONDS else MOST_SHARED
+        columns = -(-self.extents[last] // pieces)
+        return self.share_work(self.extents[last], -(-columns // SHARED_COLUMNS) * SHARED_COLUMNS)
 
     def roots(self, phase: int) -> list[Node]:
         """What a sweep has to compute."""

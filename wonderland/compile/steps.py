@@ -14,7 +14,7 @@ from wonderland.compile.kernel import Kernel, launcher
 from wonderland.compile.memory import Buffer
 from wonderland.compile.text import size
 
-MOST_FRESH = 1 << 18
+MOST_FRESH = 1 << 16
 
 
 class Step(ABC):
