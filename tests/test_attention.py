@@ -1,5 +1,8 @@
 """`wl.attention`: against the plain formula and closed forms, eager and compiled, with its derivatives."""
 
+import ctypes
+import mmap
+
 import numpy as np
 import pytest
 
@@ -244,7 +247,7 @@ def test_the_same_for_any_number_of_threads(shape):
     step = wl.jit(value_and_pull(lambda *a: wl.attention(*a, causal=True)))
     args, before, found = operands(*[shape] * 3, dtype="float32"), pool.size(), []
     try:
-        for threads in (1, 2, 3):
+        for threads in (3, 2, 1):
             pool.set_size(threads)
             found.append(step(*args))
     finally:
@@ -267,6 +270,37 @@ def test_registers_of_other_machines(name, monkeypatch):
         attention_code.address.cache_clear()
         build._libraries.clear()
     assert_near(found, value_and_pull(lambda *a: plain(*a, **options))(*args), "float64")
+
+
+@pytest.mark.skipif(not hasattr(mmap, "PROT_READ"), reason="needs memory protection")
+def test_nothing_outside_the_operands_is_touched():
+    """Operands that end, or start, at a page that may not be read: a step outside ends the process."""
+    libc, page, fences = ctypes.CDLL(None), mmap.PAGESIZE, []
+
+    def fenced(values, at_end):
+        pages = -(-values.nbytes // page)
+        space = mmap.mmap(-1, (pages + 2) * page)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(space))
+        for fence in (base, base + (pages + 1) * page):
+            assert libc.mprotect(ctypes.c_void_p(fence), page, 0) == 0
+            fences.append((fence, space))
+        start = page + (pages * page - values.nbytes if at_end else 0)
+        array = np.frombuffer(space, values.dtype, values.size, start).reshape(values.shape)
+        array[...] = values
+        return array
+
+    step = wl.jit(value_and_pull(lambda q, k, v, b, m: wl.attention(q, k, v, bias=b, mask=m, window=(30, 40))))
+    try:
+        for queries, keys, width in ((5, 1, 1), (7, 9, 3), (33, 50, 17), (70, 101, 20)):
+            args = operands(*[(1, 2, n, width) for n in (queries, keys, keys)], (queries, keys), dtype="float32")
+            args = (*args, args[3] > -1)
+            expected = step(*args)
+            for at_end in (True, False):
+                found = step(*(fenced(x, at_end) for x in args))
+                assert all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
+    finally:
+        for fence, _ in fences:
+            libc.mprotect(ctypes.c_void_p(fence), page, mmap.PROT_READ | mmap.PROT_WRITE)
 
 
 def test_what_is_refused():

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile import attention_back, attention_code, attention_forward, ir
+from wonderland.compile import attention_back, attention_code, attention_forward, ir, pool
 from wonderland.compile.attention_tiles import FAR, attention_tile, double_bits, queries_of
 from wonderland.compile.gemm_tile import types
 from wonderland.compile.memory import Buffer
@@ -21,7 +21,6 @@ from wonderland.compile.scalars import Unsupported
 from wonderland.compile.steps import Step
 from wonderland.core.types import ArrayType
 
-MOST_LANES = 32  # threads that may take part, each with scratch of its own
 LEAST_WORK = 1 << 17  # multiply-adds that are worth a thread
 NANOSECONDS = 0.02  # of a multiply-add
 SEGMENTS_TOGETHER, LEAST_KEYS = 16, 256  # tasks that there should be, if a segment then has so many keys
@@ -51,7 +50,7 @@ class Attended(Several):
         return STEP + NANOSECONDS * self.work
 
     def plan(self, plan: Any, position: int) -> None:
-        lanes = max(1, min(self.numbers["total"], MOST_LANES, int(self.work / LEAST_WORK)))
+        lanes = max(1, min(self.numbers["total"], pool.size(), int(self.work / LEAST_WORK)))
         scratch = plan.scratch(lanes * self.room * self.made[0].dtype.itemsize + 128)
         places = {name: (plan.memory[n.base], n.layout[0] * n.dtype.itemsize) for name, n in self.arrays.items()}
         made = {name: (plan.own(r), 0) for name, r in zip(self.into, self.made, strict=True)}
@@ -167,7 +166,9 @@ def _made(builder: Any, node: Attended, results: dict[str, tuple[Shape, bool]], 
     swapped = lambda s: (*s[:-3], s[-2], s[-3], s[-1])
     types = [ArrayType(swapped(s) if first else s, dtype) for s, first in results.values()]
     node.into = tuple(results)
-    made = builder._results(node, types)
+    node.made = made = tuple(map(Node, types))
+    for x in (builder.keep(node), *made):
+        x.region = builder.region
     axes = [tuple(range(len(t.shape))) for t in types]
     firsts = [first for _, first in results.values()]
     return [builder.transpose(x, swapped(a)) if first else x for x, a, first in zip(made, axes, firsts, strict=True)]
