@@ -1,7 +1,7 @@
 """Convolutions and pooling: alone, and with the derivatives for a given cotangent behind them.
 
-Arrays are channels-first, as PyTorch has them; JAX gets them channels-last, where it is faster, and so does PyTorch as
-one more contender.
+Arrays are channels-first, as PyTorch has them; JAX and we get them channels-last, where both are faster, and so does
+PyTorch as one more contender.
 """
 
 from dataclasses import dataclass
@@ -71,9 +71,9 @@ def our_functions() -> dict[str, Any]:
     import wonderland as wl
 
     def conv(given, x, w):
-        return wl.conv(x, w, given.stride, given.padding, given.dilation, given.groups)
+        return wl.conv(x, w, given.stride, given.padding, given.dilation, given.groups, channels="last")
 
-    pools = {"max_pool": lambda x: wl.max_pool(x, 2), "mean_pool": lambda x: wl.mean_pool(x, 2)}
+    pools = {name: partial(getattr(wl, name), size=2, channels="last") for name in ("max_pool", "mean_pool")}
     return pools | {name: partial(conv, given) for name, given in CONVS.items()}
 
 
@@ -116,7 +116,8 @@ def ours(name, x, w, ct):
     import wonderland as wl
 
     function: Any = wl.jit(our_functions()[name])
-    return partial(function, x, w)
+    x = np.ascontiguousarray(np.moveaxis(x, 1, -1))
+    return lambda: Moved(function(x, w), -1, 1)
 
 
 def ours_both(name, *inputs):
@@ -129,7 +130,14 @@ def ours_both(name, *inputs):
         y, pullback = wl.vjp(function, *inputs[:-1])
         return y, pullback(inputs[-1])
 
-    return partial(both, *inputs)
+    x, *weights, ct = inputs
+    x, ct = (np.ascontiguousarray(np.moveaxis(array, 1, -1)) for array in (x, ct))
+
+    def call():
+        y, (dx, *dw) = both(x, *weights, ct)
+        return Moved(y, -1, 1), [Moved(dx, -1, 1), *dw]
+
+    return call
 
 
 def torch_arrays(inputs, channels_last):

@@ -215,12 +215,13 @@ def _multiplied(e: Any, x: Any, y: Any) -> Any:
 def _summed_windows(builder: Any, x: Node, y: Node, start: int) -> Node:
     """The sum of x * y over the axes from `start` on, in the order in which the windows x lie in memory."""
     rank, strides = len(x.shape), x.layout[1]
-    order = sorted(range(start), key=lambda i: -abs(strides[i]) if x.shape[i] != 1 else 0)
-    x, y = (builder.transpose(node, (*order, *range(start, rank))) for node in (x, y))
-    terms = math.prod(x.shape[start:])
-    if terms > FEW_TERMS:
-        made = builder.reduce(builder.map(_multiplied, [x, y], x.dtype), tuple(range(start, rank)), "add")
+    far = sorted(range(rank), key=lambda i: -abs(strides[i]) if x.shape[i] != 1 else 0)
+    order = [i for i in far if i < start]
+    if math.prod(x.shape[start:]) > FEW_TERMS:
+        product = builder.map(_multiplied, [builder.transpose(node, far) for node in (x, y)], x.dtype)
+        made = builder.reduce(product, [k for k, i in enumerate(far) if i >= start], "add")
     else:
+        x, y = (builder.transpose(node, (*order, *range(start, rank))) for node in (x, y))
         factors = builder.copy(builder.transpose(y, (*range(start, rank), *range(start))))
         places = [*np.ndindex(*x.shape[start:])]
         whole = [slice(0, n, 1) for n in x.shape[:start]]

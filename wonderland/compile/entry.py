@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -31,6 +32,7 @@ from wonderland.compile.entry_layout import CACHE_LINE, CELL, WEAK_KINDS, addres
 from wonderland.compile.memory import round_up
 
 METH_FASTCALL = 0x80
+LARGEST_KEPT = (32 << 20) - (1 << 13)  # bytes
 KIND_ORDER = "bifc"  # a Python scalar fits into a typed 0-d input of its own kind or a later one
 
 
@@ -287,7 +289,20 @@ class _EntryCode:
         self.release = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(release)
         new = records.python_function("PyCFunction_New", ctypes.py_object, ctypes.c_void_p, ctypes.py_object)
         self.bind = partial(new, ctypes.addressof(self.method))  # to a tuple of what it owns
+        _keep_freed_memory()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+
+
+def _keep_freed_memory() -> None:
+    """Results of some megabytes are made and freed by every call; their pages needn't come anew from the system.
+
+    glibc keeps blocks up to the size of the largest one that was mapped by itself and freed so far (at most 32 MB), and
+    twice that at the end of its heap: freeing one, which is never touched, tells it. Others have their own ways.
+    """
+    if sys.platform == "linux":
+        c = ctypes.CDLL(None)
+        c.malloc.restype, c.malloc.argtypes, c.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+        c.free(c.malloc(LARGEST_KEPT))
 
 
 _compiled = cache(_EntryCode)

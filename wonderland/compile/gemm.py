@@ -417,7 +417,7 @@ def _blocks(t: Tile, placed: bool) -> Function:
     few_columns, few_rows = n <= 256 // t.bytes, m <= 4 * t.rows
     pack_a = f.constant(False, ir.BOOL) if placed else ~(a_is_small | few_columns)
     direct_b = csb.equals(1) & (b_is_small | few_rows)
-    depth, height = at_most(k, t.depth, UNROLL), at_most(m, BLOCK_ROWS, t.rows)
+    depth, height = at_most(k, t.depth, UNROLL), m if placed else at_most(m, BLOCK_ROWS, t.rows)
     width = at_most(n, BLOCK_COLUMNS, t.columns)
     block = Fields(f, t, PLACED if placed else BLOCK)
     block.put(rsb=rsb, csb=csb, ldc=ldc, pack_a=pack_a.convert(LONG, signed=False))
@@ -444,7 +444,8 @@ def _blocks(t: Tile, placed: bool) -> Function:
         down = ceil_div(rows, t.chunk_rows)
         across = f.min(ceil_div(chunks, down), ceil_div(columns, t.columns))
         # With an epilogue whole rows, and so many that a panel of B is worth its way to L1.
-        across = f.select(follows, 1, f.max(ceil_div(columns, CHUNK_COLUMNS), across))
+        least = ceil_div(columns, CHUNK_COLUMNS)
+        across = least if placed else f.select(follows, 1, f.max(least, across))
         least_rows = f.select(follows, f.integer(WHOLE_ROW_TILES * t.rows), t.rows)
         down = f.max(down, f.min(ceil_div(chunks, across), ceil_div(rows, least_rows)))
         chunk_rows, chunk_columns = share(rows, down, t.rows), share(columns, across, t.columns)

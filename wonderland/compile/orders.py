@@ -80,7 +80,7 @@ def in_order(builder: Any, node: Node, order: Order) -> Node:
         return node
     once = [slice(0, n if stride else 1, 1) for n, stride in zip(node.shape, node.layout[1], strict=True)]
     part = builder.slice(node, once)
-    if part.type.size < MOVED or transposes.moves(part) is None:
+    if part.type.size < MOVED or overlaps(part) or transposes.moves(part) is None:
         return node
     copies, key = builder.region.copies, (part.base, part.shape, part.layout)
     if key not in copies:
