@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.compile import taps
 from wonderland.compile.gemm import MOST_AXES
 from wonderland.compile.nodes import Node, Number, contiguous_strides
 from wonderland.compile.orders import inverse, overlaps
@@ -214,6 +215,9 @@ def _multiplied(e: Any, x: Any, y: Any) -> Any:
 
 def _summed_windows(builder: Any, x: Node, y: Node, start: int) -> Node:
     """The sum of x * y over the axes from `start` on, in the order in which the windows x lie in memory."""
+    by_taps = taps.lower(builder, x, builder.broadcast(y, x.shape), start) if y.in_memory else None
+    if by_taps is not None:
+        return by_taps
     rank, strides = len(x.shape), x.layout[1]
     far = sorted(range(rank), key=lambda i: -abs(strides[i]) if x.shape[i] != 1 else 0)
     order = [i for i in far if i < start]
