@@ -15,6 +15,7 @@ from wonderland.compile.nodes import Node, Shape, Whole, contiguous_strides
 
 LONG_ROW = 1 << 15  # elements from which few rows are cut into pieces, and so must be done with in one sweep
 FEW_ROWS, FEW_COLUMNS = 8, 1 << 14
+LONG_COLUMN, ONE_BLOCK = 512, 512  # elements from which columns are cut that would be one task: no more than these
 MOST_ACROSS = 1 << 14  # elements of a row up to which rows are summed up while they are swept
 PER_ELEMENT = ("full", "cumulate")  # roles with a value at each element of the space
 
@@ -110,8 +111,10 @@ class Cluster:
             return False
         rows, total = math.prod(self.rows), math.prod(self.space)
         # Many columns side by side (the last axis is kept) are swept together: they don't make many tasks either.
-        few = FEW_ROWS if len(self.space) - 1 in self.reduced else FEW_COLUMNS
-        return rows < few and total >= LONG_ROW and total // rows >= LONG_ROW // 8
+        side_by_side = len(self.space) - 1 not in self.reduced
+        few = FEW_COLUMNS if side_by_side else FEW_ROWS
+        long = LONG_COLUMN if side_by_side and rows <= ONE_BLOCK else LONG_ROW // 8
+        return rows < few and total >= LONG_ROW and total // rows >= long
 
     def crosses(self, axes: tuple[int, ...] | None) -> bool:
         """Would a reduction along these axes leave one row of the many that are swept?"""

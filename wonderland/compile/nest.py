@@ -28,7 +28,6 @@ DEEP, LONG_LOOP = 2 * COSTLY, 256  # cost and turns of a loop of which several t
 LONGEST_KEPT_ROW = 1 << 16  # bytes of a row kept between sweeps
 MOST_PIECES = 32  # of a long row
 COLUMN_BYTES, LEAST_COLUMNS = 1 << 14, 512  # of columns summed at a time: whole rows in order are what memory likes
-LEAST_COSTLY_COLUMNS = 64  # where computing takes longer than reading
 SHARED_COLUMNS, MOST_SHARED = 64, 4  # of an update in order: threads share multiples of these, in a few pieces
 ENOUGH_BLOCKS = 4  # of columns, for the threads to share
 
@@ -174,9 +173,7 @@ class Nest(Kernel):
         """How many columns are swept together; where they alone are shared between threads, there are some blocks."""
         most = COLUMN_BYTES // max(n.dtype.itemsize for n in self.cluster.roles)
         shared = not (self.outer or self.split)
-        costly = sum(node.cost for node, role in self.cluster.roles.items() if role != "row") >= DEEP
-        least = LEAST_COSTLY_COLUMNS if costly else LEAST_COLUMNS
-        while shared and most > least and self.extents[-1] < most * ENOUGH_BLOCKS:
+        while shared and most > LEAST_COLUMNS and self.extents[-1] < most * ENOUGH_BLOCKS:
             most //= 2
         return most
 
