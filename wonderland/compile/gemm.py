@@ -38,8 +38,8 @@ MOST_CHUNKS = 64
 WHOLE_ROW_TILES = 4  # least tiles down a chunk of whole rows
 PARALLEL_WORK = 1 << 21  # multiply-adds from which a product is shared between threads
 SMALL_BYTES = 1 << 16  # of an operand that needn't be packed
-FEW_TILES = 8  # of a result that is rather shared along k
-SPLIT_DEPTH, MOST_PARTS = 1024, 16  # least steps of k in a part, most parts
+FEW_TILES, MANY_BLOCKS = 64, 16  # of a result that is rather shared along k: so few tiles, or so many blocks of k
+SPLIT_DEPTH, MOST_PARTS, SPLIT_BYTES = 1024, 16, 1 << 21  # least steps of k in a part, most parts, bytes for all
 UNROLL = 4  # steps of k in one turn of the kernel's loop
 LAST_STEPS = 64  # steps of k before the end of a tile at which C is fetched
 AHEAD = 16  # steps of k between a prefetch and its use
@@ -51,13 +51,18 @@ def scratch_bytes(m: int, n: int, k: int, dtype: str, placed: bool = False) -> i
     if m <= 0 or n <= 0 or k <= 0:
         return 0
     whole = _panel_bytes(t, 0 if placed else min(m, BLOCK_ROWS), min(n, BLOCK_COLUMNS), min(k, t.depth))
-    if m == 1 or n == 1:
-        return max(whole, scratch_elements(m, n, k) * t.bytes + 128)
-    if ceil_div(m, t.rows) * ceil_div(n, t.columns) > FEW_TILES or k < 2 * SPLIT_DEPTH or m * n * k < PARALLEL_WORK:
-        return whole
-    depth = share(k, min(MOST_PARTS, k // SPLIT_DEPTH), UNROLL)
-    size = round_up(m * n * t.bytes, 64) + round_up(_panel_bytes(t, m, n, min(depth, t.depth)), 64)
-    return ceil_div(k, depth) * size + 128
+    by_vector = scratch_elements(m, n, k) * t.bytes + 128 if m == 1 or n == 1 else 0
+    size = _part_bytes(t, m, n, placed)
+    parts = min(k // SPLIT_DEPTH, SPLIT_BYTES // size, MOST_PARTS)
+    few = ceil_div(m, t.rows) * ceil_div(n, t.columns) <= FEW_TILES
+    split = parts > 1 and (few or k >= MANY_BLOCKS * t.depth) and m * n * k >= PARALLEL_WORK
+    return max(whole, by_vector, parts * size + 128 if split else 0)
+
+
+def _part_bytes(t: Tile, m: Any, n: Any, placed: bool) -> Any:
+    """Bytes of the result and the panels of a part along k."""
+    panels = _panel_bytes(t, 0 if placed else m, n, round_up(t.depth, UNROLL))
+    return round_up(m * n * t.bytes, 64) + round_up(panels, 64)
 
 
 def has_few_columns(n: int, dtype: str) -> bool:
@@ -355,13 +360,13 @@ def _gemm(t: Tile, placed: bool) -> Function:
 
     # Few tiles and long sums: parts along k, then their sum.
     blocks = _blocks(t, placed)
-    few = (ceil_div(m, t.rows) * ceil_div(n, t.columns) <= FEW_TILES) & (k >= 2 * SPLIT_DEPTH)
-    elements = m * n
-    with f.when(few & (elements * k >= PARALLEL_WORK)):
-        depth = share(k, f.min(k // SPLIT_DEPTH, MOST_PARTS), UNROLL)
+    few = ceil_div(m, t.rows) * ceil_div(n, t.columns) <= FEW_TILES
+    elements, size = m * n, _part_bytes(t, m, n, placed)
+    parts = f.min(f.min(k // SPLIT_DEPTH, f.integer(SPLIT_BYTES) // size), MOST_PARTS)
+    with f.when((parts > 1) & (few | (k >= MANY_BLOCKS * t.depth)) & (elements * k >= PARALLEL_WORK)):
+        depth = share(k, parts, UNROLL)
         parts = ceil_div(k, depth)
         result = round_up(elements * t.bytes, 64)
-        size = result + round_up(_panel_bytes(t, m, n, f.min(depth, t.depth)), 64)
         fields = Fields(f, t, SPLIT)
         fields.put(m=m, n=n, k=k, a=a, rsa=rsa, csa=csa, b=b, rsb=rsb, csb=csb)
         fields.put(parts=scratch, depth=depth, size=size, panels=result)
