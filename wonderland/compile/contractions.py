@@ -181,7 +181,8 @@ def _complex_gemm(builder: Any, x: Node, y: Node, type: ArrayType) -> Node:
         x = builder.copy(x)
     order = (*range(len(outer)), len(outer) + 1, len(outer))
     rows = builder.reshape(builder.transpose(y, order), (*outer, k, 1, n))
-    y = builder.map(_turned_if, [builder.constant(np.array([[False], [True]])), rows], type.dtype)
+    turned = builder.map(_turned_if, [builder.constant(np.array([[False], [True]])), rows], type.dtype)
+    y = builder.memory(turned)
     offset, strides = x.layout
     x_strides = (*(2 * s for s in (offset, *strides[:-1])), 1)
     y_strides = (0, *(2 * s for s in contiguous_strides(y.shape)[:-3]), 1, 2 * n)

@@ -28,7 +28,7 @@ NANOSECONDS = 0.08  # of a multiply-add
 KINDS = {4: "f32", 8: "f64"}
 
 
-class Axis(NamedTuple):
+class TapAxis(NamedTuple):
     """An extent, and the strides of x and y."""
 
     extent: int
@@ -36,12 +36,12 @@ class Axis(NamedTuple):
     y: int
 
 
-class Parts(NamedTuple):
+class TapParts(NamedTuple):
     """What the axes are; rows from the outside in."""
 
-    rows: list[Axis]
-    taps: list[Axis]
-    channels: Axis
+    rows: list[TapAxis]
+    taps: list[TapAxis]
+    channels: TapAxis
 
     @property
     def row_count(self) -> int:
@@ -56,7 +56,7 @@ def lower(builder: Any, x: Node, y: Node, start: int) -> Node | None:
     """The sum of x * y, of one shape, over the axes from `start` on; None if it isn't of this kind."""
     if x.dtype.itemsize not in KINDS or x.dtype.kind != "f" or not (x.in_memory and y.in_memory):
         return None
-    axes = [*map(Axis, x.shape, x.layout[1], y.layout[1])]
+    axes = [*map(TapAxis, x.shape, x.layout[1], y.layout[1])]
     kept = [i for i in range(start) if axes[i].extent != 1]
     summed = [i for i in range(start, len(axes)) if axes[i].extent != 1]
     last = [i for i in kept if axes[i].x == 1 and axes[i].y]
@@ -68,7 +68,7 @@ def lower(builder: Any, x: Node, y: Node, start: int) -> Node | None:
     if not weigh and any(axes[i].y for i in others):
         return None
     rows = sorted(rows, key=lambda i: -abs(axes[i].x))
-    parts = Parts([axes[i] for i in rows], [axes[i] for i in taps], axes[last[0]])
+    parts = TapParts([axes[i] for i in rows], [axes[i] for i in taps], axes[last[0]])
     if parts.tap_count > MOST_TAPS or not parts.rows or (not weigh and parts.channels.y != 1):
         return None
     if weigh:  # weights as (tap, channel), next to each other
@@ -93,7 +93,7 @@ def _weights(builder: Any, y: Node, taps: Sequence[int], channels: int) -> Node:
 class Taps(Whole):
     """x and y as they lie; the result is contiguous."""
 
-    def __init__(self, x: Node, y: Node, parts: Parts, weigh: bool):
+    def __init__(self, x: Node, y: Node, parts: TapParts, weigh: bool):
         self.x, self.y, self.parts, self.weigh = x, y, parts, weigh
         rows, channels = [a.extent for a in parts.rows], parts.channels.extent
         self.grain: int = ceil_div(parts.row_count, min(PIECES, parts.row_count))
