@@ -331,8 +331,9 @@ def test_tiles_of_other_machines(dtype, width, rows, vectors, rest, monkeypatch)
     tile = gemm.Tile(dtype, width // np.dtype(DTYPES[dtype]).itemsize, rows, vectors, **rest)
     with monkeypatch.context() as patch:
         patch.setattr(gemm, "tile", lambda dtype, wide=False: tile)
-        libraries = {kind: gemm.definition(dtype, kind).load() for kind in ("gemm", "gemv")}
-        patch.setattr(gemm, "address", lambda dtype, kind: libraries[kind].address(gemm.external(dtype, kind).name))
+        modules = {kind: gemm.definition(dtype, kind) for kind in ("gemm", "gemv")}
+        libraries = {kind: module.load() for kind, module in modules.items()}
+        patch.setattr(gemm, "address", lambda dtype, kind: libraries[kind].address(*modules[kind].exports))
         rng = np.random.default_rng(10)
         shapes = [
             (1, 40, 50),

@@ -15,10 +15,11 @@ import numpy as np
 
 from wonderland.compile import taps
 from wonderland.compile.gemm import MOST_AXES
-from wonderland.compile.nodes import Node, Number, contiguous_strides
+from wonderland.compile.nodes import Node, Number, contiguous_strides, joined_axes
 from wonderland.compile.orders import inverse, overlaps
 from wonderland.compile.products import Contract
 from wonderland.core.types import ArrayType, promote
+from wonderland.ops.dot import free_axes
 
 SMALL_PRODUCT, SMALL_VECTOR = 64, 8192  # multiply-adds; measured against GEMM
 FEW_TERMS = 64  # of sums that are written out, so that they stay in registers
@@ -38,7 +39,7 @@ def lower(builder: Any, x: Node, y: Node, contract: Axes, batch: Axes) -> Node:
 
 def _lower(builder: Any, x: Node, y: Node, contract: Axes, batch: Axes) -> Node:
     dtype = x.dtype
-    free = [tuple(i for i in range(len(n.shape)) if i not in (*c, *b)) for n, c, b in zip((x, y), contract, batch)]
+    free = [free_axes(len(n.shape), *used) for n, *used in zip((x, y), contract, batch, strict=True)]
     outer, inner = [x.shape[i] for i in batch[0]], [x.shape[i] for i in contract[0]]
     rows, columns = [x.shape[i] for i in free[0]], [y.shape[i] for i in free[1]]
     shape = (*outer, *rows, *columns)
@@ -80,8 +81,19 @@ def _lower(builder: Any, x: Node, y: Node, contract: Axes, batch: Axes) -> Node:
 def _gemm(builder: Any, x: Node, y: Node, type: ArrayType) -> Node:
     """A product of x, of shape (batch..., m, k), and y, of shape (batch..., n, k)."""
     *batch, m, k = x.shape
-    layouts = [(offset, *strides) for offset, strides in (x.layout, y.layout)]
-    return builder.keep(Contract(type, x.base, y.base, (tuple(batch), m, y.shape[-2], k), *layouts))
+    sizes = (tuple(batch), m, y.shape[-2], k)
+    return builder.keep(Contract(type, x.base, y.base, sizes, _flat_layout(x), _flat_layout(y)))
+
+
+def _flat_layout(x: Node) -> tuple[int, ...]:
+    """The offset, then the strides."""
+    offset, strides = x.layout
+    return offset, *strides
+
+
+def _exchanged(builder: Any, made: Node, b: int, r: int, c: int) -> Node:
+    """A product (batch..., rows..., columns...) with its columns before its rows."""
+    return builder.transpose(made, (*range(b), *range(b + r, b + r + c), *range(b, b + r)))
 
 
 def _in_blocks(builder: Any, x: Node, y: Node, b: int, r: int, c: int) -> Node | None:
@@ -102,9 +114,7 @@ def _in_blocks(builder: Any, x: Node, y: Node, b: int, r: int, c: int) -> Node |
     made = _gemm(builder, y, x, ArrayType((*outer, rows[0][0], y.shape[-2], rows[1][0]), x.dtype))
     made = builder.transpose(made, (*range(b + 1), b + 2, b + 1))
     made = builder.reshape(made, (*outer, *shape))
-    if not swapped:
-        return made
-    return builder.transpose(made, (*range(b), *range(b + r, b + r + c), *range(b, b + r)))
+    return _exchanged(builder, made, b, r, c) if swapped else made
 
 
 def _by_places(builder: Any, x: Node, y: Node, b: int, r: int, c: int) -> Node | None:
@@ -124,13 +134,10 @@ def _by_places(builder: Any, x: Node, y: Node, b: int, r: int, c: int) -> Node |
         return None
     y = _as_matrix(builder, y, b, c)
     m, n, k = math.prod(rows), math.prod(columns), y.shape[-1]
-    offset, strides = x.layout
     type = ArrayType((*outer, *rows, *columns), x.dtype)
-    layouts = (offset, *strides[:b], 0, 0), (y.layout[0], *y.layout[1])
+    layouts = (*_flat_layout(x)[: b + 1], 0, 0), _flat_layout(y)
     made = builder.keep(Contract(type, x.base, y.base, (outer, m, n, k), *layouts, places=(row_axes, step_axes)))
-    if not swapped:
-        return made
-    return builder.transpose(made, (*range(b), *range(b + r, b + r + c), *range(b, b + r)))
+    return _exchanged(builder, made, b, r, c) if swapped else made
 
 
 def _is_windows(x: Node, b: int, r: int) -> bool:
@@ -138,15 +145,9 @@ def _is_windows(x: Node, b: int, r: int) -> bool:
     return overlaps(x) and max(len(_axes(x, b, b + r)), len(_axes(x, b + r, len(x.shape)))) > 1
 
 
-def _axes(x: Node, start: int, stop: int) -> tuple[tuple[int, int], ...]:
+def _axes(x: Node, start: int, stop: int) -> list[tuple[int, ...]]:
     """Axes of a view as (extent, stride), adjacent ones that are walked as one joined."""
-    out: list[tuple[int, int]] = []
-    for extent, stride in zip(x.shape[start:stop], x.layout[1][start:stop], strict=True):
-        if out and out[-1][1] == stride * extent:
-            out[-1] = (out[-1][0] * extent, stride)
-        elif extent != 1:
-            out.append((extent, stride))
-    return tuple(out)
+    return joined_axes(x.shape[start:stop], x.layout[1][start:stop])
 
 
 def _in_order_of(builder: Any, x: Node, x_start: int, y: Node, y_start: int) -> tuple[Node, Node]:

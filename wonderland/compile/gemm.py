@@ -15,6 +15,10 @@ operands fit the caches, each block is packed into panels as wide as the registe
 the panels. Packing and tiles are tasks of the pool. Where packing doesn't pay, the kernel reads the operand where it
 lies. The cut along k depends on nothing but the sizes and strides: results are the same to the bit for any number of
 threads. `wl_gemv_f32`, of the same parameters, multiplies with a vector (m = 1 or n = 1): see `gemm_vector`.
+
+`wl_gemp_f32` reads A at *places*, A[row_places[i] + step_places[p]], as the windows of an image lie. Instead of `rsa`
+and `csa` it gets a table, (extent, stride) of `MOST_AXES` axes of the rows and then of the steps, from the outside in,
+and the number of the first step, which is 0 but for parts along k.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ SPLIT_DEPTH, MOST_PARTS, SPLIT_BYTES = 1024, 16, 1 << 21  # least steps of k in 
 UNROLL = 4  # steps of k in one turn of the kernel's loop
 LAST_STEPS = 64  # steps of k before the end of a tile at which C is fetched
 AHEAD = 16  # steps of k between a prefetch and its use
+MOST_AXES = 4  # of the rows, and of the steps, of an operand at places
 
 
 def scratch_bytes(m: int, n: int, k: int, dtype: str, placed: bool = False) -> int:
@@ -78,7 +83,11 @@ def _panel_bytes(t: Tile, m: Any, n: Any, k: Any) -> Any:
 
 NULL = ir.constant(None, ir.POINTER)
 PARAMETERS = "m n k a* rsa csa b* rsb csb c* ldc scratch* epilogue& context&"
-PARAMETERS_AT = PARAMETERS, PARAMETERS.replace("rsa csa", "places& first_step")
+
+
+def _words(line: str, placed: bool) -> str:
+    """A line of words; of A at places it has, instead of strides, the table of its axes and the number of a step."""
+    return line.replace("rsa csa", "places& first_step") if placed else line
 
 
 def is_by_vector(m: int, n: int, k: int, a_strides: Sequence[int], b_strides: Sequence[int]) -> bool:
@@ -89,7 +98,7 @@ def is_by_vector(m: int, n: int, k: int, a_strides: Sequence[int], b_strides: Se
 @cache
 def external(dtype: str, kind: str = "gemm", few_columns: bool = False) -> ir.External:
     """The function for products of matrices ("gemm"), with a vector, or of A at places, for other modules to call."""
-    parameters = tuple(type for _, type in types(PARAMETERS_AT[kind == "gemp"]))
+    parameters = tuple(type for _, type in types(_words(PARAMETERS, kind == "gemp")))
     name = _name(kind, tile(dtype, few_columns))
     return ir.External(name, VOID, parameters, address=partial(address, dtype, kind, few_columns))
 
@@ -120,9 +129,6 @@ BLOCK = """
     m n k a* rsa csa b* rsb csb c* ldc accumulate rows* columns* pack_a packed_from row_groups
     chunk_rows chunk_columns column_chunks first_row epilogue& context& packs packed
 """
-PLACED = BLOCK.replace("rsa csa", "places& first_step")
-
-
 # What a kernel gets besides: the strides of A where it lies, or tables of the places of its rows and steps.
 HOW = {"packed": "", "direct": " rsa csa", "placed": " row_places& step_places&"}
 
@@ -220,7 +226,7 @@ def _store_edge(t: Tile) -> Function:
 def _pack_task(t: Tile, placed: bool) -> Function:
     """Chunks 0..row_groups-1 pack panels of A, the later ones panels of B."""
     f, (context, chunk) = begin(t, "pack_task", "context& chunk", RARE)
-    block = Fields(f, t, PLACED if placed else BLOCK, context)
+    block = Fields(f, t, _words(BLOCK, placed), context)
     k, groups = block.get("k row_groups")
     of_a = chunk < groups
     if not placed:
@@ -244,7 +250,7 @@ def _pack_task(t: Tile, placed: bool) -> Function:
 def _tile_task(t: Tile, placed: bool) -> Function:
     """The tiles of a chunk of C: a panel of B stays in L1 while the panels of A pass."""
     f, (context, chunk) = begin(t, "tile_task", "context& chunk")
-    block = Fields(f, t, PLACED if placed else BLOCK, context)
+    block = Fields(f, t, _words(BLOCK, placed), context)
     m, n, k, b, rsb, c, ldc, accumulate = block.get("m n k b rsb c ldc accumulate")
     columns, first = block.get("columns packed_from")
     height, width, across = block.get("chunk_rows chunk_columns column_chunks")
@@ -268,7 +274,7 @@ def _tile_task(t: Tile, placed: bool) -> Function:
 def _block_task(t: Tile, placed: bool) -> Function:
     """First chunks that pack, then chunks of tiles, which wait until everything is packed: chunks begin in order."""
     f, (context, chunk) = begin(t, "block_task", "context& chunk", RARE)
-    block = Fields(f, t, PLACED if placed else BLOCK, context)
+    block = Fields(f, t, _words(BLOCK, placed), context)
     (packs,) = block.get("packs")
     with f.when(chunk < packs):
         f.call(_pack_task(t, placed), context, chunk)
@@ -309,9 +315,6 @@ def _multiply_placed(f: Function, t: Tile, block: Fields, top: Value, bottom: Va
     return multiply
 
 
-MOST_AXES = 4  # of the rows, and of the steps, of an operand at places
-
-
 def _fill_places(t: Tile) -> Function:
     """Places number `first`, first + 1, ... of `MOST_AXES` axes (extent, stride), from the outside in."""
     f, (axes, first, count, out) = begin(t, "fill_places", "axes& first count out&")
@@ -341,7 +344,8 @@ def _fill_places(t: Tile) -> Function:
 
 
 def _gemm(t: Tile, placed: bool) -> Function:
-    f, parameters = begin(t, _name("gemp" if placed else "gemm", t), PARAMETERS_AT[placed], RARE, exported=True)
+    name = _name("gemp" if placed else "gemm", t)
+    f, parameters = begin(t, name, _words(PARAMETERS, placed), RARE, exported=True)
     m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context = parameters
 
     def finish() -> None:
@@ -367,8 +371,9 @@ def _gemm(t: Tile, placed: bool) -> Function:
         depth = share(k, parts, UNROLL)
         parts = ceil_div(k, depth)
         result = round_up(elements * t.bytes, 64)
-        fields = Fields(f, t, SPLIT)
-        fields.put(m=m, n=n, k=k, a=a, rsa=rsa, csa=csa, b=b, rsb=rsb, csb=csb)
+        fields = Fields(f, t, _words(SPLIT, placed))
+        steps_of_a = {"places": rsa, "first_step": csa} if placed else {"rsa": rsa, "csa": csa}
+        fields.put(m=m, n=n, k=k, a=a, **steps_of_a, b=b, rsb=rsb, csb=csb)
         fields.put(parts=scratch, depth=depth, size=size, panels=result)
         f.call(run(), f.at(_split_task(t, blocks, placed)), fields.pointer, parts, f.constant(True, ir.BOOL))
         f.call(_sum_parts(t), m, n, scratch, parts, size, c, ldc)
@@ -402,7 +407,7 @@ def _gemv(t: Tile) -> Function:
 def _split_task(t: Tile, blocks: Function, placed: bool) -> Function:
     """One part of a product along k."""
     f, (context, chunk) = begin(t, "split_task", "context& chunk", RARE)
-    m, n, k, a, rsa, csa, b, rsb, csb, parts, depth, size, panels = Fields(f, t, SPLIT, context).get()
+    m, n, k, a, rsa, csa, b, rsb, csb, parts, depth, size, panels = Fields(f, t, _words(SPLIT, placed), context).get()
     start, own = chunk * depth, parts.further(chunk * size)
     rest = (b.at(start * rsb), rsb, csb, own, n, own.further(panels), NULL, NULL)
     a, csa = (a, csa + start) if placed else (a.at(start * csa), csa)
@@ -412,7 +417,7 @@ def _split_task(t: Tile, blocks: Function, placed: bool) -> Function:
 
 def _blocks(t: Tile, placed: bool) -> Function:
     """A product block by block, each packed and multiplied by tasks; the scratch is aligned."""
-    f, parameters = begin(t, "blocks", PARAMETERS_AT[placed], RARE)
+    f, parameters = begin(t, "blocks", _words(PARAMETERS, placed), RARE)
     m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context = parameters
     follows = epilogue.differs(None)
     # Packing pays when the panels are used often, unless the operand sits in the nearest caches anyway.
@@ -424,7 +429,7 @@ def _blocks(t: Tile, placed: bool) -> Function:
     direct_b = csb.equals(1) & (b_is_small | few_rows)
     depth, height = at_most(k, t.depth, UNROLL), m if placed else at_most(m, BLOCK_ROWS, t.rows)
     width = at_most(n, BLOCK_COLUMNS, t.columns)
-    block = Fields(f, t, PLACED if placed else BLOCK)
+    block = Fields(f, t, _words(BLOCK, placed))
     block.put(rsb=rsb, csb=csb, ldc=ldc, pack_a=pack_a.convert(LONG, signed=False))
     with f.loop(0, n, width) as j0, f.loop(0, m, height) as i0, f.loop(0, k, depth) as p0:
         last = (p0 + depth >= k) & (j0 + width >= n)

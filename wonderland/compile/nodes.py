@@ -33,6 +33,19 @@ def contiguous_strides(shape: Shape) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def joined_axes(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, ...]]:
+    """Axes as (extent, stride of each array), adjacent ones that all arrays walk as one joined; none of extent 1."""
+    out: list[tuple[int, ...]] = []
+    for extent, *steps in zip(shape, *strides, strict=True):
+        if extent == 1:
+            continue
+        if out and all(outer == step * extent for outer, step in zip(out[-1][1:], steps, strict=True)):
+            out[-1] = (out[-1][0] * extent, *steps)
+        else:
+            out.append((extent, *steps))
+    return out
+
+
 def normal(shape: Shape, strides: Shape) -> Shape:
     """Strides with 0 along axes of extent 1, where they don't matter."""
     return tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))

@@ -21,7 +21,7 @@ MOVED = 1 << 15  # elements that are rather transposed at once than read across
 
 
 def inverse(order: Sequence[int]) -> Order:
-    """The permutation that undoes this one."""
+    """The permutation that brings axes in this order back; of some of the axes, too."""
     return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 

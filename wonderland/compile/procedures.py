@@ -23,7 +23,7 @@ from wonderland.compile.emitter import Emitter, Scalar, memory_type
 from wonderland.compile.kernel import CHUNK_NANOSECONDS, MOST_CHUNKS, PARALLEL_NANOSECONDS, Kernel
 from wonderland.compile.loops import I64, Loops
 from wonderland.compile.memory import ALIGNMENT, Buffer, round_up
-from wonderland.compile.nodes import STEP, Node, Whole, contiguous_strides
+from wonderland.compile.nodes import STEP, Node, Whole, contiguous_strides, joined_axes
 from wonderland.compile.scalars import literal
 from wonderland.core.types import ArrayType
 
@@ -96,7 +96,7 @@ class RowKernel(Kernel):
 
     def write(self) -> ir.Function:
         node, code = self.node, Code(Loops(self, "noinline"), self.site)
-        axes = _collapsed(node.shape[: node.rows], [strides[: node.rows] for _, (_, strides) in self.arrays])
+        axes = joined_axes(node.shape[: node.rows], *(strides[: node.rows] for _, (_, strides) in self.arrays))
         parameters, extra = code.loops.parameters, {}
         begin, end = code.loops.parameter("begin"), code.loops.parameter("end")
         if self.scratch is not None:
@@ -105,7 +105,7 @@ class RowKernel(Kernel):
         with code.loop(begin, end) as row:
             rows = []
             for i, (n, (_, strides)) in enumerate(self.arrays):
-                whole = Array(code, parameters[f"p{i}"], n.dtype, strides=tuple(s[i] for _, s in axes))
+                whole = Array(code, parameters[f"p{i}"], n.dtype, strides=tuple(axis[1 + i] for axis in axes))
                 moved = whole.place(*_places(code, row, axes))
                 rows.append(Array(code, moved, n.dtype, n.shape[node.rows :], strides[node.rows :]))
             node.code(code, *rows, **extra)
@@ -195,24 +195,10 @@ class Code(Emitter):
         self.loops.fail(self.site)
 
 
-def _collapsed(extents: tuple, strides: list) -> list[tuple[int, list[int]]]:
-    """Axes as (extent, stride of each array), adjacent ones that all arrays walk as one joined."""
-    out: list[tuple[int, list[int]]] = []
-    for axis, extent in reversed(list(enumerate(extents))):
-        steps = [s[axis] for s in strides]
-        if extent == 1:
-            continue
-        if out and all(s == inner * out[0][0] for s, inner in zip(steps, out[0][1], strict=True)):
-            out[0] = (out[0][0] * extent, out[0][1])
-        else:
-            out.insert(0, (extent, steps))
-    return out
-
-
 def _places(code: Code, row: Scalar, axes: list) -> list[Scalar]:
     """The place along each axis of the row with a number."""
     found: list[Scalar] = []
-    for extent, _ in reversed(axes[1:]):
+    for extent, *_ in reversed(axes[1:]):
         size = code.number(extent)
         found.insert(0, code.remainder(row, size))
         row = code.quotient(row, size)

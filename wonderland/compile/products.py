@@ -14,7 +14,7 @@ from typing import Any
 from wonderland.compile import gemm, ir, pool, small_gemm
 from wonderland.compile.kernel import Kernel
 from wonderland.compile.memory import ALIGNMENT, Buffer, round_up
-from wonderland.compile.nodes import STEP, Node, Whole
+from wonderland.compile.nodes import STEP, Node, Whole, contiguous_strides, joined_axes
 from wonderland.compile.scalars import real_dtype
 from wonderland.compile.steps import Step
 from wonderland.core.types import ArrayType
@@ -29,7 +29,7 @@ NO_EPILOGUE = ir.constant(None, ir.POINTER), ir.constant(None, ir.POINTER)
 MANY_ROWS = 96  # of a product with an epilogue, which is shared by rows only
 
 
-Places = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]  # (extent, stride) of each axis
+Places = tuple[list[tuple[int, ...]], list[tuple[int, ...]]]  # (extent, stride) of each axis
 
 
 class Contract(Whole):
@@ -75,20 +75,6 @@ class Contract(Whole):
         return f"{batch}product{'s' if batch else ''} {'of windows ' if self.places else ''}{sizes}"
 
 
-def collapsed_batch(node: Contract) -> list[tuple[int, int, int, int]]:
-    """The batch axes of a product as (extent, strides of x, y and the result), adjacent ones joined if they can be."""
-    out: list[tuple[int, int, int, int]] = []
-    step = node.m * node.n
-    for i in reversed(range(len(node.batch))):
-        extent, x, y = node.batch[i], node.x_strides[1 + i], node.y_strides[1 + i]
-        if out and x == out[0][1] * out[0][0] and y == out[0][2] * out[0][0]:
-            out[0] = (out[0][0] * extent, *out[0][1:])
-        elif extent != 1:
-            out.insert(0, (extent, x, y, step))
-        step *= extent
-    return out
-
-
 class RunProduct(Step):
     """Matrix products, one for each entry of the batch; many small ones are shared between threads."""
 
@@ -100,7 +86,8 @@ class RunProduct(Step):
         self.position: int = position
         self.size: int = real_dtype(node.dtype).itemsize  # of a number
         self.dtype = "f32" if self.size == 4 else "f64"
-        self.batch: list[tuple[int, int, int, int]] = collapsed_batch(node)
+        strides = node.x_strides[1:-2], node.y_strides[1:-2], contiguous_strides((*node.batch, node.m, node.n))[:-2]
+        self.batch: list[tuple[int, ...]] = joined_axes(node.batch, *strides)
         self.total: int = math.prod(node.batch)
         one = node.m * node.n * node.k
         largest = SHARED_ALONE if self.total < MANY_PRODUCTS else BETTER_TOGETHER
@@ -230,7 +217,7 @@ class RunProduct(Step):
         return f"{self.node}, then on its rows\n  {follows}"
 
 
-def _filled(axes: tuple[tuple[int, int], ...]) -> list[int]:
+def _filled(axes: list[tuple[int, ...]]) -> list[int]:
     """Extents and strides of as many axes as GEMM takes."""
     return [number for axis in (*[(1, 0)] * (gemm.MOST_AXES - len(axes)), *axes) for number in axis]
 

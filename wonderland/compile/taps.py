@@ -19,6 +19,7 @@ from wonderland.compile import ir
 from wonderland.compile.gemm_tile import Elements, Tile, ceil_div, fma, tile
 from wonderland.compile.kernel import MOST_CHUNKS, PARALLEL_NANOSECONDS, Kernel
 from wonderland.compile.nodes import STEP, Node, Whole
+from wonderland.compile.orders import inverse
 from wonderland.core.types import ArrayType
 
 MOST_TAPS = 32
@@ -78,8 +79,7 @@ def lower(builder: Any, x: Node, y: Node, start: int) -> Node | None:
     if not weigh:
         made = builder.reduce(made, (0,), "add")
     made = builder.reshape(made, [axes[i].extent for i in left])
-    order = sorted(range(len(left)), key=left.__getitem__)
-    return builder.reshape(builder.transpose(made, order), x.shape[:start])
+    return builder.reshape(builder.transpose(made, inverse(left)), x.shape[:start])
 
 
 def _weights(builder: Any, y: Node, taps: Sequence[int], channels: int) -> Node:
@@ -172,10 +172,8 @@ class TapsKernel(Kernel):
     def _weigh(self, number: ir.Value, channel: ir.Value) -> None:
         f, places = self.f, self._taps()
         weights = [self.y.at(channel + tap * self.channels).vector() for tap in range(len(places))]
-        source, to = (
-            self.x.at(self._row(number)[0] + channel),
-            self.out.at(number * self.extent * self.channels + channel),
-        )
+        source = self.x.at(self._row(number)[0] + channel)
+        to = self.out.at(number * self.extent * self.channels + channel)
         with f.loop(0, self.extent) as i:
             here = source.at(i * self.step)
             total = here.vector(places[0]) * weights[0]
@@ -198,10 +196,8 @@ class TapsKernel(Kernel):
                 number, inside = now // self.extent, now % self.extent
                 run = f.min(self.extent - inside, stop - now)
                 x_row, y_row = self._row(number)
-                source, other = (
-                    self.x.at(x_row + inside * self.step + channel),
-                    self.y.at(y_row + inside * self.y_step + channel),
-                )
+                source = self.x.at(x_row + inside * self.step + channel)
+                other = self.y.at(y_row + inside * self.y_step + channel)
                 with f.loop(0, run) as i:
                     here, factor = source.at(i * self.step), other.at(i * self.y_step).vector()
                     for place, cell in zip(chosen, sums, strict=True):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from wonderland.compile import ir
 from wonderland.compile.gemm_tile import Elements, Tile, ceil_div, tile
 from wonderland.compile.kernel import CHUNK_NANOSECONDS, MOST_CHUNKS, PARALLEL_NANOSECONDS, Kernel
-from wonderland.compile.nodes import STEP, Node, Whole, contiguous_strides
+from wonderland.compile.nodes import STEP, Node, Whole, contiguous_strides, joined_axes
 from wonderland.core.types import ArrayType
 
 NANOSECONDS = 0.4  # for an element
@@ -41,12 +41,7 @@ def moves(node: Node) -> Moves | None:
     """How to copy a view by blocks, if that is a way."""
     if node.dtype.itemsize not in KINDS or node.dtype.kind == "c" or node.base is node or node.type.size < LEAST:
         return None
-    axes: list[Axis] = []
-    for axis in map(Axis, node.shape, node.layout[1], contiguous_strides(node.shape)):
-        if axes and axes[-1].source == axis.source * axis.extent:
-            axes[-1] = Axis(axes[-1].extent * axis.extent, axis.source, axis.to)
-        elif axis.extent != 1:
-            axes.append(axis)
+    axes = [Axis(*axis) for axis in joined_axes(node.shape, node.layout[1], contiguous_strides(node.shape))]
     across = [a for a in axes[:-1] if a.source == 1]
     lanes = tile(KINDS[node.dtype.itemsize]).lanes
     if not across or axes[-1].source in (0, 1) or min(across[0].extent, axes[-1].extent) < lanes:

@@ -15,23 +15,23 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from wonderland.compile.contractions import Axes
+from wonderland.compile.gemm_tile import ceil_div
 from wonderland.compile.members import IndexedPlaces, Scatter
 from wonderland.compile.nodes import Empty, Node, Number, normal
 from wonderland.compile.orders import inverse, of_memory
 from wonderland.core.types import ArrayType
+from wonderland.ops.dot import free_axes
+from wonderland.ops.windows import padded_shape, window_layout
 
 Pairs = Sequence[tuple[int, int]]
 
 
 def pad(builder: Any, x: Node, axes: Sequence[int], padding: Pairs) -> Node:
     """An array with zeros around it, in the order in which it lies in memory; less than none cuts elements off."""
-    if not any(map(any, padding)) or 0 in x.shape:
-        widths = dict(zip(axes, padding, strict=True))
-        return (
-            x
-            if 0 not in x.shape
-            else Number(ArrayType(tuple(n + sum(widths.get(i, ())) for i, n in enumerate(x.shape)), x.dtype), 0)
-        )
+    if 0 in x.shape:
+        return Number(ArrayType(padded_shape(x.shape, axes, padding), x.dtype), 0)
+    if not any(map(any, padding)):
+        return x
     pairs = [(0, 0)] * len(x.shape)
     for a, pair in zip(axes, padding, strict=True):
         pairs[a] = pair
@@ -48,7 +48,7 @@ def pad(builder: Any, x: Node, axes: Sequence[int], padding: Pairs) -> Node:
     for axis, middle in enumerate(inside):  # zeros on each side, outside of what is there already
         for side in (slice(0, middle.start, 1), slice(middle.stop, wide[axis], 1)):
             index = [*inside[:axis], side, *whole[axis + 1 :]]
-            zeros = Number(ArrayType(tuple(len(range(i.start, i.stop)) for i in index), x.dtype), 0)
+            zeros = Number(ArrayType(tuple(i.stop - i.start for i in index), x.dtype), 0)
             made = builder.scatter_slice(made, zeros, index, "set")
     made = builder.scatter_slice(made, builder.transpose(x, order), inside, "set")
     return builder.transpose(made, inverse(order))
@@ -61,16 +61,12 @@ def lower(
     """Windows of an array with zeros around it."""
     x = pad(builder, x, axes, padding)
     offset, steps = x.layout
-    shape, moved = list(x.shape), list(steps)
-    for a, size, stride, dilation in zip(axes, sizes, strides, dilations, strict=True):
-        shape[a] = max((shape[a] - max((size - 1) * dilation + 1, 0)) // stride + 1, 0)
-        moved[a] *= stride
-    taps = [steps[a] * dilation for a, dilation in zip(axes, dilations, strict=True)]
-    return builder.view(x, (*shape, *sizes), offset, (*moved, *taps))
+    shape, steps = window_layout(x.shape, steps, axes, sizes, strides, dilations)
+    return builder.view(x, shape, offset, steps)
 
 
 class Phase(NamedTuple):
-    """Along one axis: the elements start, start + stride, ..., `count` of them.
+    """Along one axis: the elements start, start + stride, ..., `extent` of them.
 
     The first of them is in window `place` at tap `first`, in window place - back at tap first + step, and so on:
     `taps` of them, as far as there are such windows.
@@ -78,7 +74,7 @@ class Phase(NamedTuple):
 
     start: int
     stride: int
-    count: int
+    extent: int
     place: int
     back: int
     first: int
@@ -86,16 +82,16 @@ class Phase(NamedTuple):
     taps: int
 
 
-def _phases(extent: int, size: int, stride: int, dilation: int, padding: tuple[int, int]) -> Iterator[Phase]:
-    """The phases of an axis whose elements are in any window."""
-    low, shared = padding[0], math.gcd(stride, dilation)
-    for start in range(min(stride, extent)):
+def _phases(n: int, size: int, stride: int, dilation: int, low: int) -> Iterator[Phase]:
+    """The phases of an axis of n elements that are in any window, `low` zeros before them."""
+    shared = math.gcd(stride, dilation)
+    for start in range(min(stride, n)):
         residue = (low + start) % stride
         first = next((t for t in range(size) if t * dilation % stride == residue), None)
         if first is not None:
             step, place = stride // shared, (low + start - first * dilation) // stride
-            count, taps = -(-(extent - start) // stride), -(-(size - first) // step)
-            yield Phase(start, stride, count, place, dilation // shared, first, step, taps)
+            extent, taps = ceil_div(n - start, stride), ceil_div(size - first, step)
+            yield Phase(start, stride, extent, place, dilation // shared, first, step, taps)
 
 
 def fold(
@@ -110,23 +106,24 @@ def fold(
     by_product = _factors(w, rank, axes) if w.base.product is not None else None
     if by_product is not None:
         phases = [
-            [*_phases(shape[a], *numbers)]
-            for a, *numbers in zip(axes, sizes, strides, dilations, padding, strict=True)
-        ]  # fmt: skip
+            [*_phases(shape[a], size, stride, dilation, low)]
+            for a, size, stride, dilation, (low, _) in zip(axes, sizes, strides, dilations, padding, strict=True)
+        ]
         return _fold_product(builder, type, axes, phases, by_product)
-    return _fold_windows(builder, w, type, axes, [*zip(sizes, strides, dilations, padding, strict=True)])
+    return _fold_windows(builder, w, type, axes, sizes, strides, dilations, padding)
 
 
-def _fold_windows(builder: Any, w: Node, type: ArrayType, axes: Sequence[int], numbers: Sequence[Any]) -> Node:
+def _fold_windows(
+    builder: Any, w: Node, type: ArrayType, axes: Sequence[int], sizes: Sequence[int], strides: Sequence[int],
+    dilations: Sequence[int], padding: Pairs,
+) -> Node:  # fmt: skip
     """Windows that lie in memory: one pass if they don't overlap, otherwise one for each tap."""
-    wide, inside = [*type.shape], [slice(0, n, 1) for n in type.shape]
-    for a, (*_, (low, high)) in zip(axes, numbers, strict=True):
-        wide[a] += low + high
+    wide, inside = padded_shape(type.shape, axes, padding), [slice(0, n, 1) for n in type.shape]
+    for a, (low, _) in zip(axes, padding, strict=True):
         inside[a] = slice(low, low + type.shape[a], 1)
-    sizes, strides, dilations, _ = zip(*numbers, strict=True)
     rank, order = len(wide), of_memory(w) or tuple(range(len(w.shape)))
     own = [i for i in order if i < rank]  # the result is in the order of the windows
-    apart = all((size - 1) * dilation < stride for size, stride, dilation, _ in numbers)
+    apart = all((k - 1) * dilation < stride for k, stride, dilation in zip(sizes, strides, dilations, strict=True))
     covered = all(wide[a] == size * w.shape[a] for a, size in zip(axes, sizes, strict=True))
     place = ArrayType(tuple(wide[i] for i in own), type.dtype)
     target = builder.keep(Empty(place)) if apart and covered else builder.memory(Number(place, 0))
@@ -166,44 +163,40 @@ def _factors(w: Node, rank: int, axes: Sequence[int]) -> Factors | None:
     x, y, contract, batch, (offset, strides) = w.base.product
     if w.layout[0] != offset:
         return None
-    free = [[i for i in range(len(n.shape)) if i not in (*c, *b)] for n, c, b in zip((x, y), contract, batch)]
-    owners = [(None, i) for i in batch[0]] + [(0, i) for i in free[0]] + [(1, i) for i in free[1]]
-    extents = [(x, y)[owner or 0].shape[i] for owner, i in owners]
-    found: dict[tuple[int, int], int] = {(s, n): i for i, (s, n) in enumerate(zip(strides, extents)) if n != 1}
-    places = [found.get((s, n)) for n, s in zip(w.shape, w.layout[1], strict=True)]
-    if any(i is None and n != 1 for i, n in zip(places, w.shape, strict=True)):
+    free = [free_axes(len(n.shape), *used) for n, *used in zip((x, y), contract, batch, strict=True)]
+    # For each axis of the product which factor it is from (-1: from both), and which axis of that; then for those of w.
+    owners = [(-1, i) for i in batch[0]] + [(0, i) for i in free[0]] + [(1, i) for i in free[1]]
+    extents = [(x, y)[max(side, 0)].shape[i] for side, i in owners]
+    found = {(s, n): i for i, (s, n) in enumerate(zip(strides, extents, strict=True)) if n != 1}
+    numbers = [found.get((s, n)) for n, s in zip(w.shape, w.layout[1], strict=True)]
+    if any(i is None and n != 1 for i, n in zip(numbers, w.shape, strict=True)):
         return None
-    known = [owners[places[a]] if places[a] is not None else None for a in axes]  # type: ignore[index]
-    inner = [None if i is None else owners[i] for i in places[rank:]]
-    sides = {None if side is None else side[0] for side in known}
-    if sides not in ({0}, {1}):
+    owned = [None if i is None else owners[i] for i in numbers]
+    places, taps = [owner for a in axes if (owner := owned[a]) is not None], owned[rank:]
+    sides = {side for side, _ in places}
+    if len(places) < len(axes) or sides not in ({0}, {1}):
         return None
     (side,) = sides
-    if any(tap is not None and tap[0] != 1 - side for tap in inner):  # type: ignore[operator]
+    if any(tap is not None and tap[0] != 1 - side for tap in taps):
         return None
     order = [*range(len(owners))]
     if side == 1:  # the product with its factors exchanged
         b, r = len(batch[0]), len(free[0])
         order = [*range(b), *range(b + r, len(owners)), *range(b, b + r)]
         x, y, contract, batch = y, x, contract[::-1], batch[::-1]
-    result = [None if i is None else order.index(i) for i in places[:rank]]
-    at = [i for _, i in known]  # type: ignore[misc]
-    return Factors(x, y, contract, batch, at, [None if tap is None else tap[1] for tap in inner], result)
+    result = [None if i is None else order.index(i) for i in numbers[:rank]]
+    at = [i for _, i in places]
+    return Factors(x, y, contract, batch, at, [None if tap is None else tap[1] for tap in taps], result)
 
 
 def _fold_product(
     builder: Any, type: ArrayType, axes: Sequence[int], phases: list[list[Phase]], factors: Factors
 ) -> Node:
     """For each phase a product of windows of x, with zeros around it, and of the taps of y that are in it."""
-    x, extents = factors.x, [factors.x.shape[i] for i in factors.places]
-    padding = [
-        (max(-min(p.place - (p.taps - 1) * p.back for p in own), 0), max(max(p.place + p.count for p in own) - n, 0))
-        for own, n in zip(phases, extents, strict=True)
-        if own
-    ]  # fmt: skip
-    if len(padding) < len(phases):
+    if not all(phases):
         return Number(type, 0)
-    x = pad(builder, x, factors.places, padding)
+    padding = [_beyond(own, factors.x.shape[i]) for own, i in zip(phases, factors.places, strict=True)]
+    x = pad(builder, factors.x, factors.places, padding)
     made = [(parts, _phase(builder, x, padding, parts, factors)) for parts in product(*phases)]
     if len(made) == 1 and all(p.stride == 1 for p in made[0][0]):
         return builder.reshape(made[0][1], type.shape)
@@ -217,13 +210,19 @@ def _fold_product(
     return target
 
 
+def _beyond(phases: Sequence[Phase], n: int) -> tuple[int, int]:
+    """How far the windows of an axis of n places reach over its ends."""
+    first = min(p.place - (p.taps - 1) * p.back for p in phases)
+    return max(-first, 0), max(max(p.place + p.extent for p in phases) - n, 0)
+
+
 def _phase(builder: Any, x: Node, padding: Pairs, parts: Sequence[Phase], factors: Factors) -> Node:
-    """The elements of one phase, axes of extent 1 left out."""
+    """The elements of one phase: the axes of the result that aren't 1, in its order, and then others of extent 1."""
     offset, strides = x.layout
     shape, y, contract = [*x.shape], factors.y, ([*factors.contract[0]], [*factors.contract[1]])
     steps, windows, taken = [], [], [slice(0, n, 1) for n in y.shape]
     for axis, tap, p, (low, _) in zip(factors.places, factors.taps, parts, padding, strict=True):
-        shape[axis] = p.count
+        shape[axis] = p.extent
         offset += (p.place + low) * strides[axis]
         if tap is not None:
             contract[0].append(len(x.shape) + len(windows))
@@ -235,16 +234,8 @@ def _phase(builder: Any, x: Node, padding: Pairs, parts: Sequence[Phase], factor
     y = builder.slice(y, taken)
     made = builder.dot(x, y, tuple(map(tuple, contract)), factors.batch)
     # Axes of the product are numbered with those of the taps, which are gone now.
-    b, free_y = (
-        len(factors.batch[0]),
-        [i for i in range(len(y.shape)) if i not in (*factors.contract[1], *factors.batch[1])],
-    )
-    free_x = len(factors.x.shape) - b - len(factors.contract[0])
-    left = [*range(b + free_x), *(b + free_x + k for k, i in enumerate(free_y) if i not in factors.taps)]
+    of_x = len(factors.x.shape) - len(factors.contract[0])
+    free_y = free_axes(len(y.shape), factors.contract[1], factors.batch[1])
+    left = [*range(of_x), *(of_x + k for k, i in enumerate(free_y) if i not in factors.taps)]
     order = [left.index(i) for i in factors.result if i is not None]
-    return _permuted(builder, made, order)
-
-
-def _permuted(builder: Any, node: Node, order: list[int]) -> Node:
-    """Some axes in a new order; the others have extent 1, and come last."""
-    return builder.transpose(node, (*order, *(i for i in range(len(node.shape)) if i not in order)))
+    return builder.transpose(made, (*order, *(i for i in range(len(made.shape)) if i not in order)))

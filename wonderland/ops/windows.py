@@ -9,6 +9,7 @@ linear, and each is the other's transpose. A convolution is windows and a `dot`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def window_count(extent: int, size: int, stride: int = 1, dilation: int = 1) -> 
     return max((extent - window_extent(size, dilation)) // stride + 1, 0)
 
 
-def padded_shape(shape: Integers, axes: Integers, padding: tuple[tuple[int, int], ...]) -> Integers:
+def padded_shape(shape: Integers, axes: Sequence[int], padding: Sequence[tuple[int, int]]) -> Integers:
     """The shape with zeros around it."""
     wide = list(shape)
     for a, pair in zip(axes, padding, strict=True):
@@ -41,8 +42,9 @@ def padded_shape(shape: Integers, axes: Integers, padding: tuple[tuple[int, int]
 
 
 def window_layout(
-    shape: Integers, steps: Integers, axes: Integers, sizes: Integers, strides: Integers, dilations: Integers
-) -> tuple[Integers, Integers]:
+    shape: Integers, steps: Integers, axes: Sequence[int], sizes: Sequence[int], strides: Sequence[int],
+    dilations: Sequence[int],
+) -> tuple[Integers, Integers]:  # fmt: skip
     """Shape and steps of the windows of an array of this (padded) shape whose elements are `steps` apart in memory."""
     places, strided = list(shape), list(steps)
     for a, size, stride, dilation in zip(axes, sizes, strides, dilations, strict=True):
