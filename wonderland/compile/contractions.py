@@ -182,6 +182,7 @@ def _complex_gemm(builder: Any, x: Node, y: Node, type: ArrayType) -> Node:
     order = (*range(len(outer)), len(outer) + 1, len(outer))
     rows = builder.reshape(builder.transpose(y, order), (*outer, k, 1, n))
     y = builder.map(_turned_if, [builder.constant(np.array([[False], [True]])), rows], type.dtype)
+    y = y if y.base is y else builder.copy(y)  # it may have the order of the rows
     offset, strides = x.layout
     x_strides = (*(2 * s for s in (offset, *strides[:-1])), 1)
     y_strides = (0, *(2 * s for s in contiguous_strides(y.shape)[:-3]), 1, 2 * n)
@@ -215,7 +216,8 @@ def _multiplied(e: Any, x: Any, y: Any) -> Any:
 
 def _summed_windows(builder: Any, x: Node, y: Node, start: int) -> Node:
     """The sum of x * y over the axes from `start` on, in the order in which the windows x lie in memory."""
-    by_taps = taps.lower(builder, x, builder.broadcast(y, x.shape), start) if y.in_memory else None
+    shape = np.broadcast_shapes(x.shape, y.shape)  # y has columns, too, if there are several for each channel
+    by_taps = taps.lower(builder, *(builder.broadcast(node, shape) for node in (x, y)), start) if y.in_memory else None
     if by_taps is not None:
         return by_taps
     rank, strides = len(x.shape), x.layout[1]
