@@ -278,6 +278,13 @@ def test_batched_products():
     check(wl.vmap(wl.vmap(lambda x, y: x @ y)), x, y)
 
 
+def test_products_with_what_was_computed_in_another_order():
+    x, y = numbers(9, 70), numbers(70, 70, seed=1)
+    check(lambda x, y: x @ (y @ y).T, x, y)
+    check(lambda x, y: x @ (2 * (y @ y).T), x, y)
+    check(wl.conv, numbers(2, 13, 40, 13), numbers(4, 13, 2, 3, seed=1))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sizes", [(9, 9, 9), (70, 90, 33), (300, 40, 100)])
 def test_maps_around_products(sizes, dtype):

@@ -93,6 +93,25 @@ def test_depthwise_sums_stay_in_registers(rng):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("layout", ["first", "last"])
+@pytest.mark.parametrize("multiplier", [2, 3])
+def test_depthwise_with_several_results_for_each_channel(layout, multiplier, rng):
+    x, w = numbers(rng, 2, 9, 10, 16), numbers(rng, 16 * multiplier, 1, 3, 3)
+    x = x if layout == "last" else np.moveaxis(x, -1, 1)
+
+    def f(x, w):
+        return wl.conv(x, w, padding=1, groups=16, channels=layout)
+
+    ct = numbers(rng, *np.shape(f(x, w)))
+    for one, other in zip(wl.jit(with_gradients(f, ct))(x, w), with_gradients(f, ct)(x, w), strict=True):
+        np.testing.assert_array_equal(one, other)
+    y = numbers(rng, 16, multiplier, 3)
+    products = lambda x, y: np.einsum("tcw,cmw->tcm", sliding(x, 3, axis=0), y)
+    np.testing.assert_array_equal(wl.jit(products)(x[0].reshape(90, 16), y), products(x[0].reshape(90, 16), y))
+    over = lambda x, y: wl.conv_transpose(x.T, y, stride=2, groups=16, dilation=2)
+    np.testing.assert_array_equal(wl.jit(over)(x[0].reshape(90, 16), y), over(x[0].reshape(90, 16), y))
+
+
 def test_one_by_one_kernels_move_nothing(rng):
     x, w = numbers(rng, 4, 16, 20, 20), numbers(rng, 24, 16, 1, 1)
     assert steps(wl.conv, x, w) == ["4 products 24x16 by 16x400, float32"]

@@ -217,7 +217,8 @@ def _multiplied(e: Any, x: Any, y: Any) -> Any:
 
 def _summed_windows(builder: Any, x: Node, y: Node, start: int) -> Node:
     """The sum of x * y over the axes from `start` on, in the order in which the windows x lie in memory."""
-    by_taps = taps.lower(builder, x, builder.broadcast(y, x.shape), start) if y.in_memory else None
+    shape = np.broadcast_shapes(x.shape, y.shape)  # y has columns, too, if there are several for each channel
+    by_taps = taps.lower(builder, *(builder.broadcast(node, shape) for node in (x, y)), start) if y.in_memory else None
     if by_taps is not None:
         return by_taps
     rank, strides = len(x.shape), x.layout[1]
