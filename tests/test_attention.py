@@ -313,6 +313,8 @@ def test_what_is_refused():
         ((q, k, v), {"align": "left"}, '"end" or "start"'), ((q, k, v), {"window": 0}, "positive"),
         ((q, k, v), {"window": (-1, 0)}, "positive"), ((q, k, v), {"window": (1, 2, 3)}, "positive"),
         ((q, k, v), {"mask": np.ones((1, 9, 1), bool)}, "a mask is broadcast to"),
+        ((q, k, v), {"scale": np.ones((3, 1, 1, 1))}, "a scale is"),
+        ((q[:, :1], k, v), {"scale": np.ones((3, 1))}, "a scale is"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=words):
             wl.attention(*args, **options)

@@ -54,7 +54,7 @@ def attention(
     if scale is None:
         scale = 1.0 / math.sqrt(max(width, 1))
     elif not isinstance(scale, (int, float, np.integer, np.floating)):
-        arrays[0], scale = _converted(mul(arrays[0], as_value(scale)), dtype), 1.0
+        arrays[0], scale = _scaled(arrays[0], as_value(scale), dtype), 1.0
     band = _band(causal, window, align, keys - queries)
     out = ops.attention(*arrays, *masks, band=band, scale=float(scale))[0]
     return Tracer(out) if isinstance(out, Traced) else out
@@ -99,6 +99,13 @@ def _shapes(arrays: list, extra: list) -> tuple[tuple[int, ...], int, int, int]:
 
 def _converted(x: Any, dtype: np.dtype) -> Any:
     return x if type_of(x).dtype == dtype else convert(x, dtype=dtype)
+
+
+def _scaled(q: Any, scale: Any, dtype: np.dtype) -> Any:
+    shape, own = shape_of(q), shape_of(scale)
+    if len(own) > len(shape) or any(n not in (1, of) for n, of in zip(own[::-1], shape[::-1], strict=False)):
+        raise ValueError(f"attention: a scale is a number, or broadcast to the queries, {shape}, got {own}")
+    return _converted(mul(q, scale), dtype)
 
 
 def _spread(x: Any, lead: tuple[int, ...]) -> Any:
