@@ -311,7 +311,10 @@ def test_what_is_refused():
         ((q, k, v), {"mask": np.ones((3, 5, 6), bool)}, "broadcast"),
         ((q, k, v), {"mask": np.ones((5, 5))}, "broadcast"),
         ((q, k, v), {"align": "left"}, '"end" or "start"'), ((q, k, v), {"window": 0}, "positive"),
-        ((q, k, v), {"window": (-1, 0)}, "positive"),
+        ((q, k, v), {"window": (-1, 0)}, "positive"), ((q, k, v), {"window": (1, 2, 3)}, "positive"),
+        ((q, k, v), {"mask": np.ones((1, 9, 1), bool)}, "a mask is broadcast to"),
+        ((q, k, v), {"scale": np.ones((3, 1, 1, 1))}, "a scale is"),
+        ((q[:, :1], k, v), {"scale": np.ones((3, 1))}, "a scale is"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=words):
             wl.attention(*args, **options)
@@ -319,3 +322,7 @@ def test_what_is_refused():
             wl.jit(lambda *a, o=options: wl.attention(*a, **o))(*args)
     with pytest.raises(TypeError, match="real numbers"):
         wl.attention(q + 0j, k, v)
+    with pytest.raises(TypeError, match=r"write mask\.astype"):  # 0 and 1 would be added
+        wl.attention(q, k, v, mask=np.ones((1, 1), int))
+    with pytest.raises(TypeError, match="got bools"):
+        wl.attention(q, k, v, bias=np.ones((1, 1), bool))

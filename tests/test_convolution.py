@@ -242,6 +242,8 @@ ERRORS = {
     "padding (9, 9) leaves nothing": lambda: wl.conv_transpose(X, W[:4], padding=9),
     "padding=2 is more than half of a window": lambda: wl.max_pool(X, 3, 1, 2),
     "give one size for each spatial axis": lambda: wl.max_pool(X[0, 0], 2),
+    "stride=1.5: expected integers": lambda: wl.conv(X, W, stride=1.5),
+    "padding='same': expected integers": lambda: wl.conv_transpose(X, W[:4], padding="same"),
     "have no order": lambda: wl.max_pool(X + 1j, 2),
     "x has shape (2, 4, 25); expected (batch, channels * 9, places)": lambda: wl.fold(X.reshape(2, 4, 25), (5, 5), 3),
     "has 25 places; images of shape (4, 4) have (3, 3) windows": lambda: wl.fold(X.reshape(2, 4, 25), (4, 4), 2),

@@ -45,7 +45,7 @@ def attention(
     with the number of queries and keys, not with their product.
     """
     arrays = [as_value(x) for x in (q, k, v)]
-    extra = [as_value(x) for x in (mask, bias) if x is not None]
+    extra = [_of_kind(name, as_value(x)) for name, x in (("mask", mask), ("bias", bias)) if x is not None]
     lead, queries, keys, width = _shapes(arrays, extra)
     dtype = promote(*map(type_of, (*arrays, *(x for x in extra if type_of(x).dtype.kind != "b"))))[0]
     dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)
@@ -54,10 +54,23 @@ def attention(
     if scale is None:
         scale = 1.0 / math.sqrt(max(width, 1))
     elif not isinstance(scale, (int, float, np.integer, np.floating)):
-        arrays[0], scale = _converted(mul(arrays[0], as_value(scale)), dtype), 1.0
+        arrays[0], scale = _scaled(arrays[0], as_value(scale), dtype), 1.0
     band = _band(causal, window, align, keys - queries)
     out = ops.attention(*arrays, *masks, band=band, scale=float(scale))[0]
     return Tracer(out) if isinstance(out, Traced) else out
+
+
+def _of_kind(name: str, x: Any) -> Any:
+    """A mask or bias whose numbers have one meaning only."""
+    kind = type_of(x).dtype.kind
+    if name == "mask" and kind in "iu":
+        raise TypeError(
+            "attention: a mask of bools says which keys are seen, one of floats is added to the logits; got integers, "
+            f"{type_of(x)}: write mask.astype(bool), or bias=mask if they are to be added"
+        )
+    if name == "bias" and kind == "b":
+        raise TypeError(f"attention: a bias is added to the logits, got bools, {type_of(x)}: as a mask they are mask=")
+    return x
 
 
 def _shapes(arrays: list, extra: list) -> tuple[tuple[int, ...], int, int, int]:
@@ -79,13 +92,20 @@ def _shapes(arrays: list, extra: list) -> tuple[tuple[int, ...], int, int, int]:
     lead = np.broadcast_shapes(q[:-3], k[:-3], v[:-3], *(shape_of(x)[:-3] for x in extra))
     whole = (*lead, q[-3], q[-2], k[-2])
     for shape in map(shape_of, extra):
-        if np.broadcast_shapes(shape, whole) != whole:
+        if any(n not in (1, of) for n, of in zip(shape[:-4:-1], whole[::-1], strict=False)):
             raise ValueError(f"attention: a mask is broadcast to (..., heads, queries, keys) = {whole}, got {shape}")
     return lead, q[-2], k[-2], q[-1]
 
 
 def _converted(x: Any, dtype: np.dtype) -> Any:
     return x if type_of(x).dtype == dtype else convert(x, dtype=dtype)
+
+
+def _scaled(q: Any, scale: Any, dtype: np.dtype) -> Any:
+    shape, own = shape_of(q), shape_of(scale)
+    if len(own) > len(shape) or any(n not in (1, of) for n, of in zip(own[::-1], shape[::-1], strict=False)):
+        raise ValueError(f"attention: a scale is a number, or broadcast to the queries, {shape}, got {own}")
+    return _converted(mul(q, scale), dtype)
 
 
 def _spread(x: Any, lead: tuple[int, ...]) -> Any:
@@ -106,9 +126,10 @@ def _band(causal: bool, window: Any, align: str, shift: int) -> tuple[int | None
         raise ValueError(f'attention: align is "end" or "start", got {align!r}')
     left = right = None
     if window is not None:
-        left, right = window if isinstance(window, (tuple, list)) else (operator.index(window) - 1, 0)
-        if any(n is not None and operator.index(n) < 0 for n in (left, right)):
+        ends = tuple(window) if isinstance(window, (tuple, list)) else (operator.index(window) - 1, 0)
+        if len(ends) != 2 or any(n is not None and operator.index(n) < 0 for n in ends):
             raise ValueError(f"attention: a window is a positive number of keys, or (left, right), got {window!r}")
+        left, right = ends
     right = 0 if causal else right
     shift = shift if align == "end" else 0
     return None if left is None else shift - left, None if right is None else shift + right

@@ -26,7 +26,10 @@ def per_axis(value: Any, rank: int, name: str, least: int = 1) -> tuple[int, ...
     numbers = tuple(value) if np.ndim(value) else (value,) * rank
     if len(numbers) != rank:
         raise ValueError(f"{name}={value!r}: expected one integer or {rank}, one for each spatial axis")
-    numbers = tuple(map(operator.index, numbers))
+    try:
+        numbers = tuple(map(operator.index, numbers))
+    except TypeError as error:
+        raise TypeError(f"{name}={value!r}: expected integers of at least {least}") from error
     if any(n < least for n in numbers):
         raise ValueError(f"{name}={value!r}: expected integers of at least {least}")
     return numbers
