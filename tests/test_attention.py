@@ -155,6 +155,14 @@ def test_closed_forms(jit):
     assert np.allclose(jit(lambda k, v: wl.attention(k, k, 0 * v + 1))(k, v), 1, atol=1e-13)
 
 
+@pytest.mark.parametrize("jit", [lambda f: f, wl.jit])
+def test_the_result_is_the_callers_own(jit):
+    q = np.ones((1, 2, 9, 4))
+    out = jit(wl.attention)(q, q, q)
+    out += 1
+    np.testing.assert_allclose(out, 2)
+
+
 def test_without_elements():
     for shapes in (
         ((0, 2, 5, 3), (0, 2, 5, 3), (0, 2, 5, 3)), ((1, 2, 0, 3), (1, 2, 5, 3), (1, 2, 5, 4)),

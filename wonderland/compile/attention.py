@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from wonderland.compile import attention_back, attention_code, attention_forward, ir, pool
-from wonderland.compile.attention_tiles import FAR, attention_tile, double_bits, queries_of
-from wonderland.compile.gemm_tile import types
+from wonderland.compile.attention_tiles import FAR, attention_tile, double_bits, queries_of, room_for
+from wonderland.compile.gemm_tile import NAMES, ceil_div, types
 from wonderland.compile.memory import Buffer
 from wonderland.compile.nodes import STEP, Node, Number, Several
 from wonderland.compile.scalars import Unsupported
 from wonderland.compile.steps import Step
 from wonderland.core.types import ArrayType
+from wonderland.ops.attention import pairs_seen
 
 LEAST_WORK = 1 << 17  # multiply-adds that are worth a thread
 NANOSECONDS = 0.02  # of a multiply-add
@@ -91,7 +92,7 @@ class RunAttended(Step):
                 words.append(out.pointer(f, *self.places[name]) if name in self.places else ir.constant(None, type))
             else:
                 words.append(out.number(f, self.numbers[name]))
-        dtype = "f32" if self.node.made[0].dtype.itemsize == 4 else "f64"
+        dtype = NAMES[self.node.made[0].dtype.itemsize]
         f.call(attention_code.external(self.node.name, dtype), out.record(f, words))
 
     def __str__(self) -> str:
@@ -181,13 +182,6 @@ def _result_strides(words: str, shape: Shape, first: bool) -> dict[str, int]:
     return dict(zip(words.split(), (heads * time * width, by_head, by_time), strict=True))
 
 
-def _pairs(sizes: dict[str, int]) -> int:
-    """Queries and keys that they see, of one head."""
-    i = np.arange(sizes["queries"])
-    first, last = np.maximum(i + sizes["low"], 0), np.minimum(i + sizes["high"], sizes["keys"] - 1)
-    return int(np.sum(np.maximum(last - first + 1, 0)))
-
-
 def lower(builder: Any, q: Node, k: Node, v: Node, *masks: Node, band: Any, scale: float) -> tuple[Node, Node]:
     """The result, and the logarithm of the sum of exponentials of each row."""
     shape, lead = (*q.shape[:-1], v.shape[-1]), q.shape[:-3]
@@ -197,16 +191,16 @@ def lower(builder: Any, q: Node, k: Node, v: Node, *masks: Node, band: Any, scal
     n, heads, queries, width = q.shape
     sizes = _sizes(q, k, v, band, scale)
     arrays, strides = _masks(builder, masks, (n, heads, queries, k.shape[2]), lead)
-    t = attention_tile("f32" if q.dtype.itemsize == 4 else "f64")
-    blocks = -(-queries // queries_of(t))
+    t = attention_tile(NAMES[q.dtype.itemsize])
+    blocks = ceil_div(queries, queries_of(t))
     first = _time_first(q)
     numbers = {
         **sizes, **strides, **_strides("qn qh qt", q), **_strides("kn kh kt", k), **_strides("vn vh vt", v),
         **_result_strides("on oh ot", (n, heads, queries, v.shape[3]), first), "blocks": blocks,
         "total": n * heads * blocks,
     }  # fmt: skip
-    room = sum(-(-size // 64) * 64 for size in attention_forward.room(t, width, v.shape[3]))
-    work = n * heads * _pairs(sizes) * (width + v.shape[3])
+    room = room_for(attention_forward.room(t, width, v.shape[3]))
+    work = n * heads * pairs_seen(queries, k.shape[2], band) * (width + v.shape[3])
     node = Attended("attention", {"q": q, "k": k, "v": v, **arrays}, numbers, room, work)
     out, lse = _made(
         builder, node, {"out": ((n, heads, queries, v.shape[3]), first), "lse": ((n, heads, queries), False)}, q.dtype
@@ -225,9 +219,8 @@ def lower_cotangent(builder: Any, *nodes: Node, moving: tuple[int, ...], band: A
     (n, heads, queries, width), (_, groups, keys, values) = q.shape, v.shape
     sizes = _sizes(q, k, v, band, scale)
     arrays, strides = _masks(builder, own[3:], (n, heads, queries, keys), lead)
-    segments = max(1, min(-(-SEGMENTS_TOGETHER // (n * groups)), keys // LEAST_KEYS))
-    t = attention_tile("f32" if q.dtype.itemsize == 4 else "f64")
-    segment = -(-keys // segments)
+    segments = max(1, min(ceil_div(SEGMENTS_TOGETHER, n * groups), keys // LEAST_KEYS))
+    segment = ceil_div(keys, segments)
     results = {
         "dq": ((segments, n, heads, queries, width), _time_first(q)),
         "dk": ((n, groups, keys, width), _time_first(k)), "dv": ((n, groups, keys, values), _time_first(v)),
@@ -242,8 +235,8 @@ def lower_cotangent(builder: Any, *nodes: Node, moving: tuple[int, ...], band: A
         **_strides("gn gh gt", given), "segments": segments, "segment": segment, "part": q.type.size,
         "total": n * groups * segments,
     }  # fmt: skip
-    room = sum(-(-size // 64) * 64 for size in attention_back.room(t, width, values, segment))
-    work = n * heads * _pairs(sizes) * (3 * width + 2 * values)
+    room = room_for(attention_back.room(attention_tile(NAMES[q.dtype.itemsize]), width, values, segment))
+    work = n * heads * pairs_seen(queries, keys, band) * (3 * width + 2 * values)
     arrays |= {"q": q, "k": k, "v": v, "lse": lse, "given": given, "row": row}
     node = Attended("attention_cotangent", arrays, numbers, room, work)
     dq, dk, dv, *dw = _made(builder, node, results, q.dtype)

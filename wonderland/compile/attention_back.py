@@ -48,7 +48,7 @@ class _Segment:
         self.queries, self.width, self.values, self.scale = get("queries width values scale")
         self.low, self.high, self.dw = get("low high dw")
         self.each, self.ld = queries_of(t), f.integer(queries_of(t) + t.columns)
-        self.one, self.zero = f.constant(1), f.constant(0)
+        self.one, self.zero, self.unscaled = f.constant(1), f.constant(0), f.constant(tiles.double_bits(1.0))
         self.pack, self.copy, self.fill = tiles.pack(t), tiles.copy(t), tiles.fill(t)
         self.product, self.update = tiles.product(t, update=False), tiles.product(t, update=True)
         self.weigh, self.unpack, self.keep = tiles.weigh(t), tiles.unpack(t), tiles.keep(t)
@@ -73,15 +73,15 @@ class _Segment:
         f.call(self.fill, self.dk, padded * self.wide, self.zero)
         f.call(self.fill, self.dv, padded * self.deep, self.zero)
         f.call(self.fill, self.scales, f.integer(self.each), self.scale)
-        f.call(self.fill, self.ones, f.integer(t.columns), f.constant(tiles.double_bits(1.0)))
+        f.call(self.fill, self.ones, f.integer(t.columns), self.unscaled)
         with f.loop(g * self.group, (g + 1) * self.group) as h:
             self._head(h, self.which * self.words.get("part")[0])
         for name, letter, found, ld, width in (
             ("dk", "y", self.dk, self.wide, self.width), ("dv", "z", self.dv, self.deep, self.values),
         ):  # fmt: skip
             out, step = tiles.rows_of(self.words, name, letter, self.n, g)
-            args = (ld, kept, width, f.constant(tiles.double_bits(1.0)), out.at(self.first * step), step, kept, width)
-            f.call(self.copy, found, *args)
+            to = out.at(self.first * step)
+            f.call(self.copy, found, ld, kept, width, self.unscaled, to, step, kept, width)
 
     def _head(self, h: Any, part: Any) -> None:
         """All queries of a head."""
@@ -106,10 +106,9 @@ class _Segment:
             with f.when(seen):
                 columns = ceil_div(rows, t.columns)
                 padded = columns * t.columns
-                one = f.constant(tiles.double_bits(1.0))
                 for x, step, width, scale, packed, copied, padded_width in (
                     (q, qt, self.width, self.scale, self.q_packed, self.q_rows, self.wide),
-                    (ct, gt, self.values, one, self.ct_packed, self.ct_rows, self.deep),
+                    (ct, gt, self.values, self.unscaled, self.ct_packed, self.ct_rows, self.deep),
                 ):
                     args = (x.at(q0 * step), step, rows, width, scale)
                     f.call(self.pack, *args, packed, ld, padded)

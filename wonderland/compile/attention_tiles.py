@@ -38,6 +38,11 @@ def lowest(t: Tile) -> float:
     return -3.4028234663852886e38 if t.dtype == "f32" else -1.7976931348623157e308
 
 
+def room_for(sizes: list[int]) -> int:
+    """Elements of scratch that parts of these sizes take."""
+    return sum(round_up(size, 64) for size in sizes)
+
+
 def places(scratch: Elements, sizes: list[Any]) -> list[Elements]:
     """Parts of the scratch of these sizes, one after the other, each in cache lines of its own."""
     found, start = [], 0

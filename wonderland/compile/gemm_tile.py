@@ -16,6 +16,8 @@ from typing import Any
 from wonderland.compile import ir, llvm, pool
 from wonderland.compile.ir import AS_IT_IS, BOOL, INT, LONG, POINTER, RARE, VOID, Function, Number, Value, constant
 
+NAMES = {4: "f32", 8: "f64"}  # of the element types, by their bytes
+
 
 @dataclass(frozen=True)
 class Tile:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from wonderland.compile import gemm, ir, pool, small_gemm
+from wonderland.compile.gemm_tile import NAMES, ceil_div
 from wonderland.compile.kernel import Kernel
 from wonderland.compile.memory import ALIGNMENT, Buffer, round_up
 from wonderland.compile.nodes import STEP, Node, Whole, contiguous_strides, joined_axes
@@ -85,15 +86,15 @@ class RunProduct(Step):
         self.out: Buffer = out
         self.position: int = position
         self.size: int = real_dtype(node.dtype).itemsize  # of a number
-        self.dtype = "f32" if self.size == 4 else "f64"
+        self.dtype: str = NAMES[self.size]
         strides = node.x_strides[1:-2], node.y_strides[1:-2], contiguous_strides((*node.batch, node.m, node.n))[:-2]
         self.batch: list[tuple[int, ...]] = joined_axes(node.batch, *strides)
         self.total: int = math.prod(node.batch)
         one = node.m * node.n * node.k
         largest = SHARED_ALONE if self.total < MANY_PRODUCTS else BETTER_TOGETHER
         shared = len(self.batch) <= 2 and one < largest and SHARED_TOGETHER <= one * self.total
-        self.small: bool = node.places is None and small_gemm.fits((node.m, node.n, node.k), self.size)
         placed = node.places is not None
+        self.small: bool = not placed and small_gemm.fits((node.m, node.n, node.k), self.size)
         scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, self.dtype, placed)
         self.scratch_bytes: int = round_up(scratch, ALIGNMENT)
         most = max(MANY_PRODUCTS, min(MOST_PRODUCTS, MOST_SCRATCH // max(self.scratch_bytes, 1)))
@@ -183,11 +184,11 @@ class RunProduct(Step):
     def _share(self, out: Any, f: ir.Function, pointers: list[ir.Value], sizes: list[ir.Value]) -> None:
         """A batch of products in pieces on the pool."""
         outer, inner = [(1, 0, 0, 0), *self.batch][-2:]
-        grain = -(-self.total // self.pieces)
+        grain = ceil_div(self.total, self.pieces)
         numbers = [*(s * self.size for s in (*outer[1:], *inner[1:])), inner[0], grain, self.total, self.scratch_bytes]
         words = [*sizes, *(out.number(f, v) for v in numbers)]
         task = out.once(f"{self._function.name}.batch", self._batch_task)
-        pieces = out.number(f, -(-self.total // grain))
+        pieces = out.number(f, ceil_div(self.total, grain))
         f.call(pool.PARALLEL, f.at(task), out.record(f, [*pointers, *words]), pieces)
 
     def _batch_task(self) -> ir.Function:

@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from wonderland.compile import ir
-from wonderland.compile.gemm_tile import Elements, Tile, ceil_div, fma, tile
+from wonderland.compile.gemm_tile import NAMES, Elements, Tile, ceil_div, fma, tile
 from wonderland.compile.kernel import MOST_CHUNKS, PARALLEL_NANOSECONDS, Kernel
 from wonderland.compile.nodes import STEP, Node, Whole
 from wonderland.compile.orders import inverse
@@ -26,7 +26,6 @@ MOST_TAPS = 32
 SUMS = 10  # taps whose sums are in registers at a time
 PIECES = 16  # of the rows, each with its own sums, whatever the number of threads
 NANOSECONDS = 0.08  # of a multiply-add
-KINDS = {4: "f32", 8: "f64"}
 
 
 class TapAxis(NamedTuple):
@@ -55,13 +54,13 @@ class TapParts(NamedTuple):
 
 def lower(builder: Any, x: Node, y: Node, start: int) -> Node | None:
     """The sum of x * y, of one shape, over the axes from `start` on; None if it isn't of this kind."""
-    if x.dtype.itemsize not in KINDS or x.dtype.kind != "f" or not (x.in_memory and y.in_memory):
+    if x.dtype.itemsize not in NAMES or x.dtype.kind != "f" or not (x.in_memory and y.in_memory):
         return None
     axes = [*map(TapAxis, x.shape, x.layout[1], y.layout[1])]
     kept = [i for i in range(start) if axes[i].extent != 1]
     summed = [i for i in range(start, len(axes)) if axes[i].extent != 1]
     last = [i for i in kept if axes[i].x == 1 and axes[i].y]
-    if len(last) != 1 or not summed or axes[last[0]].extent < tile(KINDS[x.dtype.itemsize]).lanes:
+    if len(last) != 1 or not summed or axes[last[0]].extent < tile(NAMES[x.dtype.itemsize]).lanes:
         return None
     others = [i for i in kept if i != last[0]]
     weigh = all(axes[i].y == 0 for i in others) and math.prod(axes[i].extent for i in summed) <= MOST_TAPS
@@ -124,7 +123,7 @@ class TapsKernel(Kernel):
     def __init__(self, node: Taps, memory: Any):
         super().__init__()
         self.node: Taps = node
-        self.tile: Tile = tile(KINDS[node.dtype.itemsize])
+        self.tile: Tile = tile(NAMES[node.dtype.itemsize])
         offsets = [n.layout[0] * node.dtype.itemsize for n in (node.x, node.y)]
         self.params = [(memory[node], 0), (memory[node.x.base], offsets[0]), (memory[node.y.base], offsets[1])]
         self.written = {memory[node]}

@@ -11,14 +11,13 @@ import math
 from typing import Any, NamedTuple
 
 from wonderland.compile import ir
-from wonderland.compile.gemm_tile import Elements, Tile, ceil_div, tile
+from wonderland.compile.gemm_tile import NAMES, Elements, Tile, ceil_div, tile
 from wonderland.compile.kernel import CHUNK_NANOSECONDS, MOST_CHUNKS, PARALLEL_NANOSECONDS, Kernel
 from wonderland.compile.nodes import STEP, Node, Whole, contiguous_strides, joined_axes
 from wonderland.core.types import ArrayType
 
 NANOSECONDS = 0.4  # for an element
 LEAST = 4096  # elements that are worth a kernel of its own
-KINDS = {4: "f32", 8: "f64"}  # by bytes of an element, which is moved as it is
 
 
 class Axis(NamedTuple):
@@ -39,11 +38,11 @@ class Moves(NamedTuple):
 
 def moves(node: Node) -> Moves | None:
     """How to copy a view by blocks, if that is a way."""
-    if node.dtype.itemsize not in KINDS or node.dtype.kind == "c" or node.base is node or node.type.size < LEAST:
+    if node.dtype.itemsize not in NAMES or node.dtype.kind == "c" or node.base is node or node.type.size < LEAST:
         return None
     axes = [Axis(*axis) for axis in joined_axes(node.shape, node.layout[1], contiguous_strides(node.shape))]
     across = [a for a in axes[:-1] if a.source == 1]
-    lanes = tile(KINDS[node.dtype.itemsize]).lanes
+    lanes = tile(NAMES[node.dtype.itemsize]).lanes  # elements of any type are moved as floats of their size
     if not across or axes[-1].source in (0, 1) or min(across[0].extent, axes[-1].extent) < lanes:
         return None
     return Moves(axes[-1], across[0], [a for a in axes[:-1] if a is not across[0]])
@@ -76,7 +75,7 @@ class TransposeKernel(Kernel):
     def __init__(self, node: Transposed, memory: Any):
         super().__init__()
         self.node: Transposed = node
-        self.tile: Tile = tile(KINDS[node.dtype.itemsize])
+        self.tile: Tile = tile(NAMES[node.dtype.itemsize])
         offset = node.view.layout[0] * node.dtype.itemsize
         self.params = [(memory[node], 0), (memory[node.view.base], offset)]
         self.written = {memory[node]}

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.level import Traced
-from wonderland.core.tracer import Tracer
+from wonderland.core.functions import handles
 from wonderland.core.types import promote, shape_of, type_of
 from wonderland.numpy.join import as_value
 from wonderland.ops import attention as ops
@@ -57,7 +56,7 @@ def attention(
         arrays[0], scale = _scaled(arrays[0], as_value(scale), dtype), 1.0
     band = _band(causal, window, align, keys - queries)
     out = ops.attention(*arrays, *masks, band=band, scale=float(scale))[0]
-    return Tracer(out) if isinstance(out, Traced) else out
+    return handles([out])[0]
 
 
 def _of_kind(name: str, x: Any) -> Any:

@@ -140,27 +140,28 @@ class _Image:
         if n % self.groups:
             raise ValueError(f"groups={self.groups} must divide the {n} channels of x, of shape {self.shape}")
 
-    def _split(self, first: str, count: int, name: str) -> tuple[list[int], Labels]:
+    def _split(self, count: int, name: str) -> tuple[list[int], Labels]:
         """Extents and labels of `count` channels in groups."""
-        extents = {first: self.groups, name: count // self.groups} if self.groups > 1 else {name: count}
-        named = {label: n for label, n in extents.items() if n != 1 or label != name or self.groups == 1}
-        return list(named.values()), list(named)
+        if self.groups == 1:
+            return [count], [name]
+        each = count // self.groups
+        return ([self.groups], ["g"]) if each == 1 else ([self.groups, each], ["g", name])
 
     def labels(self) -> Labels:
         """The labels of x when its channels are in groups."""
-        inner = self._split("g", self.shape[self.channel], "c")[1]
+        inner = self._split(self.shape[self.channel], "c")[1]
         spatial = _spatial(self.rank)
         return [*self.lead, *spatial, *inner] if self.last else [*self.lead, *inner, *spatial]
 
     def grouped(self, x: Any) -> Any:
         """x with its channels in groups: an axis that is split, which moves nothing."""
         shape, c = shape_of(x), self.channel
-        return reshape_value(x, (*shape[:c], *self._split("g", shape[c], "c")[0], *shape[c + 1 :]))
+        return reshape_value(x, (*shape[:c], *self._split(shape[c], "c")[0], *shape[c + 1 :]))
 
     def weights(self, w: Any, order: str) -> tuple[Any, Labels]:
         """w with its first axis in groups, and its labels; `order` says which channels come first."""
         first, second = order
-        extents, labels = self._split("g", shape_of(w)[0], first)
+        extents, labels = self._split(shape_of(w)[0], first)
         if shape_of(w)[1] != 1 or self.groups == 1:
             extents, labels = [*extents, shape_of(w)[1]], [*labels, second]
         return reshape_value(w, (*extents, *shape_of(w)[2:])), [*labels, *_kernel(self.rank)]

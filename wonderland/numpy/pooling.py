@@ -69,7 +69,7 @@ class _Pooling:
     def __init__(self, x: Any, size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, channels: str):
         self.x: Any = as_value(x)
         shape, self.dtype = shape_of(self.x), type_of(self.x).dtype
-        rank = len(size) if isinstance(size, (tuple, list)) else len(shape) - 2
+        rank = _rank(size, self.x)
         if rank < 1:
             raise ValueError(
                 f"x has shape {shape}; expected (batch, channels, *spatial). For arrays without a batch give one size "
@@ -127,7 +127,7 @@ def unfold(x: Any, size: Any, dilation: Any = 1, padding: Any = 0, stride: Any =
     """
     x = as_value(x)
     shape = shape_of(x)
-    rank = len(size) if isinstance(size, (tuple, list)) else len(shape) - 2
+    rank = _rank(size, x)
     axes, channel = spatial_axes(len(shape), rank, "first", f"x of shape {shape}")
     if rank < 1 or channel < 0:
         raise ValueError(f"x has shape {shape}; expected (batch, channels, *spatial)")
@@ -163,12 +163,13 @@ def fold(x: Any, shape: Any, size: Any, dilation: Any = 1, padding: Any = 0, str
 
 def _windows(axes: tuple[int, ...], size: Any, stride: Any, dilation: Any, padding: Any) -> Windows:
     rank = len(axes)
-    sizes, strides, dilations = (
-        per_axis(size, rank, "size"),
-        per_axis(stride, rank, "stride"),
-        per_axis(dilation, rank, "dilation"),
-    )
-    return Windows(axes, sizes, strides, dilations, padding_pairs(padding, rank))
+    steps = per_axis(stride, rank, "stride"), per_axis(dilation, rank, "dilation")
+    return Windows(axes, per_axis(size, rank, "size"), *steps, padding_pairs(padding, rank))
+
+
+def _rank(given: Any, x: Any) -> int:
+    """How many spatial axes there are: one for each number that is given, or all of (batch, channels, *spatial)."""
+    return len(given) if isinstance(given, (tuple, list)) else len(shape_of(x)) - 2
 
 
 # Resizing ------------------------------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ def resize(x: Any, shape: Any, method: str = "nearest", align_corners: bool = Fa
         raise ValueError(f"method is 'nearest' or 'linear', not {method!r}")
     if align_corners and method == "nearest":
         raise ValueError("align_corners=True is for method='linear'")
-    rank = len(shape) if isinstance(shape, (tuple, list)) else len(shape_of(x)) - 2
+    rank = _rank(shape, x)
     axes, _ = spatial_axes(len(shape_of(x)), rank, channels, f"x of shape {shape_of(x)}")
     for axis, goal in zip(axes, per_axis(shape, rank, "shape"), strict=True):
         n = shape_of(x)[axis]

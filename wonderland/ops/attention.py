@@ -92,6 +92,15 @@ def band_mask(queries: int, keys: int, band: Band) -> np.ndarray:
     return (place >= (-queries if low is None else low)) & (place <= (keys if high is None else high))
 
 
+def pairs_seen(queries: int, keys: int, band: Band) -> int:
+    """How many there are of a query and a key that it sees, masks apart."""
+    low, high = band
+    i = np.arange(queries)
+    first = np.maximum(i + (-queries if low is None else low), 0)
+    last = np.minimum(i + (keys if high is None else high), keys - 1)
+    return int(np.sum(np.maximum(last - first + 1, 0)))
+
+
 def _logits(q: Any, k: Any, masks: Sequence[Any], queries: int, band: Band, scale: float) -> Any:
     s = _product(mul(q, scale), k, -1, -1)
     nothing = np.asarray(-np.inf, type_of(s).dtype)[()]
@@ -298,8 +307,10 @@ def _pattern(extra: Callable[[dict], int], cotangent: bool = False) -> Callable:
             each = np.arange(t.size).reshape(t.shape)
             if role == "keys":
                 each = np.repeat(each, heads // max(t.shape[-3], 1), axis=-3)[..., None, :, :]
-            each = {"queries": each[..., None, :], "keys": each, "mask": each[..., None]}.get(role, each)
-            each = each[..., None, None] if role == "rows" else each
+            elif role == "queries":
+                each = each[..., None, :]
+            else:
+                each = each[..., None] if role == "mask" else each[..., None, None]
             return np.broadcast_to(each, (*grid, each.shape[-1]))[seen]
 
         own = ["queries", "keys", "keys", *["mask"] * (count - 3)]
@@ -320,23 +331,14 @@ def _pattern(extra: Callable[[dict], int], cotangent: bool = False) -> Callable:
     return rule
 
 
-def _pairs(types: Sequence[ArrayType], band: Band) -> int:
-    """Queries and keys that they see, masks apart."""
-    (*lead, queries, _), keys = types[0].shape, types[1].shape[-2]
-    low, high = band
-    first, last = np.arange(queries) + (low or 0), np.arange(queries) + (high or 0)
-    first = np.maximum(first, 0) if low is not None else np.zeros_like(first)
-    last = np.minimum(last, keys - 1) if high is not None else np.full_like(last, keys - 1)
-    return math.prod(lead) * int(np.sum(np.maximum(last - first + 1, 0)))
-
-
 def _cost(products: Callable[[dict], tuple[int, int]]) -> Callable:
     """So many products along the width, and along that of values; one exponential for each pair."""
 
     def rule(types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict) -> Work:
         of_width, of_values = products(params)
-        pairs = _pairs(types, params["band"])
-        each = of_width * types[0].shape[-1] + of_values * types[2].shape[-1]
+        *lead, queries, width = types[0].shape
+        pairs = math.prod(lead) * pairs_seen(queries, types[1].shape[-2], params["band"])
+        each = of_width * width + of_values * types[2].shape[-1]
         return work(types[0], pairs * (each + 1), pairs * each, pairs)
 
     return rule
