@@ -6,6 +6,7 @@ doesn't have, becomes a call of NumPy, and says why.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
@@ -159,6 +160,8 @@ class Builder:
         """A view where the strides allow it, otherwise of a copy."""
         if tuple(shape) == x.shape:
             return x
+        if math.prod(shape) != x.type.size:
+            raise RuntimeError(f"an array of shape {x.shape} can't have shape {tuple(shape)}: a fault of wonderland's")
         offset, strides = x.layout
         layout = as_strided(np.empty(1, np.int8), x.shape, strides)  # of bytes: strides count elements
         try:
