@@ -48,31 +48,21 @@ def _lower(builder: Any, x: Node, y: Node, contract: Axes, batch: Axes) -> Node:
         return Number(ArrayType(shape, dtype), np.zeros((), dtype)[()])
     x = builder.transpose(x, (*batch[0], *free[0], *contract[0]))
     y = builder.transpose(y, (*batch[1], *free[1], *contract[1]))
-    b, r, c = len(outer), len(rows), len(columns)
-    if dtype.kind == "f" and not _is_small(m, n, k):
-        by_gemm = _by_places(builder, x, y, b, r, c)
-        if by_gemm is not None:
-            return by_gemm
-    windowed = overlaps(x) or overlaps(y)
-    by_loops = windowed and min(m, n) <= NARROW and dtype.kind == "f"
-    if (dtype.kind == "f" or (dtype.kind == "c" and min(m, n) > 1)) and not _is_small(m, n, k) and not by_loops:
-        x, y = builder.solid(x), builder.solid(y)
-        in_blocks = _in_blocks(builder, x, y, b, r, c) if dtype.kind == "f" else None
-        if in_blocks is not None:
-            return in_blocks
-        x, y = builder.reshape(x, (*outer, m, k)), builder.reshape(y, (*outer, n, k))
-        return (_gemm if dtype.kind == "f" else _complex_gemm)(builder, x, y, ArrayType(shape, dtype))
-    by_rows = _inner_is_contracted(y, b, c)
-    x = builder.reshape(x, (*outer, *rows, *([1] * c), *inner))
-    y = builder.reshape(y, (*outer, *([1] * r), *columns, *inner))
-    if windowed:
-        return _summed_windows(builder, *((x, y) if overlaps(x) else (y, x)), b + r + c)
-    if not by_rows:  # sum over the axes before the columns: the loop over columns is the inner one
-        order = (*range(b + r), *range(b + r + c, b + r + c + len(inner)), *range(b + r, b + r + c))
-        x, y = builder.transpose(x, order), builder.transpose(y, order)
-    start = b + r + c if by_rows else b + r
-    product = builder.map(_multiplied, [x, y], dtype)
-    return builder.reduce(product, tuple(range(start, start + len(inner))), "add") if inner else product
+    ranks = len(outer), len(rows), len(columns)
+    real = dtype.kind == "f"
+    if _is_small(m, n, k) or not (real or (dtype.kind == "c" and min(m, n) > 1)):
+        return _by_loops(builder, x, y, *ranks)
+    by_places = _by_places(builder, x, y, *ranks) if real else None
+    if by_places is not None:
+        return by_places
+    if real and min(m, n) <= NARROW and (overlaps(x) or overlaps(y)):
+        return _by_loops(builder, x, y, *ranks)
+    x, y = builder.solid(x), builder.solid(y)
+    in_blocks = _in_blocks(builder, x, y, *ranks) if real else None
+    if in_blocks is not None:
+        return in_blocks
+    x, y = builder.reshape(x, (*outer, m, k)), builder.reshape(y, (*outer, n, k))
+    return (_gemm if real else _complex_gemm)(builder, x, y, ArrayType(shape, dtype))
 
 
 # -- products of matrices -----------------------------------------------------------------------------
@@ -196,6 +186,22 @@ def _turned_if(e: Any, turn: Any, z: Any) -> Any:
 
 
 # -- a map and a sum ----------------------------------------------------------------------------------
+
+
+def _by_loops(builder: Any, x: Node, y: Node, b: int, r: int, c: int) -> Node:
+    """The sum of products of x, of shape (batch..., rows..., summed...), and y, (batch..., columns..., summed...)."""
+    outer, rows, columns, inner = x.shape[:b], x.shape[b : b + r], y.shape[b : b + c], x.shape[b + r :]
+    by_rows, windowed = _inner_is_contracted(y, b, c), overlaps(x) or overlaps(y)
+    x = builder.reshape(x, (*outer, *rows, *([1] * c), *inner))
+    y = builder.reshape(y, (*outer, *([1] * r), *columns, *inner))
+    if windowed:
+        return _summed_windows(builder, *((x, y) if overlaps(x) else (y, x)), b + r + c)
+    if not by_rows:  # sum over the axes before the columns: the loop over columns is the inner one
+        order = (*range(b + r), *range(b + r + c, b + r + c + len(inner)), *range(b + r, b + r + c))
+        x, y = builder.transpose(x, order), builder.transpose(y, order)
+    start = b + r + c if by_rows else b + r
+    product = builder.map(_multiplied, [x, y], x.dtype)
+    return builder.reduce(product, tuple(range(start, start + len(inner))), "add") if inner else product
 
 
 def _is_small(m: int, n: int, k: int) -> bool:
