@@ -224,9 +224,10 @@ def _multiplied(e: Any, x: Any, y: Any) -> Any:
 def _summed_windows(builder: Any, x: Node, y: Node, start: int) -> Node:
     """The sum of x * y over the axes from `start` on, in the order in which the windows x lie in memory."""
     shape = np.broadcast_shapes(x.shape, y.shape)  # y has columns, too, if there are several for each channel
-    by_taps = taps.lower(builder, *(builder.broadcast(node, shape) for node in (x, y)), start) if y.in_memory else None
-    if by_taps is not None:
-        return by_taps
+    if y.in_memory:
+        by_taps = taps.lower(builder, builder.broadcast(x, shape), builder.broadcast(y, shape), start)
+        if by_taps is not None:
+            return by_taps
     rank, strides = len(x.shape), x.layout[1]
     far = sorted(range(rank), key=lambda i: -abs(strides[i]) if x.shape[i] != 1 else 0)
     order = [i for i in far if i < start]
