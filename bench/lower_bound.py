@@ -77,7 +77,7 @@ def rates() -> dict[str, float]:
 
 def kind(description: str) -> str:
     """What a step of compiled code belongs to."""
-    first = description.split()[0]
+    first = "kernel" if re.match(r"\d+ kernels|\d+ taps", description) else description.split()[0]
     return REST if PRODUCTS.match(description) else KINDS.get(first, first)
 
 
