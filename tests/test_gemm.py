@@ -37,6 +37,13 @@ def threads():
     pool.set_size(before)
 
 
+def function(m: int, n: int, k: int, dtype: str, strides: list[list[int]]) -> tuple[str, str, bool]:
+    """Which one is for a product of these sizes: its tile goes with `scratch_bytes`."""
+    if gemm.is_by_vector(m, n, k, strides[0], strides[1]):
+        return dtype, "gemv", False
+    return dtype, "gemm", gemm.has_few_columns(n, dtype)
+
+
 def product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """c = a @ b by the generated code, with guards around the scratch."""
     dtype = "f32" if c.dtype == np.float32 else "f64"
@@ -47,7 +54,7 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     size = gemm.scratch_bytes(m, n, k, dtype)
     scratch = np.full(size + 2 * GUARD, 0xA5, np.uint8)
     strides = [[stride // c.itemsize for stride in x.strides] for x in (a, b, c)]
-    SIGNATURE(gemm.address(dtype, "gemv" if gemm.is_by_vector(m, n, k, strides[0], strides[1]) else "gemm"))(
+    SIGNATURE(gemm.address(*function(m, n, k, dtype, strides)))(
         m, n, k, a.ctypes.data, *strides[0], b.ctypes.data, *strides[1], c.ctypes.data, strides[2][0],
         scratch.ctypes.data + GUARD, None, None,
     )  # fmt: skip
@@ -333,7 +340,7 @@ def test_tiles_of_other_machines(dtype, width, rows, vectors, rest, monkeypatch)
         patch.setattr(gemm, "tile", lambda dtype, wide=False: tile)
         modules = {kind: gemm.definition(dtype, kind) for kind in ("gemm", "gemv")}
         libraries = {kind: module.load() for kind, module in modules.items()}
-        patch.setattr(gemm, "address", lambda dtype, kind: libraries[kind].address(*modules[kind].exports))
+        patch.setattr(gemm, "address", lambda dtype, kind, few: libraries[kind].address(*modules[kind].exports))
         rng = np.random.default_rng(10)
         shapes = [
             (1, 40, 50),
@@ -382,7 +389,7 @@ def test_an_operand_at_places(axes, columns, dtype, threads):
         threads(count)
         c = np.full((m, columns), np.nan, DTYPES[dtype])
         scratch = np.empty(gemm.scratch_bytes(m, columns, k, dtype, placed=True), np.uint8)
-        SIGNATURE(gemm.address(dtype, "gemp"))(
+        SIGNATURE(gemm.address(dtype, "gemp", gemm.has_few_columns(columns, dtype)))(
             m, columns, k, start.ctypes.data, words.ctypes.data, 0, b.ctypes.data, columns, 1, c.ctypes.data, columns,
             scratch.ctypes.data, None, None,
         )  # fmt: skip
