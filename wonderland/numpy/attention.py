@@ -125,8 +125,12 @@ def _band(causal: bool, window: Any, align: str, shift: int) -> tuple[int | None
         raise ValueError(f'attention: align is "end" or "start", got {align!r}')
     left = right = None
     if window is not None:
-        ends = tuple(window) if isinstance(window, (tuple, list)) else (operator.index(window) - 1, 0)
-        if len(ends) != 2 or any(n is not None and operator.index(n) < 0 for n in ends):
+        try:
+            ends = tuple(window) if isinstance(window, (tuple, list)) else (operator.index(window) - 1, 0)
+            fits = len(ends) == 2 and all(n is None or operator.index(n) >= 0 for n in ends)
+        except TypeError:
+            ends, fits = (None, None), False
+        if not fits:
             raise ValueError(f"attention: a window is a positive number of keys, or (left, right), got {window!r}")
         left, right = ends
     right = 0 if causal else right
