@@ -153,10 +153,10 @@ def test_blocks_are_exact(dtype, transposed_a, transposed_b):
     """Sizes around the cache blocks, where the product is cut."""
     rng = np.random.default_rng(3)
     t = gemm.tile(dtype)
-    rows, columns = gemm.BLOCK_ROWS, gemm.BLOCK_COLUMNS
+    rows, columns = t.chunk_rows, gemm.BLOCK_COLUMNS
     shapes = [
         (97, 101, t.depth - 1), (97, 101, t.depth), (97, 101, t.depth + 1), (131, 127, 3 * t.depth + 2),
-        (t.chunk_rows + 1, 211, 61), (rows + 1, 33, 7), (rows + 1, 300, 19), (33, columns + 1, 7),
+        (rows + 1, 211, 61), (40 * rows + 1, 33, 7), (40 * rows + 1, 300, 19), (33, columns + 1, 7),
         (300, columns + 1, 19), (5, columns + 5, t.depth + 3), (t.rows * 5, 511, 383),
         (3, 2, 9001), (257, 263, 269),
     ]  # fmt: skip
@@ -388,7 +388,7 @@ def test_an_operand_at_places(axes, columns, dtype, threads):
     for count in (1, 3):
         threads(count)
         c = np.full((m, columns), np.nan, DTYPES[dtype])
-        scratch = np.empty(gemm.scratch_bytes(m, columns, k, dtype, placed=True), np.uint8)
+        scratch = np.empty(gemm.scratch_bytes(m, columns, k, dtype), np.uint8)
         SIGNATURE(gemm.address(dtype, "gemp", gemm.has_few_columns(columns, dtype)))(
             m, columns, k, start.ctypes.data, words.ctypes.data, 0, b.ctypes.data, columns, 1, c.ctypes.data, columns,
             scratch.ctypes.data, None, None,

@@ -34,12 +34,11 @@ from wonderland.compile.gemm_tile import Fields, Tile, at_most, begin, ceil_div,
 from wonderland.compile.gemm_vector import matrix_vector, scratch_elements
 from wonderland.compile.ir import LONG, RARE, VOID, Function, Value
 
-BLOCK_ROWS = 2048  # of A packed at a time; bounds the scratch
 BLOCK_COLUMNS = 2048
-CHUNK_COLUMNS = 512
+CHUNK_COLUMNS = 256  # least columns of a chunk
+CHUNK_TILES = 4  # least tiles down a chunk
 CHUNK_WORK = 1 << 17  # multiply-adds that are worth a task
 MOST_CHUNKS = 64
-WHOLE_ROW_TILES = 4  # least tiles down a chunk of whole rows
 PARALLEL_WORK = 1 << 21  # multiply-adds from which a product is shared between threads
 SMALL_BYTES = 1 << 16  # of an operand that needn't be packed
 FEW_TILES, MANY_BLOCKS = 64, 16  # of a result that is rather shared along k: so few tiles, or so many blocks of k
@@ -50,24 +49,23 @@ AHEAD = 16  # steps of k between a prefetch and its use
 MOST_AXES = 4  # of the rows, and of the steps, of an operand at places
 
 
-def scratch_bytes(m: int, n: int, k: int, dtype: str, placed: bool = False) -> int:
-    """Bytes of scratch that a product of these sizes needs, whatever the strides. What is at places isn't packed."""
+def scratch_bytes(m: int, n: int, k: int, dtype: str) -> int:
+    """Bytes of scratch that a product of these sizes needs, whatever the strides."""
     t = tile(dtype, has_few_columns(n, dtype))
     if m <= 0 or n <= 0 or k <= 0:
         return 0
-    whole = _panel_bytes(t, 0 if placed else min(m, BLOCK_ROWS), min(n, BLOCK_COLUMNS), min(k, t.depth))
+    whole = _panel_bytes(t, min(n, BLOCK_COLUMNS), min(k, t.depth))
     by_vector = scratch_elements(m, n, k) * t.bytes + 128 if m == 1 or n == 1 else 0
-    size = _part_bytes(t, m, n, placed)
+    size = _part_bytes(t, m, n)
     parts = min(k // SPLIT_DEPTH, SPLIT_BYTES // size, MOST_PARTS)
     few = ceil_div(m, t.rows) * ceil_div(n, t.columns) <= FEW_TILES
     split = parts > 1 and (few or k >= MANY_BLOCKS * t.depth) and m * n * k >= PARALLEL_WORK
     return max(whole, by_vector, parts * size + 128 if split else 0)
 
 
-def _part_bytes(t: Tile, m: Any, n: Any, placed: bool) -> Any:
+def _part_bytes(t: Tile, m: Any, n: Any) -> Any:
     """Bytes of the result and the panels of a part along k."""
-    panels = _panel_bytes(t, 0 if placed else m, n, round_up(t.depth, UNROLL))
-    return round_up(m * n * t.bytes, 64) + round_up(panels, 64)
+    return round_up(m * n * t.bytes, 64) + round_up(_panel_bytes(t, n, round_up(t.depth, UNROLL)), 64)
 
 
 def has_few_columns(n: int, dtype: str) -> bool:
@@ -76,9 +74,9 @@ def has_few_columns(n: int, dtype: str) -> bool:
     return wide != t and n <= 2 * wide.columns and round_up(n, wide.columns) <= round_up(n, t.columns)
 
 
-def _panel_bytes(t: Tile, m: Any, n: Any, k: Any) -> Any:
-    """Bytes of the panels of one block."""
-    return (round_up(m, t.rows) + round_up(n, t.columns)) * k * t.bytes + 128
+def _panel_bytes(t: Tile, n: Any, k: Any) -> Any:
+    """Bytes of the panels of B in one block."""
+    return round_up(n, t.columns) * k * t.bytes + 128
 
 
 NULL = ir.constant(None, ir.POINTER)
@@ -124,10 +122,11 @@ def definition(dtype: str, kind: str = "gemm", few_columns: bool = False) -> ir.
 
 # A product in parts along k, each with its own result and panels behind `parts`.
 SPLIT = "m n k a* rsa csa b* rsb csb parts* depth size panels"
-# One block of a product. Columns of B from `packed_from` on are packed; A is packed if `pack_a`.
+# One block of a product. Columns of B from `packed_from` on are packed, by chunks of their own; A, if `pack_a`, by the
+# chunk that multiplies it, into memory that no other thread sees: a shared panel is paid for on its way between cores.
 BLOCK = """
-    m n k a* rsa csa b* rsb csb c* ldc accumulate rows* columns* pack_a packed_from row_groups
-    chunk_rows chunk_columns column_chunks first_row epilogue& context& packs packed
+    m n k a* rsa csa b* rsb csb c* ldc accumulate columns* pack_a packed_from
+    chunk_rows chunk_columns column_chunks epilogue& context& packs packed
 """
 # What a kernel gets besides: the strides of A where it lies, or tables of the places of its rows and steps.
 HOW = {"packed": "", "direct": " rsa csa", "placed": " row_places& step_places&"}
@@ -224,26 +223,16 @@ def _store_edge(t: Tile) -> Function:
 
 
 def _pack_task(t: Tile, placed: bool) -> Function:
-    """Chunks 0..row_groups-1 pack panels of A, the later ones panels of B."""
+    """Panels of B."""
     f, (context, chunk) = begin(t, "pack_task", "context& chunk", RARE)
-    block = Fields(f, t, _words(BLOCK, placed), context)
-    k, groups = block.get("k row_groups")
-    of_a = chunk < groups
-    if not placed:
-        with f.when(of_a):
-            m, a, rsa, csa, out = block.get("m a rsa csa rows")
-            start = chunk * (PACKED_PANELS * t.rows)
-            with f.loop(start, f.min(m, start + PACKED_PANELS * t.rows), t.rows) as i:
-                f.call(pack_rows(t), k, a.at(i * rsa), rsa, csa, f.min(m - i, t.rows), out.at(i * k))
-    with f.unless(of_a):
-        n, b, rsb, csb, out, first = block.get("n b rsb csb columns packed_from")
-        start = first + (chunk - groups) * (PACKED_PANELS * t.columns)
-        with f.when((start + PACKED_PANELS * t.columns <= n) & csb.equals(1)):
-            f.call(pack_wide(t), k, b.at(start), rsb, out.at((start - first) * k))
-            f.ret()
-        with f.loop(start, f.min(n, start + PACKED_PANELS * t.columns), t.columns) as j:
-            place = out.at((j - first) * k)
-            f.call(pack_columns(t), k, b.at(j * csb), rsb, csb, f.min(n - j, t.columns), place)
+    n, k, b, rsb, csb, out, first = Fields(f, t, _words(BLOCK, placed), context).get("n k b rsb csb columns packed_from")
+    start = first + chunk * (PACKED_PANELS * t.columns)
+    with f.when((start + PACKED_PANELS * t.columns <= n) & csb.equals(1)):
+        f.call(pack_wide(t), k, b.at(start), rsb, out.at((start - first) * k))
+        f.ret()
+    with f.loop(start, f.min(n, start + PACKED_PANELS * t.columns), t.columns) as j:
+        place = out.at((j - first) * k)
+        f.call(pack_columns(t), k, b.at(j * csb), rsb, csb, f.min(n - j, t.columns), place)
     return f
 
 
@@ -265,9 +254,9 @@ def _tile_task(t: Tile, placed: bool) -> Function:
         wide = f.min(n - j, t.columns)
         with f.loop(top, bottom, t.rows) as i:
             multiply(i, panel, stride, c.at(i * ldc).at(j), ldc, f.min(m - i, t.rows), wide, accumulate)
-    first_row, epilogue, context = block.get("first_row epilogue context")
+    epilogue, context = block.get("epilogue context")
     with f.when(epilogue.differs(None)):
-        f.call_at(epilogue, VOID, context, first_row + top, first_row + bottom)
+        f.call_at(epilogue, VOID, context, top, bottom)
     return f
 
 
@@ -289,12 +278,15 @@ def _multiply_strided(f: Function, t: Tile, block: Fields, top: Value, bottom: V
     """The kernel of a tile at row i: of A packed, or where it lies."""
     store_edge = _store_edge(t)
     kernel_packed, kernel_direct = _kernel(t, "packed", store_edge), _kernel(t, "direct", store_edge)
-    k, a, rsa, csa, rows, pack_a = block.get("k a rsa csa rows pack_a")
+    m, k, a, rsa, csa, pack_a = block.get("m k a rsa csa pack_a")
     packed = pack_a.differs(0)
+    own = t.stack(f, t.chunk_rows * (t.depth + UNROLL))
+    with f.when(packed), f.loop(top, bottom, t.rows) as i:
+        f.call(pack_rows(t), k, a.at(i * rsa), rsa, csa, f.min(m - i, t.rows), own.at((i - top) * k))
 
     def multiply(i: Value, *rest: Value) -> None:
         with f.when(packed):
-            f.call(kernel_packed, k, rows.at(i * k), *rest)
+            f.call(kernel_packed, k, own.at((i - top) * k), *rest)
         with f.unless(packed):
             f.call(kernel_direct, k, a.at(i * rsa), *rest, rsa, csa)
 
@@ -304,9 +296,9 @@ def _multiply_strided(f: Function, t: Tile, block: Fields, top: Value, bottom: V
 def _multiply_placed(f: Function, t: Tile, block: Fields, top: Value, bottom: Value) -> Callable:
     """The same for A at places, of which tables are made for the chunk."""
     kernel, fill = _kernel(t, "placed", _store_edge(t)), _fill_places(t)
-    k, a, first_row, places, first_step = block.get("k a first_row places first_step")
+    k, a, places, first_step = block.get("k a places first_step")
     row_places, step_places = (f.stack(ir.array(LONG, n), align=8) for n in (t.chunk_rows, t.depth + UNROLL))
-    f.call(fill, places, first_row + top, bottom - top, row_places)
+    f.call(fill, places, top, bottom - top, row_places)
     f.call(fill, f.element(LONG, places, 2 * MOST_AXES), first_step, k, step_places)
 
     def multiply(i: Value, *rest: Value) -> None:
@@ -365,7 +357,7 @@ def _gemm(t: Tile, placed: bool) -> Function:
     # Few tiles and long sums: parts along k, then their sum.
     blocks = _blocks(t, placed)
     few = ceil_div(m, t.rows) * ceil_div(n, t.columns) <= FEW_TILES
-    elements, size = m * n, _part_bytes(t, m, n, placed)
+    elements, size = m * n, _part_bytes(t, m, n)
     parts = f.min(f.min(k // SPLIT_DEPTH, f.integer(SPLIT_BYTES) // size), MOST_PARTS)
     with f.when((parts > 1) & (few | (k >= MANY_BLOCKS * t.depth)) & (elements * k >= PARALLEL_WORK)):
         depth = share(k, parts, UNROLL)
@@ -427,39 +419,35 @@ def _blocks(t: Tile, placed: bool) -> Function:
     few_columns, few_rows = n <= 256 // t.bytes, m <= 4 * t.rows
     pack_a = f.constant(False, ir.BOOL) if placed else ~(a_is_small | few_columns)
     direct_b = csb.equals(1) & (b_is_small | few_rows)
-    depth, height = at_most(k, t.depth, UNROLL), m if placed else at_most(m, BLOCK_ROWS, t.rows)
-    width = at_most(n, BLOCK_COLUMNS, t.columns)
+    depth, width = at_most(k, t.depth, UNROLL), at_most(n, BLOCK_COLUMNS, t.columns)
     block = Fields(f, t, _words(BLOCK, placed))
     block.put(rsb=rsb, csb=csb, ldc=ldc, pack_a=pack_a.convert(LONG, signed=False))
-    with f.loop(0, n, width) as j0, f.loop(0, m, height) as i0, f.loop(0, k, depth) as p0:
+    with f.loop(0, n, width) as j0, f.loop(0, k, depth) as p0:
         last = (p0 + depth >= k) & (j0 + width >= n)
         if placed:
             block.put(a=a, places=rsa, first_step=csa + p0)
         else:
-            block.put(a=a.at(i0 * rsa + p0 * csa), rsa=rsa, csa=csa)
-        block.put(b=b.at(p0 * rsb + j0 * csb), c=c.at(i0 * ldc + j0))
+            block.put(a=a.at(p0 * csa), rsa=rsa, csa=csa)
+        block.put(b=b.at(p0 * rsb + j0 * csb), c=c.at(j0))
         block.put(accumulate=p0.differs(0).convert(LONG, signed=False))
-        block.put(first_row=i0, epilogue=f.select(last, epilogue, NULL), context=context)
-        rows, columns, steps = f.min(height, m - i0), f.min(width, n - j0), f.min(depth, k - p0)
-        block.put(m=rows, n=columns, k=steps)
+        block.put(epilogue=f.select(last, epilogue, NULL), context=context)
+        columns, steps = f.min(width, n - j0), f.min(depth, k - p0)
+        block.put(m=m, n=columns, k=steps)
         packed_from = f.select(direct_b, columns // t.columns * t.columns, 0)
-        row_groups = f.select(pack_a, ceil_div(rows, PACKED_PANELS * t.rows), 0)
-        packs = row_groups + ceil_div(columns - packed_from, PACKED_PANELS * t.columns)
-        panels = scratch.at(f.select(pack_a, round_up(rows, t.rows) * steps, 0))
-        block.put(rows=scratch, columns=panels, packed_from=packed_from, row_groups=row_groups)
+        packs = ceil_div(columns - packed_from, PACKED_PANELS * t.columns)
+        block.put(columns=scratch, packed_from=packed_from)
 
-        work = rows * columns * steps
+        work = m * columns * steps
         shared = work >= PARALLEL_WORK
         chunks = f.min(f.max(work // CHUNK_WORK, 1), MOST_CHUNKS)
-        down = ceil_div(rows, t.chunk_rows)
-        across = f.min(ceil_div(chunks, down), ceil_div(columns, t.columns))
-        # With an epilogue whole rows, and so many that a panel of B is worth its way to L1.
-        least = ceil_div(columns, CHUNK_COLUMNS)
-        across = least if placed else f.select(follows, 1, f.max(least, across))
-        least_rows = f.select(follows, f.integer(WHOLE_ROW_TILES * t.rows), t.rows)
-        down = f.max(down, f.min(ceil_div(chunks, across), ceil_div(rows, least_rows)))
-        chunk_rows, chunk_columns = share(rows, down, t.rows), share(columns, across, t.columns)
-        down, across = ceil_div(rows, chunk_rows), ceil_div(columns, chunk_columns)
+        # So many rows that a panel of B is worth its way to L1, and so many columns that a panel of A is worth packing;
+        # with an epilogue whole rows.
+        most_down = ceil_div(m, CHUNK_TILES * t.rows)
+        across = f.min(ceil_div(chunks, most_down), ceil_div(columns, CHUNK_COLUMNS))
+        across = f.select(follows, 1, across)
+        down = f.max(ceil_div(m, t.chunk_rows), f.min(ceil_div(chunks, across), most_down))
+        chunk_rows, chunk_columns = share(m, down, t.rows), share(columns, across, t.columns)
+        down, across = ceil_div(m, chunk_rows), ceil_div(columns, chunk_columns)
         block.put(chunk_rows=chunk_rows, chunk_columns=chunk_columns, column_chunks=across)
         block.put(packs=packs, packed=0)
         f.call(run(), f.at(_block_task(t, placed)), block.pointer, packs + down * across, shared)

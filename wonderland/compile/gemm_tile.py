@@ -28,7 +28,7 @@ class Tile:
     rows: int
     vectors: int
     panel: int = 24 << 10  # bytes of a panel of B (KC x tile columns), which stays in L1 while panels of A pass
-    chunk: int = 224 << 10  # bytes of A in one task (MC x KC), which stays in L2
+    chunk: int = 112 << 10  # bytes of A in one task (MC x KC), which stays in L2
     ahead: tuple[int, int] | None = None  # steps between a prefetch of A, of B, and its use
 
     @property
@@ -98,7 +98,7 @@ def tile(dtype: str, wide: bool = False) -> Tile:
         if width < 64:
             return Tile(dtype, lanes, 6, 2)
         rows, vectors = (6, 4) if wide else (12, 2)
-        return Tile(dtype, lanes, rows, vectors, 64 << 10, 512 << 10, (32, 8))
+        return Tile(dtype, lanes, rows, vectors, 64 << 10, 256 << 10, (32, 8))
     return Tile(dtype, lanes, 8, 3)
 
 

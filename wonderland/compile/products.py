@@ -95,7 +95,7 @@ class RunProduct(Step):
         shared = len(self.batch) <= 2 and one < largest and SHARED_TOGETHER <= one * self.total
         placed = node.places is not None
         self.small: bool = not placed and small_gemm.fits((node.m, node.n, node.k), self.size)
-        scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, self.dtype, placed)
+        scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, self.dtype)
         self.scratch_bytes: int = round_up(scratch, ALIGNMENT)
         most = max(MANY_PRODUCTS, min(MOST_PRODUCTS, MOST_SCRATCH // max(self.scratch_bytes, 1)))
         self.pieces: int = min(self.total, most) if shared else 1
