@@ -29,16 +29,16 @@ from functools import cache, partial
 from typing import Any
 
 from wonderland.compile import ir, llvm, pool
-from wonderland.compile.gemm_pack import PACKED_PANELS, pack_columns, pack_rows, pack_wide
+from wonderland.compile.gemm_pack import PACKED_PANELS, pack_columns, pack_rows, pack_tall, pack_wide
 from wonderland.compile.gemm_tile import Fields, Tile, at_most, begin, ceil_div, fma, round_up, run, share, tile, types
 from wonderland.compile.gemm_vector import matrix_vector, scratch_elements
 from wonderland.compile.ir import LONG, RARE, VOID, Function, Value
 
 BLOCK_COLUMNS = 2048
-CHUNK_COLUMNS = 256  # least columns of a chunk
+CHUNK_COLUMNS = 64  # least columns of a chunk
 CHUNK_TILES = 4  # least tiles down a chunk
 CHUNK_WORK = 1 << 17  # multiply-adds that are worth a task
-MOST_CHUNKS = 64
+MOST_CHUNKS, FEW_CHUNKS = 24, 12  # chunks of rows; few of them are cut into columns, too
 PARALLEL_WORK = 1 << 21  # multiply-adds from which a product is shared between threads
 SMALL_BYTES = 1 << 16  # of an operand that needn't be packed
 FEW_TILES, MANY_BLOCKS = 64, 16  # of a result that is rather shared along k: so few tiles, or so many blocks of k
@@ -281,8 +281,11 @@ def _multiply_strided(f: Function, t: Tile, block: Fields, top: Value, bottom: V
     m, k, a, rsa, csa, pack_a = block.get("m k a rsa csa pack_a")
     packed = pack_a.differs(0)
     own = t.stack(f, t.chunk_rows * (t.depth + UNROLL))
-    with f.when(packed), f.loop(top, bottom, t.rows) as i:
-        f.call(pack_rows(t), k, a.at(i * rsa), rsa, csa, f.min(m - i, t.rows), own.at((i - top) * k))
+    with f.when(packed):
+        whole = f.select(rsa.equals(1), (bottom - top) // t.rows, 0)
+        f.call(pack_tall(t), k, a.at(top), csa, whole, own)
+        with f.loop(top + whole * t.rows, bottom, t.rows) as i:
+            f.call(pack_rows(t), k, a.at(i * rsa), rsa, csa, f.min(m - i, t.rows), own.at((i - top) * k))
 
     def multiply(i: Value, *rest: Value) -> None:
         with f.when(packed):
@@ -443,7 +446,7 @@ def _blocks(t: Tile, placed: bool) -> Function:
         # So many rows that a panel of B is worth its way to L1, and so many columns that a panel of A is worth packing;
         # with an epilogue whole rows.
         most_down = ceil_div(m, CHUNK_TILES * t.rows)
-        across = f.min(ceil_div(chunks, most_down), ceil_div(columns, CHUNK_COLUMNS))
+        across = f.min(ceil_div(f.min(chunks, FEW_CHUNKS), most_down), ceil_div(columns, CHUNK_COLUMNS))
         across = f.select(follows, 1, across)
         down = f.max(ceil_div(m, t.chunk_rows), f.min(ceil_div(chunks, across), most_down))
         chunk_rows, chunk_columns = share(m, down, t.rows), share(columns, across, t.columns)

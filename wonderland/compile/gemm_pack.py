@@ -15,10 +15,6 @@ def pack_rows(t: Tile) -> Function:
     f, (k, a, rsa, csa, rows, out) = begin(t, "pack_rows", "k a* rsa csa rows out*")
     full = rows.equals(t.rows)
     done = f.variable(0)
-    with f.when(full & rsa.equals(1)):
-        with f.loop(0, k) as p:
-            out.store(a.load(p * csa, ir.vector(t.scalar, t.rows)), p * t.rows)
-        done.set(k)
     with f.when(full & csa.equals(1)):
         # Whole vectors are stored, so each step spills over into the next, which is written later: the last
         # step of the panel must not be one of these.
@@ -38,6 +34,17 @@ def pack_rows(t: Tile) -> Function:
         place = out.at(p * t.rows)
         for r, source in enumerate(sources):
             place.store(f.select(inside[r], source.load(p * csa), 0.0), r)
+    return f
+
+
+def pack_tall(t: Tile) -> Function:
+    """Panels of A one below the other, where A is contiguous along its columns: in the order of memory."""
+    f, (k, a, csa, panels, out) = begin(t, "pack_tall", "k a* csa panels out*")
+    with f.loop(0, k) as p:
+        source, place = a.at(p * csa), out.at(p * t.rows)
+        source.at(csa * PACK_AHEAD).prefetch()
+        with f.loop(0, panels) as q:
+            place.at(q * (t.rows * k)).store(source.load(q * t.rows, ir.vector(t.scalar, t.rows)))
     return f
 
 
