@@ -300,7 +300,7 @@ def _multiply_placed(f: Function, t: Tile, block: Fields, top: Value, bottom: Va
     """The same for A at places, of which tables are made for the chunk."""
     kernel, fill = _kernel(t, "placed", _store_edge(t)), _fill_places(t)
     k, a, places, first_step = block.get("k a places first_step")
-    row_places, step_places = (f.stack(ir.array(LONG, n), align=8) for n in (t.chunk_rows, t.depth + UNROLL))
+    row_places, step_places = (f.stack(ir.array(LONG, n), align=8) for n in (_most_rows(t, True), t.depth + UNROLL))
     f.call(fill, places, top, bottom - top, row_places)
     f.call(fill, f.element(LONG, places, 2 * MOST_AXES), first_step, k, step_places)
 
@@ -410,6 +410,11 @@ def _split_task(t: Tile, blocks: Function, placed: bool) -> Function:
     return f
 
 
+def _most_rows(t: Tile, placed: bool) -> int:
+    """In a chunk. Windows overlap, and need no room."""
+    return 2 * t.chunk_rows if placed else t.chunk_rows
+
+
 def _blocks(t: Tile, placed: bool) -> Function:
     """A product block by block, each packed and multiplied by tasks; the scratch is aligned."""
     f, parameters = begin(t, "blocks", _words(PARAMETERS, placed), RARE)
@@ -448,7 +453,7 @@ def _blocks(t: Tile, placed: bool) -> Function:
         most_down = ceil_div(m, CHUNK_TILES * t.rows)
         across = f.min(ceil_div(f.min(chunks, FEW_CHUNKS), most_down), ceil_div(columns, CHUNK_COLUMNS))
         across = f.select(follows, 1, across)
-        down = f.max(ceil_div(m, t.chunk_rows), f.min(ceil_div(chunks, across), most_down))
+        down = f.max(ceil_div(m, _most_rows(t, placed)), f.min(ceil_div(chunks, across), most_down))
         chunk_rows, chunk_columns = share(m, down, t.rows), share(columns, across, t.columns)
         down, across = ceil_div(m, chunk_rows), ceil_div(columns, chunk_columns)
         block.put(chunk_rows=chunk_rows, chunk_columns=chunk_columns, column_chunks=across)
