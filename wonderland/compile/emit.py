@@ -21,6 +21,7 @@ from wonderland.compile.memory import Buffer, MemoryPlan
 from wonderland.compile.steps import Step
 
 MOST_STEPS = 200  # in one function
+MANY_STEPS = 24  # that take so long that the code between them needn't be fast, but should be there soon
 MOST_INLINED = 3  # calls of a kernel that LLVM may inline: equal kernels are compiled once
 PARAMETERS = [("slots", "ptr noalias"), ("arena", "ptr"), ("table", "ptr noalias readonly")]
 FREE = ir.External("free", ir.VOID, (ir.POINTER,))
@@ -29,7 +30,7 @@ FREE = ir.External("free", ir.VOID, (ir.POINTER,))
 def emit(plan: MemoryPlan, callbacks: Callbacks, watch: Any = None) -> Emission:
     """The module of a planned Program. `watch` puts a clock around steps."""
     out = Emission(plan, callbacks, watch)
-    main = ir.Function("main", PARAMETERS)
+    main = ir.Function("main", PARAMETERS, attributes=ir.RARE if len(plan.steps) > MANY_STEPS else "")
     out.steps(main, plan.steps)
     out.finish(main)
     return out

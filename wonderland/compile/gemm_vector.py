@@ -12,7 +12,7 @@ from wonderland.compile.ir import Function, Value, constant
 
 PARALLEL_VECTOR_BYTES = 1 << 19  # of a matrix, from which its product with a vector is shared
 DOT_ROWS = 4  # rows of a matrix that share the loads of the vector
-AXPY_COLUMNS = 4  # columns of a matrix that are added in one pass over the result
+AXPY_COLUMNS = 8  # columns of a matrix that are added in one pass over the result
 AXPY_BYTES = 1 << 14  # of a result that is summed at a time, in L1
 VECTOR_CHUNK = 1 << 15  # matrix elements that are worth a task
 VECTOR_CHUNKS = 16  # most cuts of matrix times vector along k
