@@ -22,7 +22,7 @@ from wonderland.core.tracer import Tracer
 
 __all__ = [
     "Schedule", "constant", "cosine", "cosine_restarts", "cyclic", "exponential", "inverse_sqrt", "linear",
-    "multi_step", "one_cycle", "piecewise", "polynomial", "step", "warmup",
+    "multi_step", "one_cycle", "piecewise", "polynomial", "running_mean", "step", "warmup",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -251,6 +251,12 @@ def cyclic(
     place = np.mod(t, size + down)
     part = np.where(place < size, place / size, (size + down - place) / down)
     return low + (_between(low, high, part, anneal) - low) * gamma**t
+
+
+@_schedule
+def running_mean(t: Any) -> Any:
+    """t / (t + 1): with this decay an `Average` is the plain mean of all the weights it was given."""
+    return t / (t + 1.0)
 
 
 def _between(first: float, last: float, part: Any, anneal: str) -> Any:
