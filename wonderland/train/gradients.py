@@ -1,8 +1,8 @@
 """What happens to gradients before a step, and to weights after it: clipping, accumulation, averages.
 
-    grads = train.clip_by_norm(grads, 1.0)
-    optimizer = train.Accumulate(train.Adam(model), 4)      # one step for four batches
-    average = train.Average(model, 0.999)                   # average.update(model) after each step
+grads = train.clip_by_norm(grads, 1.0)
+optimizer = train.Accumulate(train.Adam(model), 4)      # one step for four batches
+average = train.Average(model, 0.999)                   # average.update(model) after each step
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ class Average(Module):
         if [(n, a.shape) for n, a in theirs.items()] != [(n, a.shape) for n, a in own.items()]:
             raise ArgumentError(f"this Average was made for another {type(model).__name__}: names or shapes differ")
         averaged = {name for name, _ in model.named_parameters()}
-        new = {n: own[n] + (1.0 - decay).astype(a.real.dtype) * (a - own[n]) for n, a in theirs.items() if n in averaged}
+        new = {
+            n: own[n] + (1.0 - decay).astype(a.real.dtype) * (a - own[n]) for n, a in theirs.items() if n in averaged
+        }
         for name, array in theirs.items():
             own[name][...] = new.get(name, array)
         self.count = self.count + 1

@@ -266,7 +266,9 @@ class Now:
 
     def cast(self, value: Any) -> Any:
         """A number in the parameter's dtype; Python's numbers adapt by themselves."""
-        return value if isinstance(value, (int, float)) and not isinstance(value, np.generic) else _cast(value, self.dtype)
+        return (
+            value if isinstance(value, (int, float)) and not isinstance(value, np.generic) else _cast(value, self.dtype)
+        )
 
     def has(self, name: str) -> bool:
         """Is there such a setting, and does it do something? Only the number 0, given as such, doesn't."""
