@@ -32,6 +32,8 @@ class SGD(Optimizer):
     and momentum in deep learning, 2013. `decoupled` weight decay is the same as L2 without momentum, only.
     """
 
+    slots = ("velocity",)
+
     def __init__(
         self,
         model: Module,
@@ -53,9 +55,12 @@ class SGD(Optimizer):
         if nesterov and (dampening or is_zero(momentum)):
             raise ArgumentError("nesterov needs momentum, and no dampening")
         self.form, self.nesterov, self.decoupled = form, nesterov, decoupled
-        self.slots = () if is_zero(momentum) else ("velocity",)
         settings = {"rate": rate, "weight_decay": weight_decay, "dampening": dampening}
         super().__init__(model, {**settings, "momentum": momentum}, groups, skip_nonfinite)
+
+    def slots_of(self, name: str, w: Any) -> tuple[str, ...]:
+        """A velocity, where there is momentum."""
+        return self.slots if self.uses("momentum", name) else ()
 
     def rule(self, w: Any, g: Any, state: Arrays, now: Now) -> tuple[Any, Arrays]:
         """w and its velocity."""
@@ -76,9 +81,9 @@ class SGD(Optimizer):
 
 
 class Adam(Optimizer):
-    """m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, w - eta m^ / (sqrt(v^) + eps), with m^ = m / (1 - b1^t) and so v^.
+    """m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, w - eta m^ / (sqrt(v^) + eps).
 
-    `weight_decay` is L2 (`AdamW` decouples it); `amsgrad` divides by the largest v so far.
+    m^ = m / (1 - b1^t) and v^ = v / (1 - b2^t) correct that both begin at 0. `weight_decay` is L2 (`AdamW` decouples it); `amsgrad` divides by the largest v so far.
     D. Kingma and J. Ba, Adam: a method for stochastic optimization, 2015; S. Reddi et al., On the convergence of Adam
     and beyond, 2018. Notes: C1.5.
     """
@@ -203,9 +208,13 @@ class RMSProp(Optimizer):
         skip_nonfinite: bool = False,
     ):
         self.centered = centered
-        self.slots = ("second", *(["first"] if centered else []), *([] if is_zero(momentum) else ["velocity"]))
+        self.slots = ("second", *(["first"] if centered else []), "velocity")
         settings = {"rate": rate, "weight_decay": weight_decay, "momentum": momentum, "alpha": alpha}
         super().__init__(model, {**settings, "epsilon": epsilon}, groups, skip_nonfinite)
+
+    def slots_of(self, name: str, w: Any) -> tuple[str, ...]:
+        """A velocity only where there is momentum."""
+        return self.slots if self.uses("momentum", name) else self.slots[:-1]
 
     def rule(self, w: Any, g: Any, state: Arrays, now: Now) -> tuple[Any, Arrays]:
         """w and its moments."""

@@ -58,7 +58,8 @@ class Settings(Module):
             if isinstance(vars(self).get(name), (np.ndarray, Tracer)):
                 setattr(self, name, value)
                 return
-            value = Buffer(np.array(value, np.float64))
+            if name == "rate" or isinstance(value, Tracer) or value != 0:  # without decay there is nothing to compute
+                value = Buffer(np.array(value, np.float64))
         vars(self).pop(name, None)
         setattr(self, name, value)
 
@@ -107,16 +108,23 @@ class Optimizer(Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         defaults = vars(self).get("defaults")
-        if defaults is not None and defaults.has(name):
-            defaults.change(name, value)
-        else:
+        if defaults is None or not defaults.has(name):
             super().__setattr__(name, value)
+        elif name == "momentum" and self.slots and not self.uses(name, ""):
+            raise ArgumentError(f"this {type(self).__name__} was made without momentum, and keeps no velocities for it")
+        else:
+            defaults.change(name, value)
 
     def __getattr__(self, name: str) -> Any:
         defaults = vars(self).get("defaults")
         if defaults is not None and defaults.has(name):
             return vars(defaults)[name]
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def uses(self, setting: str, name: str) -> bool:
+        """Has this parameter the setting, other than as the number 0 from the beginning?"""
+        held = next((vars(own)[setting] for own in reversed(self._settings_of(name)) if own.has(setting)), 0)
+        return not (type(held) in (int, float) and held == 0)
 
     def _settings_of(self, name: str) -> list[Any]:
         groups = zip(self.patterns, self.groups, strict=True)
@@ -178,8 +186,8 @@ class Optimizer(Module):
         missing = [name for name in parameters if name not in gradients]
         if missing:
             raise ArgumentError(
-                f"no gradient for {_listed(missing)}: grads is what wl.grad(loss)(model) returns, a {type(model).__name__} "
-                "with a gradient for each trainable parameter, or a dict by name"
+                f"no gradient for {_listed(missing)}: grads is what wl.grad(loss)(model) returns, a "
+                f"{type(model).__name__} with a gradient for each trainable parameter, or a dict by name"
             )
         for name, w in parameters.items():
             if gradients[name].shape != w.shape:
@@ -272,11 +280,7 @@ class Now:
 
     def has(self, name: str) -> bool:
         """Is there such a setting, and does it do something? Only the number 0, given as such, doesn't."""
-        held = self._found(name)
-        return not (isinstance(held, (int, float)) and held == 0)
-
-    def _found(self, name: str) -> Any:
-        return next(vars(held)[name] for held in reversed(self._settings) if held.has(name))
+        return self._optimizer.uses(name, self.name)
 
     def __getattr__(self, name: str) -> Any:
         if name[0] == "_":
@@ -337,7 +341,7 @@ def checked_number(name: str, value: Any, where: str = "") -> Any:
     """A number that is no less than 0, or a traced one."""
     if isinstance(value, Tracer):
         return value
-    if isinstance(value, (bool, str)) or not np.isscalar(value) and np.ndim(value) != 0:
+    if isinstance(value, (bool, str)) or value is None or np.ndim(value) != 0:
         raise ArgumentError(f"{where}{name} is a number or a function of the step, not {value!r}")
     number = float(value)
     if not number >= 0:

@@ -1,8 +1,8 @@
 """Optimisers that use curvature: L-BFGS from past gradients, Newton-CG from `hvp`, Gauss-Newton from `gnvp`.
 
-The parameters are one vector here. `minimize(loss, model, *data)` is one iteration with a line search: it calls the loss
-several times, on clones of the model whose buffers are copies, so the model's own buffers stay as they are. All of it
-works inside `wl.jit`, where loops and searches are part of the native call.
+The parameters are one vector here. `minimize(loss, model, *data)` is one iteration with a line search: it calls the
+loss several times, on clones of the model whose buffers are copies, so the model's own buffers stay as they are. All of
+it works inside `wl.jit`, where loops and searches are part of the native call.
 """
 
 from __future__ import annotations
