@@ -28,6 +28,7 @@ from wonderland.core.errors import (
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, verify
 from wonderland.core.tree import register_mutable, register_node, tree_map
+from wonderland.nn.files import load, save
 from wonderland.numpy.at import at
 from wonderland.numpy.attention import attention
 from wonderland.numpy.broadcasting import BroadcastWarning, warn_on_broadcast
