@@ -25,9 +25,10 @@ from wonderland.core.errors import (
     NoValueError,
     TracingError,
 )
+from wonderland.core.kinds import register_mutable, register_node
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, verify
-from wonderland.core.tree import register_mutable, register_node, tree_map
+from wonderland.core.tree import tree_map
 from wonderland.nn.files import load, save
 from wonderland.numpy.at import at
 from wonderland.numpy.attention import attention

@@ -1,117 +1,303 @@
 """`Module`: an object whose arrays are parameters and buffers, and whose methods are the model.
 
-A subclass is a mutable pytree node by being one. What is assigned to an attribute decides what it is: a writable array
-of floating-point or complex numbers is a parameter; what was assigned as `nn.Buffer(x)`, integers, bools and read-only
-arrays are buffers; Modules, and lists, tuples and dicts with such in them, are children; everything else is static.
+A subclass is a mutable node of trees by being one. What is assigned to an attribute decides what it is: a writable
+array of floating-point or complex numbers is a parameter; what was assigned as `nn.Buffer(x)`, integers, bools and
+read-only arrays are buffers; Modules, and lists, tuples and dicts with such in them, are children; everything else is
+static.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError
+from wonderland.core.errors import ArgumentError, MutationError
+from wonderland.core.kinds import kind_of
+from wonderland.core.level import Traced, running
+from wonderland.core.tracebacks import user_line
 from wonderland.core.tracer import Tracer
+from wonderland.nn import names as naming
+from wonderland.nn.layout import ARRAY, BOOK, Book, book_of, is_child, register, role_of
+from wonderland.nn.names import LoadReport
+from wonderland.nn.static import check_attribute
+
+NUMBERS = (np.generic, int, float, complex)
+BASES = (list, tuple, dict, set, frozenset)
 
 
-class Buffer:
-    """Marks what is assigned to an attribute of a Module as no parameter: `self.mean = nn.Buffer(np.zeros(3))`."""
+class Marked:
+    """What is assigned with its role."""
+
+    role = "parameter"
 
     def __init__(self, value: Any):
+        if isinstance(value, Marked):
+            value = value.value
+        if isinstance(value, NUMBERS):
+            value = np.array(value)
+        kind = kind_of(value)
+        if isinstance(value, ARRAY):
+            if self.role == "parameter" and value.dtype.kind not in "fc":
+                raise ArgumentError(
+                    f"nn.Parameter got an array of dtype {value.dtype}: parameters are floating-point or complex "
+                    "numbers, which have derivatives. Use .astype(np.float32), or nn.Buffer for integers."
+                )
+        elif kind is None or kind.mutable or not is_child(value):
+            name = type(self).__name__
+            raise ArgumentError(
+                f"nn.{name} takes an array, a number, or a container of arrays, got {type(value).__name__}"
+                + (": to keep a Module's parameters as they are, use freeze" if kind is not None else "")
+            )
         self.value = value
 
 
-class Parameter:
-    """Marks what is assigned to an attribute of a Module as a parameter, also where it was a buffer before."""
+class Buffer(Marked):
+    """Marks what is assigned to an attribute of a Module as no parameter: `self.mean = nn.Buffer(np.zeros(3))`.
 
-    def __init__(self, value: Any):
-        self.value = value
+    The attribute holds the plain array, and stays a buffer: later assignments write into that array.
+    """
+
+    role = "buffer"
 
 
-class Book:
-    """What a Module knows of its attributes."""
-
-    __slots__ = ("buffers", "frozen")
-
-    def __init__(self) -> None:
-        self.buffers: set[str] = set()
-        self.frozen: set[str] = set()
+class Parameter(Marked):
+    """Marks what is assigned to an attribute of a Module as a parameter, also where there was a buffer."""
 
 
 class Module:
-    """A model, or a part of one: subclass it, assign arrays and other Modules to attributes, write `__call__`."""
+    """A model, or a part of one: subclass it, assign arrays and other Modules to attributes, write `__call__`.
 
-    training = True
+        class Linear(nn.Module):
+            def __init__(self, inputs, outputs):
+                self.weight = np.random.randn(outputs, inputs)
+                self.bias = np.zeros(outputs)
+
+            def __call__(self, x):
+                return x @ self.weight.T + self.bias
+
+    Derivatives with respect to a Module are with respect to its trainable parameters, and have its shape.
+    Transformations write back what the function changes. The same array, or the same Module, in two places is one
+    parameter.
+    """
+
+    training: bool
+    _unprefixed: tuple[str, ...] = ()  # attributes whose name isn't part of dotted names: the layers of a Sequential
+    _optional: tuple[str, ...] = ()  # arrays that a state to load needn't have: a dropout's key
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if "__dataclass_params__" in cls.__dict__:
+            _tame(cls)
         self = object.__new__(cls)
-        vars(self)["_wl"] = Book()
+        vars(self)[BOOK] = Book()
+        vars(self)["training"] = True
         return self
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        _register(cls)
+        if cls.__dict__.get("__slots__"):
+            raise TypeError(f"{cls.__name__} has __slots__: a Module's attributes are in its __dict__. Leave them out.")
+        wrong = [base.__name__ for base in BASES if issubclass(cls, base)]
+        if wrong:
+            raise TypeError(
+                f"{cls.__name__} is a Module and a {wrong[0]}: hold the {wrong[0]} in an attribute, self.items = [...]."
+            )
+        if hasattr(cls, "forward") and cls.__call__ is Module.__call__:
+            raise TypeError(f"{cls.__name__} has forward and no __call__: call it __call__, or write __call__ = forward.")
+        register(cls)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{type(self).__name__} has no __call__: write one, def __call__(self, x): ...")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
 
     def __setattr__(self, name: str, value: Any) -> None:
-        book = vars(self)["_wl"]
-        if isinstance(value, (Buffer, Parameter)):
-            (book.buffers.add if isinstance(value, Buffer) else book.buffers.discard)(name)
-            value = value.value if isinstance(value.value, Tracer) else np.asarray(value.value)
-            vars(self)[name] = value
+        if hasattr(getattr(type(self), name, None), "__set__"):
+            object.__setattr__(self, name, value)  # a property
             return
-        old = vars(self).get(name)
-        if _is_array(old) and _is_array(value) and not _trainable(book, name, old):
-            old[...] = value
+        book, own = book_of(self), vars(self)
+        if running():
+            _check_level(self, book, name, value)
+        if isinstance(value, Marked):
+            _assign_marked(own, book, name, value)
             return
-        vars(self)[name] = value
+        old = own.get(name)
+        if isinstance(old, ARRAY) and book.roles.get(name) == "buffer" and isinstance(value, (*ARRAY, *NUMBERS)):
+            if value is not old:
+                _write(self, name, old, value)
+            return
+        inside = book.known is not None and running()  # a clone: what an attribute is stays as it is
+        if isinstance(value, ARRAY):
+            if not (inside and name in book.roles):
+                book.roles[name] = role_of(value)
+                book.layout = None
+        elif not (inside and name in book.roles and isinstance(value, NUMBERS)):
+            if isinstance(old, ARRAY) and book.roles.get(name) == "parameter" and isinstance(value, NUMBERS):
+                value = np.array(value, old.dtype) if not old.shape else value
+            if not isinstance(value, np.ndarray):
+                check_attribute(self, name, value)
+                book.roles.pop(name, None)
+                book.marked.discard(name)
+            book.layout = None
+        own[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        book = book_of(self)
+        book.roles.pop(name, None)
+        book.marked.discard(name)
+        book.layout = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        book = book_of(self)
+        return {**vars(self), BOOK: (book.roles, sorted(book.frozen), sorted(book.marked))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        roles, frozen, marked = state.get(BOOK, ({}, (), ()))
+        vars(self).update({**state, BOOK: Book(dict(roles), frozen, marked)})
+
+    def __repr__(self) -> str:
+        return naming.shown(self)
 
     def train(self, mode: bool = True) -> Any:
-        """Set `training` of this Module and of all in it."""
+        """Set `training` of this Module and of all in it; returns the Module."""
         for _, module in self.named_modules():
-            vars(module)["training"] = bool(mode)
+            module.training = bool(mode)
         return self
 
     def eval(self) -> Any:
-        """`train(False)`."""
+        """`train(False)`: dropout and batch statistics as they are used after training."""
         return self.train(False)
 
     def named_modules(self) -> Iterator[tuple[str, Any]]:
-        """This Module, named "", and those in it, each with its dotted name."""
-        seen: set[int] = set()
-        for name, node in _walk(self, ""):
-            if isinstance(node, Module) and id(node) not in seen:
-                seen.add(id(node))
-                yield name, node
+        """This Module, named "", and those in it, each once, with its dotted name."""
+        return naming.named_modules(self)
 
-    def named_parameters(self) -> Iterator[tuple[str, Any]]:
-        """The parameters, each once, with their dotted names."""
-        return _arrays(self, True)
+    def named_parameters(self, trainable: bool = False) -> Iterator[tuple[str, Any]]:
+        """The parameters, each once, with their dotted names; only those that aren't frozen, if `trainable`."""
+        roles = ("parameter",) if trainable else ("parameter", "frozen")
+        return iter([(name, array) for name, array, role in naming.arrays(self) if role in roles])
 
-    def parameters(self) -> list[Any]:
+    def parameters(self, trainable: bool = False) -> list[Any]:
         """The parameters, each once."""
-        return [array for _, array in self.named_parameters()]
+        return [array for _, array in self.named_parameters(trainable)]
 
     def named_buffers(self) -> Iterator[tuple[str, Any]]:
         """The buffers, each once, with their dotted names."""
-        return _arrays(self, False)
+        return iter([(name, array) for name, array, role in naming.arrays(self) if role == "buffer"])
 
     def state(self) -> dict[str, Any]:
-        """Parameters and buffers by dotted name: PyTorch's state dict."""
-        return {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        """Parameters and buffers by dotted name, the arrays themselves: PyTorch's `state_dict`, with its names."""
+        return {name: array for name, array, _ in naming.arrays(self)}
 
-    def load_state(self, state: dict[str, Any], strict: bool = True) -> Any:
-        """Copy arrays into those of these names."""
-        own = self.state()
-        missing, unexpected = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
-        if strict and (missing or unexpected):
-            raise ArgumentError(f"load_state: missing {missing}, unexpected {unexpected}")
-        for name in own.keys() & state.keys():
-            np.copyto(own[name], state[name], casting="same_kind")
+    def load_state(self, state: dict[str, Any], strict: bool = True) -> LoadReport:
+        """Copy arrays into those of the same dotted names; returns what was missing or unexpected.
+
+        With `strict`, missing and unexpected names are an error, and nothing is loaded.
+        """
+        return naming.load_state(self, state, strict)
+
+    def freeze(self, *patterns: str) -> Any:
+        """Hold parameters constant whose dotted names match: `freeze("encoder.*", "*.bias")`; returns the Module.
+
+        They have no derivative, and optimisers leave them. `*` crosses dots, and `*.bias` matches `bias`.
+        """
+        naming.set_frozen(self, patterns or ("*",), True)
         return self
+
+    def unfreeze(self, *patterns: str) -> Any:
+        """Take parameters that match back into training; returns the Module."""
+        naming.set_frozen(self, patterns or ("*",), False)
+        return self
+
+
+register(Module)
+
+
+def _tame(cls: Any) -> None:
+    """A dataclass compares and prints as Modules do: they are equal if they are the same object."""
+    params = cls.__dataclass_params__
+    if params.frozen:
+        raise TypeError(
+            f"{cls.__name__} is a frozen dataclass: a Module's arrays are replaced. Use @dataclass without frozen."
+        )
+    if params.eq and cls.__eq__ is not Module.__eq__:
+        cls.__eq__, cls.__hash__ = Module.__eq__, Module.__hash__
+    if params.repr and cls.__repr__ is not Module.__repr__:
+        cls.__repr__ = Module.__repr__
+
+
+def _assign_marked(own: dict[str, Any], book: Book, name: str, marked: Marked) -> None:
+    value = marked.value
+    book.layout = None
+    book.frozen.discard(name)
+    if isinstance(value, ARRAY):
+        book.roles[name] = marked.role
+        book.marked.discard(name)
+    else:
+        book.roles.pop(name, None)
+        (book.marked.add if marked.role == "buffer" else book.marked.discard)(name)
+    own[name] = value
+
+
+def _write(module: Module, name: str, old: Any, value: Any) -> None:
+    """Assignment to a buffer: into its array, whose shape and dtype stay."""
+    given = value if isinstance(value, ARRAY) else np.asarray(value)
+    what = f"{type(module).__name__}.{name}, a buffer of shape {old.shape} and dtype {old.dtype},"
+    if given.shape != old.shape:
+        raise MutationError(
+            f"{what} was assigned a value of shape {given.shape}{user_line()}. A buffer is written in place, so its "
+            f"shape stays: for another array, assign nn.Buffer(value) outside of transformations."
+        )
+    weak = isinstance(value, (int, float, complex)) and not isinstance(value, np.generic)
+    if not (weak and np.can_cast(np.result_type(value), old.dtype, "same_kind")):
+        if not np.can_cast(given.dtype, old.dtype, "same_kind"):
+            raise MutationError(
+                f"{what} was assigned a value of dtype {given.dtype}{user_line()}, which doesn't fit without loss. "
+                f"Convert it, .astype(np.{old.dtype}), or assign nn.Buffer(value) outside of transformations."
+            )
+    if isinstance(old, Tracer):
+        old[...] = given.astype(old.dtype) if given.dtype != old.dtype else given
+        return
+    if isinstance(given, Tracer):
+        raise _captured(module, name)
+    if not old.flags.writeable:
+        raise MutationError(
+            f"{what} is read-only, so{user_line()} it can't be written. Assign nn.Buffer(np.array(value)) to replace it."
+        )
+    np.copyto(old, given, casting="same_kind")
+
+
+def _check_level(module: Module, book: Book, name: str, value: Any) -> None:
+    """Refuse to change a Module from inside a level that runs once for many, or to store a value from there."""
+    for level in running()[book.born :]:
+        if level.once:
+            raise MutationError(
+                f"{type(module).__name__}.{name} is assigned{user_line()} inside {level.name}, which doesn't get the "
+                "Module as an argument: that would happen once, while the function is recorded, and not in every run. "
+                "Pass the Module to the function (carry it through a loop, give it to vmap with in_axes, use "
+                "wl.jit(model) or wl.jit(model.method))."
+            )
+    handle = value.value if isinstance(value, Marked) else value
+    for leaf in [handle] if isinstance(handle, Tracer) else tree.leaves(handle) if is_child(handle) else ():
+        inner = leaf._get() if isinstance(leaf, Tracer) else None
+        if isinstance(inner, Traced) and inner.level.depth > book.born:
+            raise _captured(module, name)
+
+
+def _captured(module: Module, name: str) -> MutationError:
+    return MutationError(
+        f"{type(module).__name__}.{name} is assigned a traced value{user_line()}, but the Module isn't an argument of "
+        "the function that is transformed, so the value would be lost. Pass the Module as an argument, or transform "
+        "the Module or its method itself: wl.grad(model.loss), wl.jit(model)."
+    )
 
 
 @contextmanager
@@ -124,66 +310,4 @@ def evaluating(model: Module) -> Iterator[Any]:
         yield model
     finally:
         for module, mode in zip(modules, before, strict=True):
-            vars(module)["training"] = mode
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, (np.ndarray, np.generic, Tracer, int, float, complex))
-
-
-def _trainable(book: Book, name: str, value: Any) -> bool:
-    if name in book.buffers or not isinstance(value, (np.ndarray, Tracer)):
-        return name not in book.buffers
-    return value.dtype.kind in "fc" and (isinstance(value, Tracer) or value.flags.writeable)
-
-
-def _walk(node: Any, name: str) -> Iterator[tuple[str, Any]]:
-    yield name, node
-    for key, child in _items(node):
-        yield from _walk(child, f"{name}.{key}" if name else str(key))
-
-
-def _items(node: Any) -> Iterator[tuple[Any, Any]]:
-    if isinstance(node, Module):
-        for key, child in vars(node).items():
-            hidden = key in getattr(node, "_unprefixed", ())
-            if key != "_wl":
-                yield from _items(child) if hidden else [(key, child)]
-    elif isinstance(node, dict):
-        yield from node.items()
-    elif isinstance(node, (list, tuple)):
-        yield from enumerate(node)
-
-
-def _arrays(module: Module, trainable: bool) -> Iterator[tuple[str, Any]]:
-    seen: set[int] = set()
-    for prefix, owner in module.named_modules():
-        for attribute, value in vars(owner).items():
-            for name, leaf in _walk(value, attribute):
-                is_array = isinstance(leaf, (np.ndarray, Tracer)) and id(leaf) not in seen
-                if is_array and _trainable(vars(owner)["_wl"], attribute, leaf) == trainable:
-                    seen.add(id(leaf))
-                    yield f"{prefix}.{name}" if prefix else name, leaf
-
-
-def _register(cls: type) -> None:
-    tree.register_mutable(cls)
-    kind: Any = tree.kind_of(object.__new__(cls))
-    flatten, unflatten = kind.flatten, kind.unflatten
-
-    def without_book(node: Any) -> tuple[list, Any]:
-        shown = object.__new__(cls)
-        vars(shown).update({k: v for k, v in vars(node).items() if k != "_wl"})
-        children, (_, names, static) = flatten(shown)
-        book = vars(node)["_wl"]
-        marks = "_wl", (tuple(sorted(book.buffers)), tuple(sorted(book.frozen)))
-        return children, (cls, names, (*static, marks))
-
-    def with_book(static: Any, children: Sequence) -> Any:
-        node = unflatten(static, children)
-        book = vars(node)["_wl"] = Book()
-        marks = dict(static[2])["_wl"]
-        book.buffers, book.frozen = set(marks[0]), set(marks[1])
-        return node
-
-    kind.flatten, kind.unflatten = without_book, with_book
+            module.training = mode
