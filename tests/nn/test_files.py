@@ -1,4 +1,4 @@
-"""Files: what is saved comes back, all or nothing; damaged and hostile ones are refused; reports of what doesn't fit."""
+"""Files: what is saved comes back, all or nothing; damaged and hostile ones are refused; what doesn't fit is said."""
 
 import json
 import os
@@ -134,7 +134,7 @@ HOSTILE = {
     "an unknown dtype": (file_of({"a": entry(0, 8, [8], "F8_E4M3")}, EIGHT), "'F8_E4M3'; NumPy can hold"),
     "a dtype that is a list": (file_of({"a": {"dtype": "X", "shape": [], "data_offsets": [0, 0]}}), "dtype"),
     "a name twice": (file_of(b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},'
-                             b'"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}', EIGHT), "'a' is in the header twice"),
+                             b'"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}', EIGHT), "'a' is in the header"),
     "metadata of numbers": (file_of({"__metadata__": {"a": 1}}), "no dict of strings"),
     "complex that isn't": (file_of({"__metadata__": {"wonderland.complex128": '["a"]'}, "a": entry(0, 8)}, EIGHT),
                            "said to be complex"),
@@ -314,7 +314,9 @@ def test_counters_of_pytorchs_batch_norm_are_known(tmp_path):
 
 def test_dtypes_are_cast(tmp_path):
     path = tmp_path / "a"
-    wl.save({name: array.astype(np.float64) if array.ndim else array for name, array in Network(0).state().items()}, path)
+    wl.save(
+        {name: array.astype(np.float64) if array.ndim else array for name, array in Network(0).state().items()}, path
+    )
     other = Network(5)
     wl.load(other, path)
     assert other.layers[0].weight.dtype == np.float32
@@ -326,7 +328,8 @@ def test_trees_with_models_and_optimisers(tmp_path):
 
     def make(seed):
         model = Network(seed)
-        return {"model": model, "optimizer": train.Adam(model, 0.01 * (seed + 1)), "epoch": np.array(seed), "more": [np.ones(2) * seed, (np.zeros(1),)]}  # fmt: skip
+        state = {"model": model, "optimizer": train.Adam(model, 0.01 * (seed + 1)), "epoch": np.array(seed)}
+        return {**state, "more": [np.ones(2) * seed, (np.zeros(1),)]}
 
     first, second = make(1), make(2)
     grads = {name: np.ones_like(w) for name, w in first["model"].named_parameters()}

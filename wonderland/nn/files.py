@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
+from wonderland.core.kinds import is_data, kind_of
 from wonderland.core.tracer import Tracer
 from wonderland.nn.module import Module
+from wonderland.nn.names import COUNTER, places
 from wonderland.nn.safetensors import read, write
 
 PREFIXES = ("module.", "_orig_mod.")  # of PyTorch's DataParallel and compile
-COUNTER = "num_batches_tracked"  # of PyTorch's batch norm
 Path = str | os.PathLike[str]
 
 
@@ -98,18 +98,18 @@ def load(
 
 
 class Owner(NamedTuple):
-    """An array that a Module loads by itself: the Module, its name in the tree, the array's name below, the array."""
+    """An array that a Module loads by itself: the Module, the array's name in it, the array; is that a second name?"""
 
     node: Module
-    prefix: str
     name: str
     array: Any
+    second: bool
 
 
 def _parts(node: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """The Modules and arrays of a tree, with their dotted names."""
     below = lambda key: f"{name}.{key}" if name else str(key)
-    kind = tree.kind_of(node)
+    kind = kind_of(node)
     if isinstance(node, Module) or kind is None:
         yield name, node
     elif isinstance(node, dict):
@@ -127,7 +127,7 @@ def _parts(node: Any, name: str = "") -> Iterator[tuple[str, Any]]:
             yield from _parts(child, below(key))
     elif kind.mutable:
         for key, child in vars(node).items():
-            if tree.is_data(child):
+            if is_data(child):
                 yield from _parts(child, below(key))
     elif node is not None:
         raise ArgumentError(
@@ -158,23 +158,25 @@ def _named(node: Any) -> tuple[dict[str, Any], dict[str, str]]:
                 first[id(array)] = full
                 arrays[full] = np.asarray(array)
         if isinstance(part, Module):
-            shared.update(_aliases(part, prefix))
+            full_name = lambda name, prefix=prefix: f"{prefix}.{name}" if prefix else name
+            shared.update({full_name(other): full_name(name) for other, name in _aliases(part).items()})
     return arrays, shared
 
 
-def _aliases(module: Module, prefix: str) -> dict[str, str]:
+def _aliases(module: Module) -> dict[str, str]:
     """Other names of a Module's shared arrays, with the first names."""
-    names = getattr(module, "aliases", dict)()
-    full = lambda name: f"{prefix}.{name}" if prefix else name
-    return {full(other): full(name) for other, name in names.items()}
+    first: dict[int, str] = {}
+    return {name: first[i] for name, i, _ in places(module)[1] if first.setdefault(i, name) != name}
 
 
 def _owners(target: Any) -> Iterator[tuple[str, Any]]:
     """The arrays to write into, by name."""
     for prefix, part in _parts(target):
         if isinstance(part, Module):
-            for name, array in part.state().items():
-                yield f"{prefix}.{name}" if prefix else name, Owner(part, prefix, name, array)
+            state = part.state()
+            others = {other: state[name] for other, name in _aliases(part).items() if name in state}
+            for name, array in {**state, **others}.items():
+                yield f"{prefix}.{name}" if prefix else name, Owner(part, name, array, name in others)
         elif isinstance(part, np.ndarray) and part.flags.writeable:
             yield prefix, part
         else:
@@ -229,9 +231,9 @@ def _compared(
 
 
 def _optional(owner: Any) -> bool:
-    """A state may lack what a Module says it can do without: a dropout's key."""
-    if not isinstance(owner, Owner):
-        return False
+    """A state may lack second names, and what a Module says it can do without: a dropout's key."""
+    if not isinstance(owner, Owner) or owner.second:
+        return isinstance(owner, Owner)
     for name, module in owner.node.named_modules():
         for own in getattr(type(module), "_optional", ()):
             if owner.name == (f"{name}.{own}" if name else own):

@@ -83,7 +83,8 @@ class SGD(Optimizer):
 class Adam(Optimizer):
     """m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, w - eta m^ / (sqrt(v^) + eps).
 
-    m^ = m / (1 - b1^t) and v^ = v / (1 - b2^t) correct that both begin at 0. `weight_decay` is L2 (`AdamW` decouples it); `amsgrad` divides by the largest v so far.
+    m^ = m / (1 - b1^t) and v^ = v / (1 - b2^t) correct that both begin at 0. `weight_decay` is L2 (`AdamW` decouples
+    it); `amsgrad` divides by the largest v so far.
     D. Kingma and J. Ba, Adam: a method for stochastic optimization, 2015; S. Reddi et al., On the convergence of Adam
     and beyond, 2018. Notes: C1.5.
     """

@@ -8,15 +8,14 @@ groups, schedules, dtypes and the writing are here. Nothing is written before ev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
-from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, NoValueError, TracingError
 from wonderland.core.tracer import Tracer
 from wonderland.nn.module import Buffer, Module
+from wonderland.nn.names import matches
 from wonderland.transform.derivatives import trace
 
 Arrays = dict[str, Any]
@@ -128,7 +127,7 @@ class Optimizer(Module):
 
     def _settings_of(self, name: str) -> list[Any]:
         groups = zip(self.patterns, self.groups, strict=True)
-        return [self.defaults, *(group for pattern, group in groups if matches(pattern, name))]
+        return [self.defaults, *(group for pattern, group in groups if matches(name, pattern))]
 
     # What is tracked -------------------------------------------------------------------------------------------------
 
@@ -143,7 +142,7 @@ class Optimizer(Module):
         if not parameters:
             raise ArgumentError(f"{type(model).__name__} has no trainable parameters")
         for pattern in self.patterns:
-            if not any(matches(pattern, name) for name in parameters):
+            if not any(matches(name, pattern) for name in parameters):
                 raise ArgumentError(f"groups: {pattern!r} matches none of {_listed(parameters)}")
         before = {entry[0]: (entry, born) for entry, born in zip(self.shapes, self.born, strict=True)}
         now = int(self.updates)
@@ -302,11 +301,6 @@ class Now:
 # Names ---------------------------------------------------------------------------------------------------------------
 
 
-def matches(pattern: str, name: str) -> bool:
-    """Does a glob match a dotted name? `*` crosses dots, and `*.bias` is also `bias`."""
-    return fnmatchcase(name, pattern) or fnmatchcase(f".{name}", pattern)
-
-
 def trainable(model: Any) -> Arrays:
     """The trainable parameters of a Module by name, each once."""
     if not isinstance(model, Module):
@@ -314,7 +308,7 @@ def trainable(model: Any) -> Arrays:
             f"an optimiser updates an nn.Module, whose arrays can be written, not {type(model).__name__}: make it the "
             "attributes of one"
         )
-    return dict(model.named_parameters())
+    return dict(model.named_parameters(trainable=True))
 
 
 def by_name(grads: Any) -> Arrays:
@@ -324,14 +318,6 @@ def by_name(grads: Any) -> Arrays:
     if isinstance(grads, dict):
         return grads
     raise ArgumentError(f"gradients are a Module, as wl.grad(loss)(model) returns, not {type(grads).__name__}")
-
-
-def rebuilt(model: Module, values: Arrays) -> Any:
-    """A clone of a Module with other values for some parameters; its other arrays are copies."""
-    own = {id(w): name for name, w in model.named_parameters()}
-    leaves, structure = tree.flatten(model)
-    chosen = [values.get(own.get(id(leaf), ""), leaf) for leaf in leaves]
-    return structure.unflatten([c.copy() if c is leaf else c for c, leaf in zip(chosen, leaves, strict=True)])
 
 
 # Numbers -------------------------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ import numpy as np
 from wonderland.control.loops import fori_loop, while_loop
 from wonderland.core.errors import ArgumentError
 from wonderland.nn.module import Buffer, Module
+from wonderland.nn.substitute import with_arrays
 from wonderland.numpy import take
-from wonderland.train.optimizers_base import Arrays, Number, Optimizer, rebuilt, trainable
+from wonderland.train.optimizers_base import Arrays, Number, Optimizer, trainable
 from wonderland.transform.curvature import gnvp
 from wonderland.transform.derivatives import value_and_grad
 from wonderland.transform.second_order import hvp_at
@@ -45,7 +46,7 @@ class Flat(Optimizer):
 
     def _function(self, model: Module, loss: Callable, data: tuple[Any, ...]) -> Callable:
         """The loss as a function of the vector."""
-        return lambda vector: loss(rebuilt(model, self._unflat(vector)), *data)
+        return lambda vector: loss(with_arrays(model, self._unflat(vector), copied=True), *data)
 
     def _start(self, model: Module) -> tuple[Arrays, Any]:
         """The parameters by name, as they are tracked, and as a vector."""

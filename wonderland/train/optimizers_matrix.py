@@ -9,8 +9,9 @@ import numpy as np
 
 from wonderland.core.errors import ArgumentError
 from wonderland.nn.module import Module
+from wonderland.nn.names import matches
 from wonderland.train.optimizers import Groups, adam, decayed, of_betas
-from wonderland.train.optimizers_base import Arrays, Now, Number, Optimizer, matches
+from wonderland.train.optimizers_base import Arrays, Now, Number, Optimizer
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ADJUSTMENTS = {
@@ -76,7 +77,7 @@ class Muon(Optimizer):
 
     def slots_of(self, name: str, w: Any) -> tuple[str, ...]:
         """A velocity for a matrix, two moments for the others."""
-        matrix = w.ndim >= 2 and w.dtype.kind == "f" and not any(matches(pattern, name) for pattern in self.by_adam)
+        matrix = w.ndim >= 2 and w.dtype.kind == "f" and not any(matches(name, pattern) for pattern in self.by_adam)
         return ("velocity",) if matrix else ("first", "second")
 
     def rule(self, w: Any, g: Any, state: Arrays, now: Now) -> tuple[Any, Arrays]:
