@@ -21,7 +21,7 @@ from wonderland.compile import donate as donation
 from wonderland.compile import llvm
 from wonderland.compile.access import leaf_reader, result_builder, telling
 from wonderland.compile.arguments import Static, changes, chosen, kept, takes_any_keywords, without_axes
-from wonderland.compile.captured import Places
+from wonderland.compile.captured import Places, recording
 from wonderland.compile.compiled import Compiled
 from wonderland.compile.entry import MISS
 from wonderland.compile.noticed import Lines, nothing_drawn
@@ -119,7 +119,7 @@ class Specialization:
         lines = Lines()
         level = Record(f"the jitted function {name}", first=lines.look)
         writes = _state.writes
-        with level, nothing_drawn(call.f, name):
+        with level, nothing_drawn(call.f, name), recording(level):
             inputs = [level.variable(t) for t in call.types]
             program = level.finish(inputs, call.run(inputs))
         self.writes: bool = _state.writes != writes

@@ -22,6 +22,7 @@ from wonderland.core.kinds import KINDS, Keys, Layout, NodeKind, kind_of
 from wonderland.core.level import running
 from wonderland.core.statics import is_fixed, typed
 from wonderland.core.tracer import Tracer
+from wonderland.nn.captured import as_input
 
 BOOK = "_wl"  # the attribute that holds a Module's book
 ARRAY = (np.ndarray, Tracer)
@@ -175,7 +176,8 @@ def _flatten(module: Any) -> tuple[list[Any], Layout]:
         if not isinstance(child, ARRAY) and not is_child(child):  # a list that was emptied
             book_of(module).layout = None
             return _flatten(module)
-    return children, layout
+    born = own[BOOK].born
+    return [as_input(child, born) for child in children], layout
 
 
 def _unflatten(layout: Layout, children: Sequence[Any]) -> Any:

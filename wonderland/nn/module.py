@@ -21,6 +21,7 @@ from wonderland.core.level import Traced, running
 from wonderland.core.tracebacks import user_line
 from wonderland.core.tracer import Tracer
 from wonderland.nn import names as naming
+from wonderland.nn.captured import hooked
 from wonderland.nn.layout import ARRAY, BOOK, Book, book_of, is_child, register, role_of
 from wonderland.nn.names import LoadReport
 from wonderland.nn.static import check_attribute
@@ -68,6 +69,7 @@ class Parameter(Marked):
     """Marks what is assigned to an attribute of a Module as a parameter, also where there was a buffer."""
 
 
+@hooked
 class Module:
     """A model, or a part of one: subclass it, assign arrays and other Modules to attributes, write `__call__`.
 
