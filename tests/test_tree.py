@@ -11,6 +11,7 @@ import pytest
 
 import wonderland as wl
 from wonderland.core import tree
+from wonderland.core.kinds import kind_of
 
 
 class Point(NamedTuple):
@@ -71,7 +72,7 @@ def test_map(value):
 def _tagged(value, structure):
     if structure.kind is None:
         return [value]
-    children = tree.kind_of(value).flatten(value)[0]
+    children = kind_of(value).flatten(value)[0]
     return [x for child, sub in zip(children, structure.children, strict=True) for x in _tagged(child, sub)]
 
 

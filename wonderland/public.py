@@ -8,7 +8,7 @@ need. A name added here also goes into a page of `docs/reference`.
 
 # ruff: noqa: F401
 
-from wonderland import einops, random, sparse, testing
+from wonderland import einops, nn, random, sparse, testing, train
 from wonderland.compile.jit import jit
 from wonderland.control.associative import associative_scan
 from wonderland.control.cond import cond, switch
@@ -25,9 +25,11 @@ from wonderland.core.errors import (
     NoValueError,
     TracingError,
 )
+from wonderland.core.kinds import register_mutable, register_node
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, verify
-from wonderland.core.tree import register_mutable, register_node, tree_map
+from wonderland.core.tree import tree_map
+from wonderland.nn.files import load, save
 from wonderland.numpy.at import at
 from wonderland.numpy.attention import attention
 from wonderland.numpy.broadcasting import BroadcastWarning, warn_on_broadcast

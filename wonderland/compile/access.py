@@ -22,6 +22,8 @@ import numpy as np
 
 from wonderland.compile.arguments import Static
 from wonderland.core import tree
+from wonderland.core.kinds import DICT, HELD, LIST, SHARED, TUPLE, Layout
+from wonderland.core.statics import is_fixed, typed
 
 MOST_UNROLLED = 16  # items of a static container that are compared one by one, in generated code
 SIMPLE = (int, str, bytes)  # equal and of the same type is all there is to compare
@@ -61,7 +63,9 @@ class _LeafReader:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.leaves: list[str] = []
-        self.constants: dict[str, Any] = {"typed": tree.typed, "copysign": math.copysign}
+        self.paths: list[str] = []  # of each leaf
+        self.nodes: list[str] = []  # of each mutable object that is finished
+        self.constants: dict[str, Any] = {"typed": typed, "copysign": math.copysign}
         self.others: list[str] = []  # names of the last values that were equal but not the same
         self.numbers = itertools.count()
 
@@ -76,24 +80,36 @@ class _LeafReader:
     def visit(self, structure: tree.Structure, path: str, sample: Any) -> None:
         if structure.kind is None:
             self.leaves.append(path)
+            self.paths.append(path)
             return
         if isinstance(structure.static, Static):
             return
+        if structure.kind is HELD:
+            self.require(self.same(structure.static, path))
+            return
+        if structure.kind is SHARED:
+            self._shared(structure, path)
+            return
         here = f"node{next(self.numbers)}"
         self.lines.append(f"{here} = {path}")
+        if isinstance(structure.static, Layout):
+            self._module(structure, here, sample)
+            self.nodes.append(here)
+            return
         self.require(f"type({here}) is {self.constant(type(sample))}")
         if structure.kind.mutable:
-            self._object(structure, here, sample)
+            self.nodes.append(self._object(structure, here, sample))
         elif isinstance(sample, dict):
             self.require(f"[*{here}] == {self.constant([*sample])}")  # the order, too
             if any(type(key) is not str for key in sample):  # 1, 1.0 and True are one key, and three structures
-                known = self.constant({key: tree.typed(key) for key in sample})
+                known = self.constant({key: typed(key) for key in sample})
                 self.require(f"all([{known}[key] == typed(key) for key in {here}])")
             keys = structure.static[1]
             if len(sample) > 1 and all(child.kind is None for child in structure.children):
                 sorted_already = type(sample) is dict and keys.order == tuple(keys)
                 get = self.constant(operator.itemgetter(*keys))
                 self.leaves.append(f"*{here}.values()" if sorted_already else f"*{get}({here})")
+                self.paths += [f"{here}[{self.constant(key)}]" for key in keys]
                 return
             for key, child in zip(keys, structure.children, strict=True):
                 self.visit(child, f"{here}[{self.constant(key)}]", sample[key])
@@ -110,18 +126,38 @@ class _LeafReader:
     def _items(self, structure: tree.Structure, here: str, sample: Sequence) -> None:
         if all(child.kind is None for child in structure.children):
             self.leaves.append(f"*{here}")
+            self.paths += [f"{here}[{i}]" for i in range(len(structure.children))]
             return
         for i, child in enumerate(structure.children):
             self.visit(child, f"{here}[{i}]", sample[i])
 
-    def _object(self, structure: tree.Structure, here: str, sample: Any) -> None:
+    def _object(self, structure: tree.Structure, node: str, sample: Any) -> str:
         _, names, static = structure.static
-        self.lines.append(f"{here} = {here}.__dict__")
+        here = f"node{next(self.numbers)}"
+        self.lines.append(f"{here} = {node}.__dict__")
         self.require(f"[*{here}] == {self.constant([*names.order])}")
         for name, value in static:
             self.require(self.same(value, f"{here}[{name!r}]"))
         for name, child in zip(names, structure.children, strict=True):
             self.visit(child, f"{here}[{name!r}]", vars(sample)[name])
+        return node
+
+    def _module(self, structure: tree.Structure, node: str, sample: Any) -> None:
+        """A Module knows its layout, which says everything but what can change in place."""
+        layout = structure.static
+        here, found = f"node{next(self.numbers)}", self.constant(layout)
+        self.lines.append(f"{here} = {node}.__dict__")
+        self.constants["layout_of"] = layout.read
+        self.require(f"{here}['_wl'].layout is {found} or layout_of({node}) is {found}")
+        for name, value in layout.loose:
+            self.require(self.same(value, f"{here}[{name!r}]"))
+        for name, child in zip(layout[1], structure.children, strict=True):
+            self.visit(child, f"{here}[{name!r}]", vars(sample)[name])
+
+    def _shared(self, structure: tree.Structure, path: str) -> None:
+        """The same array, or object, as in an earlier place."""
+        what, distance, _ = structure.static
+        self.require(f"{path} is {(self.paths if what == 'array' else self.nodes)[-distance]}")
 
     def same(self, value: Any, path: str, remember: bool = True) -> str:
         """A condition: what is at `path` has the type and the value that `value` has now."""
@@ -129,7 +165,7 @@ class _LeafReader:
         if value is None or kind is bool or kind.__eq__ is object.__eq__:
             return f"{path} is {self.constant(value)}"
         here = f"value{next(self.numbers)}"
-        fixed = _fixed(value)
+        fixed = is_fixed(value)
         equal = f"type({here}) is {self.constant(kind)} and {self._equal(value, here, not fixed)}"
         if not fixed:
             return f"({here} := {path}, {equal})[1]"
@@ -151,18 +187,7 @@ class _LeafReader:
         if kind in (tuple, list) and len(value) <= MOST_UNROLLED:
             items = [self.same(item, f"{here}[{i}]", remember) for i, item in enumerate(value)]
             return " and ".join([f"len({here}) == {len(value)}", *items])
-        return f"typed({here}) == {self.constant(tree.typed(value))}"
-
-
-def _fixed(value: Any) -> bool:
-    """Is a static value the same as long as it is the same object? (Of other objects than containers it is assumed.)"""
-    if isinstance(value, (tuple, frozenset)):
-        return all(map(_fixed, value))
-    held = tree.contents(value)
-    if held is not None:
-        frozen = getattr(getattr(value, "__dataclass_params__", None), "frozen", False)
-        return frozen and all(map(_fixed, held.values()))
-    return not isinstance(value, (list, dict, set))
+        return f"typed({here}) == {self.constant(typed(value))}"
 
 
 def result_builder(structure: tree.Structure, weak: Sequence[bool]) -> Callable[[Any], Any] | None:
@@ -171,6 +196,9 @@ def result_builder(structure: tree.Structure, weak: Sequence[bool]) -> Callable[
     Leaves that are `weak` become Python numbers.
     """
     count = structure.leaf_count
+    if structure.has_mutable:
+        each = lambda out: [v.item() if w else v for v, w in zip((out,) if count == 1 else out, weak, strict=True)]
+        return lambda out: structure.unflatten(each(out))
     is_plain = structure.kind is None or (count != 1 and structure is tree.flatten((0,) * count)[1])
     if is_plain and not any(weak):
         return None
@@ -193,16 +221,16 @@ def result_builder(structure: tree.Structure, weak: Sequence[bool]) -> Callable[
     def build(node: tree.Structure) -> str:
         if node.kind is None:
             return left.pop()
-        if node.kind is tree.kind_of({}) and node.static[0] is dict:
+        if node.kind is DICT and node.static[0] is dict:
             keys = node.static[1]
             if keys.order != tuple(keys):
                 found = dict(zip(keys, map(build, node.children), strict=True))
                 return f"{{{', '.join(f'{constant(key)}: {found[key]}' for key in keys.order)}}}"
             return f"dict(zip({constant(keys.order)}, {row(node.children)}))"
         parts = row(node.children)
-        if node.kind is tree.kind_of(()):
+        if node.kind is TUPLE:
             return parts
-        if node.kind is tree.kind_of([]):
+        if node.kind is LIST:
             return f"[*{parts}]"
         return f"{constant(node.kind.unflatten)}({constant(node.static)}, {parts})"
 

@@ -18,6 +18,8 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
+from wonderland.core.kinds import register_node
+from wonderland.core.statics import contents
 from wonderland.core.types import ArrayType
 
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -69,7 +71,7 @@ class Static:
     value: Any
 
 
-tree.register_node(Static, lambda node: ((), node), lambda static, children: static.value)
+register_node(Static, lambda node: ((), node), lambda static, children: static.value)
 
 
 def snapshot(value: Any) -> Any:
@@ -85,7 +87,7 @@ def snapshot(value: Any) -> Any:
         return copied
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return value._make(map(snapshot, value))  # type: ignore[attr-defined]
-    held = tree.contents(value)
+    held = contents(value)
     if held is not None:
         copied = copy.copy(value)
         for name, item in held.items():

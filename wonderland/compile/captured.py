@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from wonderland.core.program import Record
 from wonderland.core.tracebacks import warn_user
 from wonderland.transform.closures import Part, parts
 from wonderland.transform.surprises import ReboundArrayWarning
 
+_watchers: list[Callable[[Record], AbstractContextManager[Any]]] = []
 _DEPTH = 4  # of objects in objects: model.layers[0].w
 _MOST = 2000  # objects looked at
 _EACH, _THEN_EVERY = 16, 16  # calls that are looked at, and then one of so many: counting alone takes 0.04 us a call
@@ -73,6 +76,20 @@ def _library(thing: Any) -> str:
 def _names(code: CodeType) -> list[str]:
     inner = (c for c in code.co_consts if isinstance(c, CodeType))
     return list(dict.fromkeys((*code.co_names, *(name for c in inner for name in _names(c)))))
+
+
+def on_recording(watcher: Callable[[Record], AbstractContextManager[Any]]) -> None:
+    """Have a context around every recording of a function that is compiled."""
+    _watchers.append(watcher)
+
+
+@contextmanager
+def recording(level: Record) -> Iterator[None]:
+    """While the function is recorded at this level."""
+    with ExitStack() as stack:
+        for watcher in _watchers:
+            stack.enter_context(watcher(level))
+        yield
 
 
 class Places:

@@ -7,10 +7,12 @@ batched and transposed forms are jits of the transformed Programs.
 
 from __future__ import annotations
 
+import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
+from types import MethodType
 from typing import Any, Generic, overload
 
 import numpy as np
@@ -19,7 +21,7 @@ from wonderland.compile import donate as donation
 from wonderland.compile import llvm
 from wonderland.compile.access import leaf_reader, result_builder, telling
 from wonderland.compile.arguments import Static, changes, chosen, kept, takes_any_keywords, without_axes
-from wonderland.compile.captured import Places
+from wonderland.compile.captured import Places, recording
 from wonderland.compile.compiled import Compiled
 from wonderland.compile.entry import MISS
 from wonderland.compile.noticed import Lines, nothing_drawn
@@ -27,10 +29,11 @@ from wonderland.compile.profile import Profile, count_of
 from wonderland.compile.stages import compile_program
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
-from wonderland.core.functions import Call
+from wonderland.core.functions import Call, bound_object, rebound
 from wonderland.core.level import Traced, _state, running
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Program, Record, hoist, run
+from wonderland.core.statics import typed
 from wonderland.core.tracebacks import edge, fold, warn_user
 from wonderland.core.tracer import Tracer
 from wonderland.core.transformed import ByName
@@ -116,7 +119,7 @@ class Specialization:
         lines = Lines()
         level = Record(f"the jitted function {name}", first=lines.look)
         writes = _state.writes
-        with level, nothing_drawn(call.f, name):
+        with level, nothing_drawn(call.f, name), recording(level):
             inputs = [level.variable(t) for t in call.types]
             program = level.finish(inputs, call.run(inputs))
         self.writes: bool = _state.writes != writes
@@ -158,7 +161,8 @@ class Specialization:
         args = donation.prepare(call.plain_owners(), [*self.taken.values()], self.written, self.captured, self.name)
         # Python scalars where eager code gives Python scalars.
         pairs = zip(self.compiled(*args), self.program.output_types, strict=False)
-        return self.out_structure.unflatten([result.item() if type.weak else result for result, type in pairs])
+        leaves = [result.item() if type.weak else result for result, type in pairs]
+        return self.out_structure.unflatten(leaves, call.objects())
 
     @cached_property
     def fast_call(self) -> Callable:
@@ -232,16 +236,16 @@ class Jitted(ByName, Generic[P, R]):
         count = len(args)
         values = [args[i] for i in self._static_numbers if -count <= i < count]
         values += [kwargs[name] for name in self._static_names if name in kwargs]
-        typed = tree.typed(values)
+        found = typed(values)
         try:
-            hash(typed)
+            hash(found)
         except TypeError as e:
             advice = "Pass a tuple instead of a list, or make the argument dynamic."
             if any(isinstance(value, Tracer) for value in values):
                 advice = "A traced value can't be static: make it static in the function around this one, too."
             what = f"static arguments of {self.__name__} must be hashable ({e}): they are part of what is compiled."
             raise ArgumentError(f"{what} {advice}") from None
-        return typed
+        return found
 
     def _prepare(self, args: tuple, kwargs: dict) -> tuple[Call, Any, list[int]]:
         count = len(args)
@@ -296,6 +300,8 @@ class Jitted(ByName, Generic[P, R]):
         """Make the next call like this one take the native path; one on traced values compiled nothing."""
         if spec._compiled is None or spec.closes_over_tracers or len(self._fast) > MOST_SPECIALIZATIONS:
             return
+        if tree.refers(spec.out_structure):  # to an argument, which the native entry doesn't know
+            return
         others, fast_call = self._fast.get(form, ()), spec.fast_call
         if any(native_call is fast_call for native_call, _, _ in others):
             return  # it was there, but arguments had to be converted
@@ -336,6 +342,15 @@ class BoundJitted(partial[Any]):
     """A jitted method of an object."""
 
     func: Any
+    binds = True  # for `core.functions.bound_object`
+
+    @property
+    def __name__(self) -> str:
+        return self.func.__name__
+
+    @property
+    def __wrapped__(self) -> Any:
+        return MethodType(self.func.f, self.args[0])
 
     def inspect(self, /, *args: Any, **kwargs: Any) -> Compiled:
         """`Jitted.inspect`, of the method."""
@@ -373,7 +388,27 @@ def jit(
     if f is None:
         return lambda f: jit(f, static_argnums, static_argnames, donate)
     check_function(f, "jit")
-    return Jitted(f, _several(static_argnums), _several(static_argnames), _several(donate))
+    owner = bound_object(f)
+    if owner is None:
+        return Jitted(f, _several(static_argnums), _several(static_argnames), _several(donate))
+    after = lambda given: tuple([n if isinstance(n, str) or n < 0 else n + 1 for n in _several(given)])
+    return BoundJitted(Jitted(_Unbound(f), after(static_argnums), _several(static_argnames), after(donate)), owner)
+
+
+class _Unbound:
+    """A function that is a mutable object, or belongs to one, as a function that takes that object first."""
+
+    def __init__(self, f: Callable):
+        self.f = f
+        self.__name__: str = getattr(f, "__name__", type(f).__name__)
+        self.__doc__ = getattr(f, "__doc__", None)
+        with suppress(TypeError, ValueError):
+            found = inspect.signature(f)
+            first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+            self.__signature__ = found.replace(parameters=[first, *found.parameters.values()])
+
+    def __call__(self, owner: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return rebound(self.f, owner)(*args, **kwargs)
 
 
 def _several(given: Any) -> tuple:

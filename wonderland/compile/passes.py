@@ -15,7 +15,7 @@ import numpy as np
 from wonderland.core.level import evaluate
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Atom, Equation, Literal, Program, Var, eliminate_dead, hoist
-from wonderland.core.tree import typed
+from wonderland.core.statics import typed
 from wonderland.core.types import PYTHON_SCALARS
 from wonderland.ops import elementwise as ops
 from wonderland.ops import reduce, shape

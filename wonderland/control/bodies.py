@@ -9,6 +9,7 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, LostDerivativeError, check_function
+from wonderland.core.functions import checked_write, mutable_leaves, read_again
 from wonderland.core.level import _state, floors
 from wonderland.core.program import (
     Equation,
@@ -79,8 +80,10 @@ class RecordedBody:
     captured: list[Any]
 
     def __init__(
-        self, f: Callable, structure: tree.Structure, types: Sequence[ArrayType], name: str, recorder: type = Record
-    ):
+        self, f: Callable, structure: tree.Structure, types: Sequence[ArrayType], name: str, recorder: type = Record,
+        writes: bool = False,
+    ):  # fmt: skip
+        """If it `writes`, the leaves of mutable arguments as the body leaves them are outputs, too, after the others."""
         check_function(f, name)
         level = recorder(f"the body of {name}")
         with level:
@@ -89,10 +92,27 @@ class RecordedBody:
             remedy = "Carry the arrays that change (return them from the body), and write them to it afterwards."
             with unwritten(f, f"the body of {name}", remedy):
                 out = f(*arguments)
-            leaves, self.structure = tree.flatten(out)
+            leaves, self.structure = tree.flatten_each(out)
             values = [unwrap(leaf) for leaf in leaves]
             self.types: list[ArrayType] = [type_of(v) for v in values]
+            self.written: list[int] = []  # leaves of mutable arguments that the body changed
+            for i, (new, old) in enumerate(zip(_after(arguments, structure), inputs, strict=True)):
+                if new is not None and (found := unwrap(new)) is not old:
+                    self.written.append(i)
+                    values += [checked_write(old.type, found)] if writes else []
+                elif new is not None and writes:
+                    values.append(old)
             self.program, self.captured = hoist(level.finish(inputs, values))
+
+
+def _after(arguments: Sequence[Any], structure: tree.Structure) -> list[Any]:
+    """The leaves of mutable arguments as they are now; None for other ones."""
+    if not structure.has_mutable:
+        return [None] * structure.leaf_count
+    found: list = []
+    for part, before in zip(arguments, structure.children, strict=True):
+        found += read_again(part, before) if before.has_mutable else [None] * before.leaf_count
+    return [leaf if m else None for leaf, m in zip(found, mutable_leaves(structure), strict=True)]
 
 
 def share_captured(programs: Sequence[Program], captured: Sequence[list[Any]]) -> tuple[list[Program], list[Any]]:
@@ -113,9 +133,9 @@ def _unused(value: Any) -> Any:
     return Var(None, type_of(value))
 
 
-def flat_operands(operands: Any, what: str) -> tuple[list[Any], tree.Structure]:
-    """Flatten operands and check that each leaf is an array or number."""
-    leaves, structure = tree.flatten(operands)
+def flat_operands(operands: Any, what: str, each: bool = False) -> tuple[list[Any], tree.Structure]:
+    """Flatten operands (`each` by itself) and check that each leaf is an array or number."""
+    leaves, structure = (tree.flatten_each if each else tree.flatten)(operands)
     values = [unwrap(leaf) for leaf in leaves]
     for i, v in enumerate(values):
         try:

@@ -19,10 +19,11 @@ from wonderland.control.bodies import (
     share_captured,
     taken_rows,
 )
+from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
-from wonderland.core.functions import handles
+from wonderland.core.functions import bound_object, handles, mutable_leaves, rebound, write_into
 from wonderland.core.primitive import Primitive
-from wonderland.core.program import Program, run
+from wonderland.core.program import Program, eliminate_dead, run
 from wonderland.core.tracer import unwrap
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.ops.elementwise import eq, invert, le, ne, where
@@ -57,8 +58,10 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
 
 def _choose(index: Any, functions: list[Callable], operands: tuple, name: str) -> Any:
-    values, structure = flat_operands(operands, name)
-    bodies = [RecordedBody(f, structure, [type_of(v) for v in values], name, BranchRecord) for f in functions]
+    functions, operands = with_owners(functions, operands)
+    values, structure = flat_operands(operands, name, each=True)
+    types = [type_of(v) for v in values]
+    bodies = [RecordedBody(f, structure, types, name, BranchRecord, structure.has_mutable) for f in functions]
     first = bodies[0]
     for body in bodies[1:]:
         if body.structure != first.structure or [t.shape for t in body.types] != [t.shape for t in first.types]:
@@ -67,19 +70,50 @@ def _choose(index: Any, functions: list[Callable], operands: tuple, name: str) -
                 f"{body.types} and {first.structure} of {first.types}"
             )
     goals = [common_type(types) for types in zip(*(b.types for b in bodies), strict=True)]
-    programs = [_converted(b.program, goals) for b in bodies]
+    changed = sorted({i for body in bodies for i in body.written})
+    programs = [_converted(_writing(b, len(goals), structure, changed), goals) for b in bodies]
     programs, captured = share_captured(programs, [b.captured for b in bodies])
-    outs = cond_p(index, *captured, *values, branches=tuple(programs))
-    return first.structure.unflatten(handles(list(outs)))
+    outs = list(cond_p(index, *captured, *values, branches=tuple(programs)))
+    owners = tree.flatten_each(operands)[0]
+    for i, value in zip(changed, outs[len(goals) :], strict=True):
+        write_into(owners[i], value)
+    return first.structure.unflatten(handles(outs[: len(goals)]))
+
+
+def with_owners(functions: list[Callable], operands: tuple) -> tuple[list[Callable], tuple]:
+    """Functions that are mutable objects, or methods of them, as functions that get those as operands."""
+    owners: list = []
+    for owner in map(bound_object, functions):
+        if owner is not None and not any(owner is other for other in (*owners, *operands)):
+            owners.append(owner)
+    places = [next((i for i, o in enumerate(owners) if o is bound_object(f)), None) for f in functions]
+
+    def taking(f: Callable, place: int | None) -> Callable:
+        if place is None:
+            return lambda *args: f(*args[len(owners) :])
+        return lambda *args: rebound(f, args[place])(*args[len(owners) :])
+
+    if not owners:
+        return functions, operands
+    return [taking(f, place) for f, place in zip(functions, places, strict=True)], (*owners, *operands)
+
+
+def _writing(body: RecordedBody, count: int, structure: tree.Structure, changed: Sequence[int]) -> Program:
+    """The Program of a branch, of whose outputs for mutable arguments those stay that a branch changes."""
+    places = [i for i, m in enumerate(mutable_leaves(structure)) if m]
+    new = dict(zip(places, body.program.outputs[count:], strict=False))
+    outputs = (*body.program.outputs[:count], *(new[i] for i in changed))
+    return eliminate_dead(Program(body.program.inputs, body.program.equations, outputs, body.program.constants))
 
 
 def _converted(program: Program, goals: Sequence[ArrayType]) -> Program:
     """The Program with its outputs converted to common dtypes."""
-    if all(t == g for t, g in zip(program.output_types, goals, strict=True)):
+    if all(t == g for t, g in zip(program.output_types, goals, strict=False)):
         return program
 
     def f(*args: Any) -> list:
-        return [convert(o, dtype=g.dtype) for o, g in zip(run(program, args), goals, strict=True)]
+        outs = list(run(program, args))
+        return [*(convert(o, dtype=g.dtype) for o, g in zip(outs, goals, strict=False)), *outs[len(goals) :]]
 
     return record(f, program.input_types)
 

@@ -16,6 +16,7 @@ from wonderland.control.batched_loops import one_by_one
 from wonderland.control.bodies import any_of, flat_operands, type_like
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, LostDerivativeError, check_function, user_line
+from wonderland.core.kinds import kind_of
 from wonderland.core.functions import handles, is_array
 from wonderland.core.primitive import Primitive
 from wonderland.core.tracer import Tracer, unwrap
@@ -124,7 +125,7 @@ def _typed(given: Any) -> Any:
             return ArrayType(tuple(map(int, given[0])), np.dtype(given[1]))
         except TypeError:
             pass
-    kind = tree.kind_of(given)
+    kind = kind_of(given)
     if kind is not None and not kind.mutable:
         children, static = kind.flatten(given)
         return kind.unflatten(static, [_typed(child) for child in children])

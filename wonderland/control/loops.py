@@ -11,14 +11,14 @@ from wonderland.control.bodies import RecordedBody, flat_operands, share_capture
 from wonderland.control.scan import scan_p, split
 from wonderland.control.segments import checkpointed
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError, check_function
-from wonderland.core.functions import handles
-from wonderland.core.program import run
+from wonderland.core.errors import ArgumentError, MutationError, check_function
+from wonderland.core.functions import bound_object, handles, mutable_leaves, rebound, write_into
+from wonderland.core.program import Program, run
 from wonderland.core.tracer import unwrap
 from wonderland.core.types import ArrayType, promote, type_of
 from wonderland.ops.elementwise import maximum, sub
 from wonderland.ops.shape import convert
-from wonderland.transform.programs import record
+from wonderland.transform.programs import pick, record
 
 
 def scan(
@@ -34,6 +34,14 @@ def scan(
     as many slots as let no step run forward more than three times.
     """
     check_function(f, "scan")
+    if (owner := bound_object(f)) is not None:  # it is carried, too
+
+        def with_owner(carry: Any, x: Any) -> Any:
+            new, y = rebound(f, carry[0])(carry[1], x)
+            return (carry[0], new), y
+
+        (_, final), ys = scan(with_owner, (owner, init), xs, length, reverse, checkpoint)
+        return final, ys
     x_values, x_structure = flat_operands(xs, "scan")
     for i, x in enumerate(x_values):
         whole = type_of(x)
@@ -55,16 +63,53 @@ def scan(
         return out
 
     carry, body = _fitting(pair, carry, structure, slices, x_structure, "scan")
-    n = len(carry)
+    loop = _Carried(body, carry, structure)
     params = {
-        "body": body.program, "condition": None, "n_consts": len(body.captured), "n_carry": n, "length": int(length),
-        "reverse": bool(reverse),
+        "body": loop.body, "condition": None, "n_consts": len(loop.consts), "n_carry": len(loop.carry),
+        "length": int(length), "reverse": bool(reverse),
     }  # fmt: skip
-    outs = checkpointed((*body.captured, *carry, *x_values), params, checkpoint, "scan")
-    final, ys = split(list(outs), n)
+    outs = checkpointed((*loop.consts, *loop.carry, *x_values), params, checkpoint, "scan")
+    final, ys = split(list(outs), len(loop.carry))
     outs = None
     y_structure = body.structure.children[1]
-    return structure.unflatten(handles(final)), y_structure.unflatten(handles(ys))
+    return loop.result(init, final), y_structure.unflatten(handles(ys))
+
+
+class _Carried:
+    """A loop's carry. Leaves of mutable objects that the body leaves as they are, are constants of the loop."""
+
+    def __init__(self, body: RecordedBody, carry: list, structure: tree.Structure):
+        mutable = mutable_leaves(structure)
+        outputs, inputs = body.program.outputs, body.program.inputs[len(body.captured) :]
+        self.fixed = [m and outputs[k] is inputs[k] for k, m in enumerate(mutable)]
+        self.moving = [not fixed for fixed in self.fixed]
+        self.structure, self.mutable, self.all, self.count = structure, mutable, carry, len(body.captured)
+        self.consts = [*body.captured, *pick(carry, self.fixed)]
+        self.carry = pick(carry, self.moving)
+        kept = [o for k, o in enumerate(outputs) if k >= len(carry) or self.moving[k]]
+        self.body = self.reordered(body.program, kept)
+
+    def reordered(self, program: Program, outputs: Any = None) -> Program:
+        """A Program of the captured values and the carry, with the fixed part of that before the rest."""
+        if not any(self.fixed):
+            return program
+        stop = self.count + len(self.fixed)
+        carry, rest = program.inputs[self.count : stop], program.inputs[stop:]
+        inputs = (*program.inputs[: self.count], *pick(carry, self.fixed), *pick(carry, self.moving), *rest)
+        outputs = program.outputs if outputs is None else outputs
+        return Program(inputs, program.equations, outputs, program.constants)
+
+    def result(self, init: Any, final: list) -> Any:
+        """The final carry: mutable objects are the caller's, with new values."""
+        if not self.structure.has_mutable:
+            return self.structure.unflatten(handles(final))
+        owners = tree.leaves(init)
+        new = iter(handles(final))
+        leaves = [old if fixed else next(new) for old, fixed in zip(self.all, self.fixed, strict=True)]
+        for owner, leaf, written, moving in zip(owners, leaves, self.mutable, self.moving, strict=True):
+            if written and moving:
+                write_into(owner, unwrap(leaf))
+        return tree.merged(init, self.structure, leaves)
 
 
 def _fitting(
@@ -79,6 +124,7 @@ def _fitting(
         # At first as Python scalars, which take the dtype of what they meet.
         types = [type_of(v) if attempt == 0 else strong(type_of(v)) for v in carry]
         body = RecordedBody(f, arguments, [*types, *slices], name)
+        _check_reads(body, carry, "what it loops over", len(carry))
         out_structure = body.structure if x_structure is None else body.structure.children[0]
         if out_structure != structure:
             raise ArgumentError(
@@ -101,6 +147,15 @@ def _fitting(
     return values, _strong_outputs(body, types)
 
 
+def _check_reads(body: RecordedBody, carry: list, what: str, start: int = 0) -> None:
+    """Refuse writes to a mutable object that isn't carried on."""
+    if any(i >= start for i in body.written):
+        raise MutationError(
+            f"the body of a loop writes to a mutable object where that is lost: in {what}. Carry the object through "
+            "the loop: return it from the body."
+        )
+
+
 def _strong_outputs(body: RecordedBody, types: list[ArrayType]) -> RecordedBody:
     program = body.program
     if any(o.weak or o.dtype != t.dtype for o, t in zip(program.output_types, types, strict=False)):
@@ -116,6 +171,15 @@ def _strong_outputs(body: RecordedBody, types: list[ArrayType]) -> RecordedBody:
 
 def while_loop(cond_fun: Callable, body_fun: Callable, init: Any) -> Any:
     """`while cond_fun(carry): carry = body_fun(carry)`; returns the carry. Reverse mode works."""
+    owners = [owner for owner in map(bound_object, (cond_fun, body_fun)) if owner is not None]
+    if owners:  # they are carried, too; if both functions have the same, it is one object in two places
+
+        def of(f: Callable, held: list) -> Callable:
+            own = bound_object(f)
+            return f if own is None else rebound(f, next(new for old, new in zip(owners, held, strict=True) if old is own))
+
+        test = lambda carry: of(cond_fun, carry[0])(carry[1])
+        return while_loop(test, lambda carry: (carry[0], of(body_fun, carry[0])(carry[1])), (owners, init))[1]
     carry, structure = flat_operands(init, "while_loop")
     carry, body = _fitting(body_fun, carry, structure, [], None, "while_loop")
     arguments = tree.Structure(tree.flatten((0,))[1].kind, None, (structure,))
@@ -125,12 +189,16 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init: Any) -> Any:
             f"while_loop: the condition must return one bool, got {test.structure} of {test.types}. Use a comparison, "
             "and np.all or np.any to reduce an array of bools."
         )
-    (condition, program), captured = share_captured([test.program, body.program], [test.captured, body.captured])
+    _check_reads(test, carry, "while_loop's condition")
+    (condition, body.program), body.captured = share_captured(
+        [test.program, body.program], [test.captured, body.captured]
+    )
+    loop = _Carried(body, carry, structure)
     outs = scan_p(
-        *captured, *carry, body=program, condition=condition, n_consts=len(captured), n_carry=len(carry),
-        length=None, reverse=False,
+        *loop.consts, *loop.carry, body=loop.body, condition=loop.reordered(condition), n_consts=len(loop.consts),
+        n_carry=len(loop.carry), length=None, reverse=False,
     )  # fmt: skip
-    return structure.unflatten(handles(list(outs[: len(carry)])))
+    return loop.result(init, list(outs[: len(loop.carry)]))
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Callable, init: Any, checkpoint: Any = None) -> Any:
@@ -139,6 +207,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init: Any, checkpoint:
     `checkpoint` is `scan`'s, for bounds that are known beforehand.
     """
     check_function(body_fun, "fori_loop")
+    if (owner := bound_object(body_fun)) is not None:  # it is carried, too
+        with_owner = lambda i, carry: (carry[0], rebound(body_fun, carry[0])(i, carry[1]))
+        return fori_loop(lower, upper, with_owner, (owner, init), checkpoint)[1]
     start, stop = unwrap(lower), unwrap(upper)
     for bound in (start, stop):
         array_type = type_of(bound)
@@ -155,12 +226,13 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init: Any, checkpoint:
     values, body = _fitting(step, [start, *carry], pair_structure, [], None, "fori_loop")
     static = isinstance(stop, (int, np.integer)) and isinstance(start, (int, np.integer))
     head = [] if static else [_distance(start, stop)]
+    loop = _Carried(body, values, pair_structure)
     params = {
-        "body": body.program, "condition": None, "n_consts": len(body.captured), "n_carry": len(values),
+        "body": loop.body, "condition": None, "n_consts": len(loop.consts), "n_carry": len(loop.carry),
         "length": max(int(stop) - int(start), 0) if static else None, "reverse": False,
     }  # fmt: skip
-    outs = checkpointed((*head, *body.captured, *values), params, checkpoint, "fori_loop")
-    return structure.unflatten(handles(list(outs[1 : len(values)])))
+    outs = checkpointed((*head, *loop.consts, *loop.carry), params, checkpoint, "fori_loop")
+    return loop.result((lower, init), list(outs[: len(loop.carry)]))[1]
 
 
 def _distance(start: Any, stop: Any) -> Any:

@@ -8,6 +8,7 @@ mutable objects it was given (SEMANTICS 6).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -15,17 +16,28 @@ from numpy.lib.array_utils import byte_bounds
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, LeakedTracerError, MutationError, user_line
+from wonderland.core.kinds import kind_of
 from wonderland.core.level import Traced, freeze, own, read_only
+from wonderland.core.statics import typed
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, type_of
 
 
+SELF = "the object that the function belongs to"  # the keyword of a hidden argument
+
+
 class Call:
-    """One call of `f(*args, **kwargs)`: flatten, run on given values, write back."""
+    """One call of `f(*args, **kwargs)`: flatten, run on given values, write back.
+
+    A mutable object that is called, or that a method belongs to, is an argument as well, a hidden one.
+    """
 
     def __init__(self, f: Callable, args: Any, kwargs: dict[str, Any], differentiated: Sequence[int] | None = None):
         """With `differentiated`, arguments at other positions may hold what isn't an array; the function gets it."""
         self.f = f
+        owner = bound_object(f)
+        kwargs = kwargs if owner is None or SELF in kwargs else {**kwargs, SELF: owner}
+        self.arguments: tuple[Any, dict[str, Any]] = args, kwargs
         leaves, structure = tree.flatten_call(args, kwargs)
         self.structure: tree.Structure = structure
         self.keywords: tuple[Any, ...] = self.structure.children[1].static[1]
@@ -38,6 +50,9 @@ class Call:
             self.structure = held
             self._take(kept)
         self.mutable: list[bool] = mutable_leaves(self.structure)
+        self.trainable: list[bool] = tree.trainable(self.structure)
+        if self.structure.has_mutable:
+            self._check_overlaps()
         self.out_structure: tree.Structure | None = None
         self.written: list[int] = []  # leaves of mutable arguments whose value the function replaced
 
@@ -72,16 +87,16 @@ class Call:
                 handle._array = True  # an array without axes, not a number: `x += 1` writes to it
         plain = self.structure is tree.plain_call(len(handles))  # arrays and numbers alone: nothing to put together
         arguments = (handles, {}) if plain else self.structure.unflatten(handles)
-        out = self.f(*arguments[0], **arguments[1])
+        out = apply(self.f, *arguments)
         results, self.out_structure = tree.flatten(out)
+        if self.out_structure.has_mutable and self.structure.has_mutable:  # an argument is the caller's object again
+            results, self.out_structure = tree.flatten(out, tree.objects(arguments))
         self.written = []
         new: list = []
         if any(self.mutable):
             after: list = []
             for part, before in zip((*arguments[0], *map(arguments[1].get, self.keywords)), self.parts(), strict=True):
-                found, structure = tree.flatten(part) if before.has_mutable else ([None] * before.leaf_count, before)
-                check_unchanged(before, structure)
-                after += found
+                after += read_again(part, before) if before.has_mutable else [None] * before.leaf_count
             for i, (handle, leaf) in enumerate(zip(handles, after, strict=True)):
                 if self.mutable[i] and (leaf is not handle or unwrap(leaf) is not values[i]):
                     self.written.append(i)
@@ -137,13 +152,68 @@ class Call:
         if clash is not None:
             raise MutationError(
                 f"the function changes an array{user_line()} that its mutable arguments hold in two places (leaves "
-                f"{clash[0]} and {clash[1]}: the same object twice, or arrays that share memory). Pass it once."
+                f"{clash[0]} and {clash[1]}: in two arguments, or arrays that share memory). Pass it once."
             )
+
+    def _check_overlaps(self) -> None:
+        """Refuse arrays that share memory without being the same object: each would have its own derivative."""
+        start = 0
+        for part in self.parts():
+            stop = start + part.leaf_count
+            held = [o if m else None for o, m in zip(self.owners[start:stop], self.mutable[start:stop], strict=True)]
+            start = stop
+            if not any(isinstance(owner, np.ndarray) and owner.base is not None for owner in held):
+                continue
+            clash = overlap(held, range(len(held)))
+            if clash is not None and np.shares_memory(held[clash[0]], held[clash[1]]):
+                one, other = (tree.names(part)[i] for i in clash)
+                raise MutationError(
+                    f"{one} and {other} of an argument of {getattr(self.f, '__name__', 'the function')} are different "
+                    "arrays that share memory. To share a parameter, hold the same array object in both places; "
+                    "otherwise copy one of them."
+                )
 
     def result(self, outs: list[Any]) -> Any:
         """The user's result tree."""
         assert self.out_structure is not None
-        return self.out_structure.unflatten(handles(outs))
+        return self.out_structure.unflatten(handles(outs), self.objects())
+
+    def objects(self) -> list[Any]:
+        """The caller's mutable objects that the result refers to."""
+        found = self.out_structure is not None and self.out_structure.has_mutable and self.structure.has_mutable
+        return tree.objects(self.arguments) if found else []
+
+
+def bound_object(f: Any) -> Any:
+    """The mutable object that a function is, or belongs to, also inside of transformations; None if there is none."""
+    made = getattr(f, "made", None)
+    if isinstance(made, tuple):
+        return bound_object(made[1])
+    owner = f.args[0] if getattr(f, "binds", False) else f.__self__ if isinstance(f, MethodType) else f
+    kind = None if type(owner) is _FUNCTION else kind_of(owner)
+    return owner if kind is not None and kind.mutable else None
+
+
+def rebound(f: Any, owner: Any) -> Any:
+    """The function, of another object than its own."""
+    made = getattr(f, "made", None)
+    if isinstance(made, tuple):
+        make, inner, options, keywords = made
+        return make(rebound(inner, owner), *options, **keywords)
+    if getattr(f, "binds", False):
+        return type(f)(f.func, owner)
+    return MethodType(f.__func__, owner) if isinstance(f, MethodType) else owner
+
+
+def apply(f: Callable, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """`f(*args, **kwargs)`, of the object that is a hidden argument."""
+    if SELF in kwargs:
+        kwargs = dict(kwargs)
+        f = rebound(f, kwargs.pop(SELF))
+    return f(*args, **kwargs)
+
+
+_FUNCTION = type(apply)
 
 
 def overlap(values: Sequence[Any], written: Sequence[int]) -> tuple[int, int] | None:
@@ -210,16 +280,36 @@ def checked_write(old: ArrayType, leaf: Any) -> Any:
     return new if found.dtype == old.dtype and not found.weak else unwrap(Tracer(new).astype(old.dtype))
 
 
+def read_again(part: Any, before: tree.Structure) -> list[Any]:
+    """The leaves of an argument after the function ran: only arrays on mutable objects may have changed."""
+    found, after = tree.flatten(part)
+    if after == before:
+        return found
+    found, after = tree.flatten(part, share=False)
+    expected, numbers = tree.unshared(before)
+    check_unchanged(expected, after)
+    out: list = [None] * before.leaf_count
+    for leaf, number, (path, _, _) in zip(found, numbers, tree.places(before), strict=True):
+        if out[number] is not None and out[number] is not leaf:
+            raise MutationError(
+                f"{'.'.join(path)} was replaced{user_line()} inside a transformed function, but an argument holds that "
+                f"array in several places, {tree.names(before)[number]} among them, and the others would stay as they "
+                "were. Write into it instead: `-=`, or `[...] =`."
+            )
+        out[number] = leaf
+    return out
+
+
 def check_unchanged(before: tree.Structure, after: tree.Structure) -> None:
     """Only arrays on mutable arguments may change; a changed Python attribute would be lost."""
     if before == after:
         return
     for old, new in _mutable_nodes(before, after):
-        if tree.typed(old.static) != tree.typed(new.static):
-            kind, names, static = old.static
-            _, new_names, new_static = new.static
+        if typed(old.static) != typed(new.static):
+            kind, names, static = (old.static[i] for i in range(3))
+            new_names, new_static = new.static[1], new.static[2]
             was, now = dict(static), dict(new_static)
-            changed = [n for n in {**was, **now} if tree.typed(was.get(n)) != tree.typed(now.get(n))]
+            changed = [n for n in {**was, **now} if typed(was.get(n)) != typed(now.get(n))]
             changed += [n for n in {*names} ^ {*new_names} if n not in changed]
             what = ", ".join(f"{kind.__name__}.{n}" for n in changed) or kind.__name__
             raise MutationError(

@@ -244,6 +244,9 @@ class Tracer:
         raise TypeError("traced arrays, like arrays, are not hashable")
 
 
+tree.ARRAYS.append(Tracer)
+
+
 def _plain(function: Callable, name: str, inputs: Any) -> Callable:
     """NumPy's own function, for tracers that hold plain values without derivatives; refuses other ones."""
     for leaf in tree.leaves(inputs):

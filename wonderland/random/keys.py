@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 import os
 import threading
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -91,27 +92,47 @@ def fold_in(key: Any, data: Any) -> Any:
 
 
 class _GlobalStream:
-    """The key of the seed, and how many keys it has given."""
+    """The key of the seed, and how many keys it has given; one stream for all threads.
+
+    The child of a fork has a stream of its own, which follows from the parent's and from how many children that had
+    before: so it is another one, and as reproducible. A fork doesn't wait for the lock, whose holder may be compiling.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.key: Any = None
-        self.count = 0
+        self.children = count(1)
+        self.child = threading.local()  # its number is known to the thread that forks
+        # The key, how many it gave, and which child of its stream this one is: replaced at once, never changed.
+        self.state: tuple[Any, int, tuple[int, ...]] = (None, 0, ())
 
     def start(self, seed: int | None) -> None:
         value = int.from_bytes(os.urandom(8), "little") if seed is None else seed
         with self.lock:
-            self.key, self.count = key(value), 0
+            self.state, self.children = (key(value), 0, ()), count(1)
 
     def next(self) -> Any:
         with self.lock:
-            if self.key is None:
+            if self.state[0] is None:
                 self.start(None)
-            self.count += 1
-            return fold_in(self.key, self.count)
+            parent, given, branches = self.state
+            for branch in branches:
+                parent, given = handles([random_fold(parent, np.uint64(branch), purpose=SPLIT)])[0], 0
+            self.state = (parent, given + 1, ())
+            return fold_in(parent, given + 1)
+
+    def before_fork(self) -> None:
+        self.child.number = next(self.children)
+
+    def after_fork_in_child(self) -> None:
+        self.lock = threading.RLock()
+        parent, given, branches = self.state
+        if parent is not None:  # without one the child finds entropy of its own
+            self.state = (parent, given, (*branches, self.child.number))
 
 
 _stream = _GlobalStream()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_stream.before_fork, after_in_child=_stream.after_fork_in_child)
 
 
 def seed(seed: int | None = None) -> None:

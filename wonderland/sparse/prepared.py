@@ -15,7 +15,7 @@ from scipy import sparse
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.forks import loading
-from wonderland.core.functions import Call
+from wonderland.core.functions import Call, apply
 from wonderland.core.level import Traced
 from wonderland.core.program import Program
 from wonderland.core.tracer import Tracer, unwrap
@@ -63,7 +63,7 @@ class VectorFunction:
     def __init__(self, f: Callable, call: Call, numbers: Sequence[int]):
         self.f, self.structure, self.types, self.numbers = f, call.structure, call.types, numbers
         starts = np.cumsum([0, *(child.leaf_count for child in call.structure.children[0].children)])
-        self.chosen: list[int] = [k for i in numbers for k in range(starts[i], starts[i + 1])]  # leaves
+        self.chosen: list[int] = [k for i in numbers for k in range(starts[i], starts[i + 1]) if call.trainable[k]]  # leaves
         chosen = [self.types[k] for k in self.chosen]
         self.size: int = sum(t.size for t in chosen)
         dtypes = [t.dtype for t in chosen if is_differentiable(t.dtype)]
@@ -91,7 +91,7 @@ class VectorFunction:
                     filled[k] = vector[start : start + t.size].reshape(t.shape).astype(t.dtype)
                 start += t.size
             args, kwargs = self.structure.unflatten(filled)
-            parts = [np.ravel(leaf) for leaf in tree.leaves(self.f(*args, **kwargs))]
+            parts = [np.ravel(leaf) for leaf in tree.leaves(apply(self.f, args, kwargs))]
             self._check_alike("results", [v.dtype for v in parts if is_differentiable(v.dtype)])
             if not parts:
                 raise ArgumentError("a function without a result has no derivative. Is there a `return` in it?")

@@ -15,6 +15,7 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
+from wonderland.core.kinds import DICT
 from wonderland.core.functions import Call
 from wonderland.core.level import Traced
 from wonderland.core.printing import Printer
@@ -119,17 +120,20 @@ def input_names(f: Callable, args: Sequence[Any]) -> list[str]:
 
 
 def _leaf_names(item: Any, name: str) -> list[str]:
-    kind = tree.kind_of(item)
-    if kind is None:
-        return [name]
-    children, static = kind.flatten(item)
-    if isinstance(item, dict):
-        labels = [f"[{key!r}]" for key in static[1]]
-    elif kind.mutable:
-        labels = [f".{attribute}" for attribute in static[1]]
-    else:
-        labels = [f"[{i}]" for i in range(len(children))]
-    return [n for child, label in zip(children, labels, strict=True) for n in _leaf_names(child, name + label)]
+    def walk(s: tree.Structure, name: str) -> list[str]:
+        if s.kind is None:
+            return [name]
+        if not s.children:
+            return []
+        if s.kind is DICT:
+            labels = [f"[{key!r}]" for key in s.static[1]]
+        elif s.kind.mutable:
+            labels = [f".{attribute}" for attribute in s.static[1]]
+        else:
+            labels = [f"[{i}]" for i in range(len(s.children))]
+        return [n for child, label in zip(s.children, labels, strict=True) for n in walk(child, name + label)]
+
+    return walk(tree.flatten(item)[1], name)
 
 
 class _Namer(Printer):

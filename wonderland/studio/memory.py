@@ -49,6 +49,7 @@ def memory_profile(
             "memory_profile counts bytes, so it can't run inside another transformation: call it outside"
         )
     places = [i for i, s in enumerate(call.structure.children[0].children) for _ in range(s.leaf_count)]
+    places += [-1] * (len(call.types) - len(places))
     select = [i in numbers and is_differentiable(t.dtype) for i, t in zip(places, call.types, strict=True)]
     if not any(select):
         raise ArgumentError("memory_profile needs a floating-point argument: use 2.0 instead of 2, or .astype(float)")

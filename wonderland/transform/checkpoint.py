@@ -23,6 +23,7 @@ from wonderland.core.functions import Call, is_array, mutable_leaves
 from wonderland.core.level import Level, Traced, bind, concrete, running
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Equation, Program, Record, Var, eliminate_dead, hoist, run, subprograms
+from wonderland.core.statics import typed
 from wonderland.core.tracer import Tracer
 from wonderland.core.types import PYTHON_SCALARS, ArrayType, P, R
 from wonderland.ops.work import Runs, view
@@ -314,7 +315,7 @@ def _param(value: Any, literals: bool) -> Any:
         return tuple(_param(v, literals) for v in value)
     if isinstance(value, slice):
         return slice, value.start, value.stop, value.step
-    return tree.typed(value)
+    return typed(value)
 
 
 def checkpointed_call(f: Callable, args: tuple[Any, ...], kwargs: dict[Any, Any], perform: Callable) -> Any:

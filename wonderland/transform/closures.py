@@ -13,6 +13,7 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, MutationError, check_function
+from wonderland.core.kinds import kind_of
 from wonderland.core.functions import Call, handles
 from wonderland.core.level import Level, Traced
 from wonderland.core.program import Program, hoist, run
@@ -42,7 +43,7 @@ def unwritten(f: Callable, what: str, remedy: str) -> Iterator[None]:
 
 def _mutable_objects(f: Callable) -> list:
     """The registered mutable objects that a function holds."""
-    kinds = [(thing, tree.kind_of(thing)) for thing in held([f])]
+    kinds = [(thing, kind_of(thing)) for thing in held([f])]
     return [thing for thing, kind in kinds if kind is not None and kind.mutable]
 
 

@@ -67,10 +67,13 @@ def flat_tangents(tangents: Sequence[Any], call: Call) -> list[Any]:
         if tangent is None:
             flat += [None] * structure.leaf_count
             continue
-        leaves, found = tree.flatten(tangent)
-        if found != structure:
-            raise ArgumentError(f"the tangent of argument {number} has structure {found}, its primal {structure}")
-        flat += [unwrap(leaf) for leaf in leaves]
+        try:
+            flat += [unwrap(leaf) for leaf in tree.paired(structure, tangent)]
+        except ValueError as error:
+            found = tree.flatten(tangent)[1]
+            what = f"the tangent of argument {number} has structure {found}, its primal {structure}"
+            raise ArgumentError(what if not found.has_mutable else f"the tangent of argument {number}: {error}") from None
+    flat += [None] * (len(call.types) - len(flat))
     return [matched(t, kind, f"tangent of leaf {i}") for i, (t, kind) in enumerate(zip(flat, call.types, strict=True))]
 
 
@@ -107,8 +110,10 @@ class Linearized:
         with tape:
             lifted, variables = [], []
             with Dual(tape) as level:
-                for value, kind, selected in zip(call.values, call.types, select, strict=True):
-                    selected = selected and is_differentiable(kind.dtype)
+                for value, kind, selected, trained in zip(
+                    call.values, call.types, select, call.trainable, strict=True
+                ):
+                    selected = selected and trained and is_differentiable(kind.dtype)
                     self.select.append(selected)
                     if selected:
                         variables.append(Var(tape, kind))
@@ -133,10 +138,13 @@ class Linearized:
         return [zeros_like_type(k) if t is None else t for t, k in zip(outs, self.types, strict=True)]
 
     def pull(self, cotangents: Sequence[Any], consume: bool = False) -> list[Any]:
-        """Cotangents of all leaves (zeros where there is no dependence), for cotangents of the outputs."""
+        """Cotangents of all leaves (zeros where there is no dependence), for cotangents of the outputs.
+
+        None for what isn't trained: buffers and frozen parameters.
+        """
         cts = pull_back(self.program, pick(cotangents, self.has_tangent), consume)
-        found = scatter_flags(cts, self.select)
-        return [zeros_like_type(t) if ct is None else ct for ct, t in zip(found, self.call.types, strict=True)]
+        pairs = zip(scatter_flags(cts, self.select), self.call.types, self.call.trainable, strict=True)
+        return [zeros_like_type(t) if ct is None and trained else ct for ct, t, trained in pairs]
 
     def take_value(self) -> Any:
         """The function's result, given away: from here on only its types are kept."""
@@ -265,6 +273,7 @@ def selected(call: Call, numbers: Sequence[int]) -> list[bool]:
     counts = [structure.leaf_count for structure in call.structure.children[0].children]
     select = [i in numbers for i, count in enumerate(counts) for _ in range(count)]
     select += [False] * (len(call.types) - len(select))
+    select = [flag and trained for flag, trained in zip(select, call.trainable, strict=True)]
     chosen = pick(call.types, select)
     if chosen and chosen[0].dtype.kind != "f" and not any(is_differentiable(t.dtype) for t in chosen):
         raise ArgumentError(

@@ -56,14 +56,18 @@ def finite_difference(
         call = Call(f, args, kwargs, numbers)
         counts = [child.leaf_count for child in call.structure.children[0].children]
         chosen = [leaf for n in numbers for leaf in range(sum(counts[:n]), sum(counts[: n + 1]))]
-        moving = [leaf for leaf in chosen if is_differentiable(call.types[leaf].dtype)] or chosen
+        trained = [leaf for leaf in chosen if call.trainable[leaf]]
+        moving = [leaf for leaf in trained if is_differentiable(call.types[leaf].dtype)] or trained
         quotients = _Quotients(call, moving, scheme, step)
         columns = {leaf: quotients.columns(leaf) for leaf in moving}
-        structure = tree.flatten(tuple(args[n] for n in numbers))[1]
+        structure = tree.flatten_call(tuple(args[n] for n in numbers), {})[1].children[0]
         trees = []
         for k, out in enumerate(quotients.out_types):
             row = [
-                _joined([column[k] for column in columns.get(leaf, ())], out, quotients.types[leaf]) for leaf in chosen
+                _joined([column[k] for column in columns.get(leaf, ())], out, quotients.types[leaf])
+                if call.trainable[leaf]
+                else None
+                for leaf in chosen
             ]
             per_argument = structure.unflatten(handles(row))
             trees.append(per_argument[0] if single else per_argument)

@@ -10,6 +10,7 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
+from wonderland.core.kinds import kind_of
 from wonderland.core.functions import Call, handles
 from wonderland.core.level import Traced, freeze
 from wonderland.core.tracer import unwrap
@@ -41,6 +42,7 @@ def jet(f: Callable, primals: Sequence[Any], series: Sequence[Any], factorial_sc
     found: list = []
     for number, (terms, structure) in enumerate(zip(series, call.structure.children[0].children, strict=True)):
         found += _lists(terms, structure, f"the series of argument {number}")
+    found += [None] * (len(call.types) - len(found))
     order = _common_length(found)
     factors = _factorials(order) if factorial_scaled else [1] * order
     rows = []
@@ -93,13 +95,13 @@ def _expand(call: Call, rows: list[list], order: int) -> list[list]:
 
 def _lists(terms: Any, structure: tree.Structure, what: str) -> list:
     """For each leaf of an argument its list of terms, or None."""
-    if terms is None:
+    if terms is None or not structure.leaf_count:
         return [None] * structure.leaf_count
     if structure.kind is None:
         if not isinstance(terms, (list, tuple)):
             raise ArgumentError(f"jet: {what} must be a list of terms [x1, x2, ...], not {type(terms).__name__}")
         return [terms]
-    kind = tree.kind_of(terms)
+    kind = kind_of(terms)
     fits, children = kind is structure.kind, []
     if fits and structure.kind.mutable:  # whose attributes are static when they hold no array
         children = [getattr(terms, name, None) for name in structure.static[1]]

@@ -33,6 +33,7 @@ from wonderland.transform.chunks import (
 from wonderland.transform.derivatives import argument_numbers, grad, jvp, matched, named, quiet
 from wonderland.transform.dual import linear_tape
 from wonderland.transform.jacobian import split
+from wonderland.transform.programs import pick
 from wonderland.transform.residuals import keep
 
 STRATEGIES = FF, FR, RF, RR = (
@@ -65,8 +66,10 @@ class Point:
         parts = [tree.flatten(self.args[i]) for i in self.numbers]
         self.structures: Any = [structure for _, structure in parts]
         self.kinds: list[ArrayType] = [type_of(unwrap(leaf)) for leaves, _ in parts for leaf in leaves]
-        self.select: list[bool] = [is_differentiable(t.dtype) for t in self.kinds]
-        self.types: list[ArrayType] = [ArrayType(t.shape, t.dtype) for t in self.kinds if is_differentiable(t.dtype)]
+        self.trained: list[bool] = [flag for s in self.structures for flag in tree.trainable(s)]
+        pairs = zip(self.kinds, self.trained, strict=True)
+        self.select: list[bool] = [trained and is_differentiable(t.dtype) for t, trained in pairs]
+        self.types: list[ArrayType] = [ArrayType(t.shape, t.dtype) for t in pick(self.kinds, self.select)]
         self.size: int = sum(t.size for t in self.types)
         if self.kinds and not self.types:
             raise ArgumentError(
@@ -79,12 +82,12 @@ class Point:
         """A vector given by the user, one tree per argument."""
         flat: list = []
         for number, part, structure in zip(self.numbers, given, self.structures, strict=True):
-            leaves, found = tree.flatten(part)
-            if found != structure:
-                raise ArgumentError(
-                    f"{self.name}: the {what} of argument {number} has structure {found}, the argument {structure}"
-                )
-            flat += leaves
+            try:
+                flat += tree.paired(structure, part)
+            except ValueError as error:
+                found = tree.flatten(part)[1]
+                text = f"has structure {found}, the argument {structure}" if not found.has_mutable else f"differs: {error}"
+                raise ArgumentError(f"{self.name}: the {what} of argument {number} {text}") from None
         checked = [
             matched(unwrap(leaf), ArrayType(t.shape, t.dtype), f"{self.name}: the {what}'s leaf {i}")
             for i, (leaf, t) in enumerate(zip(flat, self.kinds, strict=True))
@@ -94,13 +97,17 @@ class Point:
     def trees(self, vector: Sequence[Any]) -> tuple[Any, ...]:
         """A vector as one tree per argument, with zeros for integers; traced values in their handles."""
         source = iter(vector)
-        leaves = [next(source) if s else zeros_like_type(t) for s, t in zip(self.select, self.kinds, strict=True)]
+        leaves = [
+            next(source) if s else zeros_like_type(t) if trained else None
+            for s, t, trained in zip(self.select, self.kinds, self.trained, strict=True)
+        ]
         wrapped = iter([Tracer(v) if isinstance(v, Traced) else v for v in leaves])
         return tuple(s.unflatten([next(wrapped) for _ in range(s.leaf_count)]) for s in self.structures)
 
     def leaves(self, trees: Any) -> list[Any]:
         """The inverse of `trees`."""
-        return [unwrap(leaf) for leaf, s in zip(tree.leaves(trees), self.select, strict=True) if s]
+        leaves = [leaf for s, part in zip(self.structures, trees, strict=True) for leaf in tree.paired(s, part)]
+        return [unwrap(leaf) for leaf, s in zip(leaves, self.select, strict=True) if s]
 
     def push(self, f: Callable, args: tuple[Any, ...], vector: Sequence[Any]) -> Any:
         """The derivative of `f` along a vector: forward mode. With an aux, `(derivative, aux)`."""
@@ -352,11 +359,14 @@ def matrix(point: Point, blocks: list[list[Any]], single: bool) -> Any:
     rows = []
     for kind, flag in zip(point.kinds, point.select, strict=True):
         row = iter(next(found) if flag else ())
-        zeros = [zeros_like_type(ArrayType((*kind.shape, *t.shape), kind.dtype)) for t in point.kinds]
+        zeros = [
+            zeros_like_type(ArrayType((*kind.shape, *t.shape), kind.dtype)) if trained else None
+            for t, trained in zip(point.kinds, point.trained, strict=True)
+        ]
         both = zip(point.select, zeros, strict=True)
         leaves = iter(handles([_with_dtype(next(row), kind) if flag and s else zero for s, zero in both]))
         trees = tuple(s.unflatten([next(leaves) for _ in range(s.leaf_count)]) for s in point.structures)
-        rows.append(trees[0] if single else trees)
+        rows.append((trees[0] if single else trees) if point.trained[len(rows)] else None)
     source = iter(rows)
     whole = tuple(s.unflatten([next(source) for _ in range(s.leaf_count)]) for s in point.structures)
     return whole[0] if single else whole

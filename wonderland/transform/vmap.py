@@ -9,7 +9,7 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, MutationError
-from wonderland.core.functions import Call
+from wonderland.core.functions import SELF, Call
 from wonderland.core.types import shape_of
 from wonderland.ops.shape import transpose
 from wonderland.transform.batch import Batch, BatchedValue, materialize
@@ -35,14 +35,9 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
             ]
             pairs = [level.split(o) for o in call.run(values, all_tracers=True)]
         results, written = call.split(pairs)
-        for _, was_batched in written:
-            if was_batched:
-                raise MutationError(
-                    "inside vmap, a mutable argument was given a value that differs along the batch. Return it from "
-                    "the function instead, or reduce it over the batch outside."
-                )
+        new = [_written(size, pair, axes[i], call, i) for pair, i in zip(written, call.written, strict=True)]
         values = [value for value, _ in results]
-        call.write_back([value for value, _ in written], values)
+        call.write_back(new, values)
         results = [(value, flag) for value, (_, flag) in zip(values, results, strict=True)]
         assert call.out_structure is not None
         places = tree.broadcast_prefix(out_axes, call.out_structure, "out_axes")
@@ -59,7 +54,25 @@ def _leaf_axes(in_axes: Any, call: Call, count: int) -> list:
     axes: list = []
     for prefix, structure in zip(per_argument, positional.children, strict=True):
         axes += tree.broadcast_prefix(prefix, structure, "in_axes")
-    return axes + [0] * keyword.leaf_count
+    for name, structure in zip(call.keywords, keyword.children, strict=True):
+        axes += [None if name == SELF else 0] * structure.leaf_count
+    return axes
+
+
+def _written(size: int, pair: tuple[Any, bool], axis: int | None, call: Call, leaf: int) -> Any:
+    """What a mutable argument is given: along its axis, if it is batched; otherwise it must be the same for all."""
+    value, was_batched = pair
+    if axis is not None:
+        return move_axis(materialize(size, value, was_batched), 0, axis)
+    name, role = next((".".join(path), role) for path, i, role in tree.places(call.structure) if i == leaf)
+    if was_batched or role is not None:
+        what = "given a value that differs along the batch" if was_batched else "written, once for the whole batch"
+        raise MutationError(
+            f"inside vmap, a mutable argument that isn't batched was {what} ({name.split('.', 2)[-1]}). Return it from the "
+            "function instead, reduce it over the batch outside, or batch the object, too: in_axes=0 with an ensemble, "
+            "nn.stack([model, ...])."
+        )
+    return value
 
 
 def _batch_size(axes: list, call: Call) -> int:

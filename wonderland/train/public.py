@@ -1,0 +1,26 @@
+"""The public names of `wonderland.train`, each imported from where it is; read, and never imported."""
+
+# ruff: noqa: F401
+
+from wonderland.train.gradients import Accumulate, Average, clip_by_norm, clip_by_value, global_norm
+from wonderland.train.optimizers import SGD, Adadelta, Adagrad, Adam, AdamW, Lion, NAdam, RMSProp
+from wonderland.train.optimizers_base import Optimizer
+from wonderland.train.optimizers_curvature import LBFGS, GaussNewton, NewtonCG
+from wonderland.train.optimizers_matrix import Muon
+from wonderland.train.schedules import (
+    Schedule,
+    constant,
+    cosine,
+    cosine_restarts,
+    cyclic,
+    exponential,
+    inverse_sqrt,
+    linear,
+    multi_step,
+    one_cycle,
+    piecewise,
+    polynomial,
+    running_mean,
+    step,
+    warmup,
+)
