@@ -85,9 +85,9 @@ def kaf(x: Any, coefficients: Any, dictionary: Any, gamma: Any = None) -> Any:
 def bspline_basis(x: Any, grid: Any, order: int = 3) -> Any:
     """The B-splines of degree `order` on knots, at x: the basis functions of a Kolmogorov-Arnold network.
 
-    `grid` has n knots in ascending order (some may be equal), as (n,) or (units, n); the result is (..., n - order -
-    1), and `bspline_basis(x, grid) @ coefficients` a spline. Outside of the grid all are 0; at the last knot, their limits
-    from the left. By the recursion of Cox and de Boor,
+    `grid` has n knots in ascending order (some may be equal), as (n,) or (units, n). The result has the n - order - 1
+    functions in a new last axis: `bspline_basis(x, grid) @ coefficients` is a spline. Outside of the grid all are 0;
+    at the last knot they are their limits from the left. By the recursion of Cox and de Boor,
 
         B_i,0(x) = 1 if t_i <= x < t_i+1 else 0
         B_i,k(x) = (x - t_i) / (t_i+k - t_i) B_i,k-1(x) + (t_i+k+1 - x) / (t_i+k+1 - t_i+1) B_i+1,k-1(x)
