@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.nn.arguments import array, axis_of, bounded_log, demand, floating
-from wonderland.nn.reduction import reduced
+from wonderland.nn.reduction import mask_of, reduced
 from wonderland.transform.derivatives import stop_gradient
 
 
@@ -125,9 +125,10 @@ def labels_of(
             f"{name}: scores have shape {shape} with {classes} classes{where}, so labels have shape {expected}, got "
             f"{labels.shape}{more}"
         )
+    mask = None if mask is None else mask_of(mask, expected, name)
     if ignore_index is not None:
         kept = labels != ignore_index
-        mask = kept if mask is None else array(mask) & kept
+        mask = kept if mask is None else mask & kept
     if mask is not None:
         labels = np.where(mask, labels, 0)
     fits = (labels >= 0) & (labels < classes)

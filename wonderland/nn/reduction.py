@@ -30,10 +30,7 @@ def reduced(
         weight = leading(floating(weight, f"{name}: weight"), loss.shape, f"{name}: weight").astype(loss.dtype)
         loss = loss * weight
     if mask is not None:
-        mask = array(mask)
-        if mask.dtype != bool:
-            raise TypeError(f"{name}: a mask is an array of bools, True for what counts, got dtype {mask.dtype}")
-        mask = leading(mask, loss.shape, f"{name}: mask")
+        mask = mask_of(mask, loss.shape, name)
         loss = np.where(mask, loss, 0)
     if reduction == "none":
         return loss
@@ -45,6 +42,14 @@ def reduced(
     counted = weight if mask is None else mask.astype(loss.dtype) if weight is None else np.where(mask, weight, 0)
     total = np.sum(counted) * (math.prod(loss.shape) // max(counted.size, 1))
     return np.sum(loss) / np.where(total == 0, 1, total)
+
+
+def mask_of(mask: Any, shape: tuple[int, ...], name: str) -> Any:
+    """A mask, to broadcast with losses of a shape."""
+    mask = array(mask)
+    if mask.dtype != bool:
+        raise TypeError(f"{name}: a mask is an array of bools, True for what counts, got dtype {mask.dtype}")
+    return leading(mask, shape, f"{name}: mask")
 
 
 def leading(x: Any, shape: tuple[int, ...], what: str) -> Any:
