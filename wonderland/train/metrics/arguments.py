@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.errors import NoValueError
+from wonderland.core.errors import TracingError
 from wonderland.core.tracer import Tracer
 from wonderland.nn.arguments import array
 
@@ -14,7 +14,7 @@ from wonderland.nn.arguments import array
 def known(x: Any, name: str) -> np.ndarray:
     """An array with values: a metric that sorts or counts can't be compiled."""
     if isinstance(x, Tracer):
-        raise NoValueError(
+        raise TracingError(
             f"{name}: metrics are computed of values, got a traced array. Return predictions from the transformed "
             "function, and compute the metric outside."
         )
