@@ -39,7 +39,8 @@ def reduced(
     weight = weight if per_weight else None
     if weight is None and mask is None:
         return np.mean(loss)
-    counted = weight if mask is None else mask.astype(loss.dtype) if weight is None else np.where(mask, weight, 0)
+    counted: Any = np.ones((1,) * len(loss.shape), loss.dtype) if weight is None else weight
+    counted = counted if mask is None else np.where(mask, counted, 0)
     total = np.sum(counted) * (math.prod(loss.shape) // max(counted.size, 1))
     return np.sum(loss) / np.where(total == 0, 1, total)
 

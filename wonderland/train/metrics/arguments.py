@@ -13,12 +13,17 @@ from wonderland.nn.arguments import array
 
 def known(x: Any, name: str) -> np.ndarray:
     """An array with values: a metric that sorts or counts can't be compiled."""
-    if isinstance(x, Tracer):
+    if not is_known(x):
         raise TracingError(
             f"{name}: metrics are computed of values, got a traced array. Return predictions from the transformed "
             "function, and compute the metric outside."
         )
     return np.asarray(x)
+
+
+def is_known(x: Any) -> bool:
+    """Has an array values?"""
+    return not isinstance(x, Tracer)
 
 
 def labels(x: Any, name: str) -> Any:
@@ -33,7 +38,8 @@ def labels(x: Any, name: str) -> Any:
 
 def predicted(prediction: Any, target: Any, threshold: float, name: str) -> tuple[Any, Any]:
     """Predicted and true labels: the prediction are labels, scores of classes, or of events against a threshold."""
-    prediction, target = array(prediction), labels(target, f"{name}: targets")
+    target = labels(target, f"{name}: targets")
+    prediction = array(prediction)
     if prediction.dtype.kind == "f" and prediction.ndim == target.ndim + 1:
         if prediction.shape[:-1] != target.shape:
             raise ValueError(f"{name}: scores have shape {prediction.shape}, targets {target.shape}")
@@ -47,7 +53,7 @@ def predicted(prediction: Any, target: Any, threshold: float, name: str) -> tupl
     if prediction.dtype.kind != "f":
         return labels(prediction, f"{name}: predictions"), target
     _in_range(target, 2, f"{name} of one score each")
-    if threshold == 0.5 and not isinstance(prediction, Tracer) and np.any((prediction < 0) | (prediction > 1)):
+    if threshold == 0.5 and is_known(prediction) and np.any((prediction < 0) | (prediction > 1)):
         raise ValueError(
             f"{name}: predictions are floats and not all of them probabilities. Logits: threshold=0.0; labels: "
             "prediction.astype(int)"
@@ -56,7 +62,7 @@ def predicted(prediction: Any, target: Any, threshold: float, name: str) -> tupl
 
 
 def _in_range(target: Any, classes: int, name: str) -> None:
-    if not isinstance(target, Tracer) and np.any((target < 0) | (target >= classes)):
+    if is_known(target) and np.any((target < 0) | (target >= classes)):
         wrong = np.argwhere((target < 0) | (target >= classes))[0]
         place = int(wrong[0]) if len(wrong) == 1 else tuple(map(int, wrong))
         raise ValueError(f"{name}: targets are 0 to {classes - 1}, got {target[tuple(wrong)]} (at index {place})")
