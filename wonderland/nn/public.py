@@ -3,7 +3,48 @@
 # ruff: noqa: F401
 
 from wonderland.nn import init
+from wonderland.nn.activations import (
+    celu,
+    elu,
+    gelu,
+    hard_sigmoid,
+    hard_swish,
+    hard_tanh,
+    leaky_relu,
+    log_sigmoid,
+    log_softmax,
+    mish,
+    prelu,
+    relu,
+    relu6,
+    selu,
+    sigmoid,
+    silu,
+    softmax,
+    softplus,
+    softsign,
+    swish,
+    tanh,
+)
+from wonderland.nn.binary import binary_cross_entropy, binary_cross_entropy_with_logits, sigmoid_focal_loss
+from wonderland.nn.classification import cross_entropy, nll_loss
+from wonderland.nn.contrastive import cosine_embedding_loss, cosine_similarity, info_nce, triplet_margin_loss
+from wonderland.nn.ctc import ctc_loss
+from wonderland.nn.divergences import jensen_shannon, kl_divergence, total_variation
 from wonderland.nn.files import Loaded
+from wonderland.nn.gates import apl, bspline_basis, geglu, glu, kaf, maxout, swiglu
+from wonderland.nn.losses import (
+    gaussian_nll_loss,
+    hinge_loss,
+    huber_loss,
+    l1_loss,
+    lp_loss,
+    mse_loss,
+    poisson_nll_loss,
+    smooth_l1_loss,
+    squared_hinge_loss,
+)
 from wonderland.nn.module import Buffer, Module, Parameter, evaluating
 from wonderland.nn.penalties import Factored, group_penalty, l1_penalty, l2_penalty
 from wonderland.nn.safetensors import SafetensorsError
+from wonderland.nn.scores import brier_score, focal_loss, zero_one_loss

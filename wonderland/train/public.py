@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401
 
+from wonderland.train import metrics
 from wonderland.train.gradients import Accumulate, Average, clip_by_norm, clip_by_value, global_norm
 from wonderland.train.optimizers import SGD, Adadelta, Adagrad, Adam, AdamW, Lion, NAdam, RMSProp
 from wonderland.train.optimizers_base import Optimizer
