@@ -1,0 +1,11 @@
+"""The public names of `wonderland.models`, each imported from where it is; read, and never imported."""
+
+# ruff: noqa: F401
+
+from wonderland.models.convnext import ConvNeXt, ConvNeXtBlock
+from wonderland.models.frames import FrameAverage, image_symmetries, principal_frames
+from wonderland.models.lenet import LeNet
+from wonderland.models.mobilenet import MobileNet, separable
+from wonderland.models.receptive import ReceptiveField, receptive_field
+from wonderland.models.resnet import BasicBlock, Bottleneck, PreActivation, ResNet, resnet18, resnet34, resnet50, resnext50
+from wonderland.models.vgg import VGG, vgg_block
