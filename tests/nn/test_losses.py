@@ -212,6 +212,14 @@ def test_singular_points_of_probabilities():
     assert nn.total_variation([0.0, 1.0], [1.0, 0.0]) == 1
 
 
+def test_a_nan_is_a_loss_of_nan_and_no_error():
+    for name, (f, prediction, target, _) in EACH.items():
+        if name != "zero_one_loss":
+            with np.errstate(invalid="ignore"):
+                assert np.isnan(f(np.full_like(prediction, np.nan), target)), name
+            assert np.isnan(wl.jit(f)(np.full_like(prediction, np.nan), target)), name
+
+
 def test_equal_vectors_have_derivatives():
     for p in (1, 1.5, 2, 3, np.inf):
         loss, gradient = wl.value_and_grad(lambda x, p=p: nn.lp_loss(x, A, p))(A)
@@ -250,6 +258,9 @@ def test_gaussian_nll_is_the_density(rng):
     np.testing.assert_allclose(nn.gaussian_nll_loss(A, B, 0.5), nn.gaussian_nll_loss(A, B, np.full((4, 3), 0.5)))
     with pytest.raises(ValueError, match=r"isn't negative, got -0.5 \(at index \(0, 1\)\)"):
         nn.gaussian_nll_loss(A[:1], B[:1], np.array([[1, -0.5, 1]]))
+    masked = nn.gaussian_nll_loss(A, B, np.where(np.arange(4)[:, None] == 2, -1, variance), mask=np.arange(4) != 2)
+    there = [0, 1, 3]
+    np.testing.assert_allclose(masked, nn.gaussian_nll_loss(A[there], B[there], variance[there]))
     with pytest.raises(wl.CheckError, match="isn't negative"):
         wl.jit(nn.gaussian_nll_loss)(A, B, -variance)
     with pytest.raises(ValueError, match=r"variance has shape \(3,\), the prediction \(4, 3\)"):
@@ -289,6 +300,7 @@ def test_info_nce(rng):
         (lambda: nn.lp_loss(A, B, 0.5), ValueError, "p is at least 1, got 0.5"),
         (lambda: nn.hinge_loss(A, (A > 0) * 1), ValueError, r"-1 and 1 \(of 0 and 1: 2 \* target - 1\), got 0.0"),
         (lambda: wl.jit(nn.hinge_loss)(A, (A > 0) * 1), ValueError, "targets are -1 and 1"),
+        (lambda: nn.hinge_loss(A, SIGNS * 2, mask=np.arange(4) == 1), ValueError, r"-1 and 1 .*\(at index \(1, 0\)\)"),
         (lambda: nn.cross_entropy(A, LABELS[:3]), ValueError, r"\(4, 3\) with 3 .* shape \(4,\), got \(3,\)"),
         (lambda: nn.cross_entropy(A, LABELS[:, None]), ValueError, r"write target\[\.\.\., 0\]"),
         (lambda: nn.cross_entropy(np.ones((2, 5, 4)), np.ones((2, 4), int)), ValueError, "write axis=1"),

@@ -61,7 +61,7 @@ def demand(condition: Any, message: str, values: Any) -> None:
     elif not np.all(condition):
         wrong = np.argwhere(~np.asarray(condition))[0]
         place = f" (at index {tuple(map(int, wrong)) if len(wrong) > 1 else int(wrong[0])})" if len(wrong) else ""
-        raise ValueError(message.format(np.asarray(values)[tuple(wrong)]) + place)
+        raise ValueError(message.format(np.broadcast_to(values, np.shape(condition))[tuple(wrong)]) + place)
 
 
 def bounded_log(p: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from wonderland.nn.activations import sigmoid, softplus
 from wonderland.nn.arguments import bounded_log, demand, floating, pair, power
-from wonderland.nn.reduction import reduced
+from wonderland.nn.reduction import or_masked, reduced
 
 
 def binary_cross_entropy_with_logits(
@@ -41,12 +41,8 @@ def binary_cross_entropy(
     """
     name = "binary_cross_entropy"
     p, target = _binary(name, probabilities, target, label_smoothing)
-    if mask is None:
-        demand(
-            (p >= 0) & (p <= 1),
-            f"{name}: probabilities are between 0 and 1, got {{}} (of logits: {name}_with_logits)",
-            p,
-        )
+    message = f"{name}: probabilities are between 0 and 1, got {{}} (of logits: {name}_with_logits)"
+    demand(or_masked(~((p < 0) | (p > 1)), mask, p.shape, name), message, p)  # a NaN is a NaN
     loss = -(target * bounded_log(p) + (1 - target) * bounded_log(1 - p))
     return reduced(loss, reduction, name, weight, mask, per_weight=False)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from wonderland.nn.arguments import array, axis_of, demand, floating, pair
 from wonderland.nn.classification import cross_entropy
-from wonderland.nn.reduction import reduced
+from wonderland.nn.reduction import or_masked, reduced
 
 
 def cosine_similarity(a: Any, b: Any, axis: int = -1, eps: float = 1e-8) -> Any:
@@ -36,8 +36,8 @@ def cosine_embedding_loss(
     axis = axis_of(axis, a.shape, f"{name}: a, which")
     if target.shape != a.shape[:axis] + a.shape[axis + 1 :]:
         raise ValueError(f"{name}: vectors have shape {a.shape}, the target {target.shape}: one for each pair")
-    if mask is None:
-        demand((target == 1) | (target == -1), f"{name}: targets are -1 and 1, got {{}}", target)
+    fits = or_masked((target == 1) | (target == -1), mask, target.shape, name)
+    demand(fits, f"{name}: targets are -1 and 1, got {{}}", target)
     cosine = cosine_similarity(a, b, axis)
     apart = cosine - margin
     loss = np.where(target == 1, 1 - cosine, np.where(apart > 0, apart, 0))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.nn.arguments import demand, floating, pair
-from wonderland.nn.reduction import reduced
+from wonderland.nn.reduction import or_masked, reduced
 from wonderland.transform.derivatives import stop_gradient
 
 # Of the difference ---------------------------------------------------------------------------------------------------
@@ -87,9 +87,8 @@ def squared_hinge_loss(
 
 def _hinge(score: Any, target: Any, margin: float, name: str, mask: Any) -> Any:
     score, target = pair(score, target, name)
-    if mask is None:
-        fits = (target == 1) | (target == -1)
-        demand(fits, f"{name}: targets are -1 and 1 (of 0 and 1: 2 * target - 1), got {{}}", target)
+    fits = or_masked((target == 1) | (target == -1), mask, score.shape, name)
+    demand(fits, f"{name}: targets are -1 and 1 (of 0 and 1: 2 * target - 1), got {{}}", target)
     missing = margin - target * score
     return np.where(missing <= 0, 0, missing)
 
@@ -138,7 +137,8 @@ def gaussian_nll_loss(
             f"gaussian_nll_loss: the variance has shape {variance.shape}, the prediction {prediction.shape}: they are "
             "the same, but for ones and a last axis that may be missing"
         )
-    demand(variance >= 0, "gaussian_nll_loss: a variance isn't negative, got {}", variance)
+    fits = or_masked(~(variance < 0), mask, prediction.shape, "gaussian_nll_loss")
+    demand(fits, "gaussian_nll_loss: a variance isn't negative, got {}", variance)
     below = stop_gradient(eps - variance)
     variance = variance + np.where(below > 0, below, 0)
     error = prediction - target

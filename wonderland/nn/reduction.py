@@ -53,6 +53,11 @@ def mask_of(mask: Any, shape: tuple[int, ...], name: str) -> Any:
     return leading(mask, shape, f"{name}: mask")
 
 
+def or_masked(fits: Any, mask: Any, shape: tuple[int, ...], name: str) -> Any:
+    """True for what fits, and for what is masked out of losses of a shape, which may be anything."""
+    return fits if mask is None else fits | ~mask_of(mask, shape, name)
+
+
 def leading(x: Any, shape: tuple[int, ...], what: str) -> Any:
     """An array for the leading axes of a shape, with ones for the others."""
     if x.ndim > len(shape) or any(n not in (1, of) for n, of in zip(x.shape, shape, strict=False)):

@@ -93,7 +93,7 @@ def plot_reliability(probabilities: Any, target: Any = None, bins: int = 10, ax:
 
     data = probabilities if isinstance(probabilities, Reliability) else reliability(probabilities, target, bins)
     if ax is None:
-        ax = plt.subplots(figsize=(4, 4))[1]
+        ax = plt.subplots(figsize=(4, 4), layout="constrained")[1]
     width, centre = np.diff(data.edges), (data.edges[1:] + data.edges[:-1]) / 2
     accuracy = np.nan_to_num(data.accuracy)
     gap = np.where(data.count > 0, data.confidence - data.accuracy, 0.0)

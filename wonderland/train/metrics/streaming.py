@@ -41,6 +41,9 @@ class Metric(ABC):
 class Mean(Metric):
     """The mean of numbers, such as losses: `update(loss, len(batch))`; NaN if there are none."""
 
+    total: float
+    weight: float
+
     def __init__(self) -> None:
         self.reset()
 
@@ -65,6 +68,9 @@ class Mean(Metric):
 class Accuracy(Metric):
     """`accuracy`, batch by batch."""
 
+    threshold: float
+    mean: Mean
+
     def __init__(self, threshold: float = 0.5) -> None:
         self.threshold, self.mean = threshold, Mean()
 
@@ -85,6 +91,9 @@ class Accuracy(Metric):
 class TopKAccuracy(Metric):
     """`top_k_accuracy`, batch by batch."""
 
+    k: int
+    mean: Mean
+
     def __init__(self, k: int = 5) -> None:
         self.k, self.mean = k, Mean()
 
@@ -104,6 +113,10 @@ class TopKAccuracy(Metric):
 
 class ConfusionMatrix(Metric):
     """`confusion_matrix`, batch by batch; without `classes` it grows with the largest label."""
+
+    classes: int | None
+    threshold: float
+    table: np.ndarray
 
     def __init__(self, classes: int | None = None, threshold: float = 0.5) -> None:
         self.classes, self.threshold = classes, threshold
@@ -131,6 +144,9 @@ class _OfTable(Metric):
     """A ratio of the confusion matrix."""
 
     name: str
+    average: str | None
+    zero_division: float
+    matrix: ConfusionMatrix
 
     def __init__(
         self, average: str | None = "binary", *, classes: int | None = None, zero_division: float = 0.0,
@@ -173,6 +189,9 @@ class F1(_OfTable):
 class _OfScores(Metric):
     """A metric that needs every score: they are kept."""
 
+    average: str | None
+    batches: list[tuple[np.ndarray, np.ndarray, np.ndarray]]
+
     def __init__(self, average: str | None = "macro") -> None:
         self.average = average
         self.reset()
@@ -188,7 +207,7 @@ class _OfScores(Metric):
         self.batches.append((score, target, weights(weight, target.shape, name)))
 
     def reset(self) -> None:
-        self.batches: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self.batches = []
 
     def _of(self, area: Any) -> Any:
         if not self.batches:
@@ -217,6 +236,12 @@ class AveragePrecision(_OfScores):
 
 class R2(Metric):
     """`r2_score`, batch by batch: means and sums of squares are joined as Chan et al. 1979 do, without cancellation."""
+
+    average: str | None
+    count: float
+    mean: np.ndarray
+    deviation: np.ndarray  # the sum of squared deviations from the mean
+    residual: np.ndarray  # the sum of squared errors
 
     def __init__(self, average: str | None = "uniform") -> None:
         self.average = average
@@ -248,6 +273,10 @@ class R2(Metric):
 class CalibrationError(Metric):
     """`calibration_error`, batch by batch; `reliability` is what to plot."""
 
+    bins: int
+    norm: str
+    sums: tuple[np.ndarray, ...]
+
     def __init__(self, bins: int = 10, norm: str = "l1") -> None:
         self.bins, self.norm = bins, norm
         self.reset()
@@ -268,4 +297,4 @@ class CalibrationError(Metric):
         return self.reliability.error(self.norm)
 
     def reset(self) -> None:
-        self.sums: tuple[np.ndarray, ...] = (np.zeros(self.bins, np.int64), np.zeros(self.bins), np.zeros(self.bins))
+        self.sums = (np.zeros(self.bins, np.int64), np.zeros(self.bins), np.zeros(self.bins))
