@@ -2,4 +2,6 @@
 
 # ruff: noqa: F401
 
+from wonderland.nn.ensemble import stack, unstack
 from wonderland.nn.module import Buffer, Module, Parameter, evaluating
+from wonderland.nn.summary import summary
