@@ -31,6 +31,7 @@ from wonderland.nn.classification import cross_entropy, nll_loss
 from wonderland.nn.contrastive import cosine_embedding_loss, cosine_similarity, info_nce, triplet_margin_loss
 from wonderland.nn.ctc import ctc_loss
 from wonderland.nn.divergences import jensen_shannon, kl_divergence, total_variation
+from wonderland.nn.ensemble import stack, unstack
 from wonderland.nn.files import Loaded
 from wonderland.nn.gates import apl, bspline_basis, geglu, glu, kaf, maxout, swiglu
 from wonderland.nn.losses import (
@@ -48,3 +49,4 @@ from wonderland.nn.module import Buffer, Module, Parameter, evaluating
 from wonderland.nn.penalties import Factored, group_penalty, l1_penalty, l2_penalty
 from wonderland.nn.safetensors import SafetensorsError
 from wonderland.nn.scores import brier_score, focal_loss, zero_one_loss
+from wonderland.nn.summary import summary
