@@ -10,14 +10,14 @@ import numpy as np
 from wonderland.core.errors import ArgumentError
 from wonderland.nn.arguments import axis_of, floating
 from wonderland.nn.module import Buffer, Module
-from wonderland.nn.moments import Moments, Reduce, along, mask_along, moments, standardized
+from wonderland.nn.moments import REDUCTIONS, Moments, along, mask_along, moments, standardized
 from wonderland.transform.derivatives import stop_gradient
 
 
 class RunningNorm(Module):
     """A layer with a weight and a bias for each channel, and averages of means and variances over batches."""
 
-    _reduce: Reduce | None = None  # the sum over ranks, while `nn.synchronize` is in force
+    _ranks: int = 0  # the number of the sum over ranks, while `nn.synchronize` is in force
 
     def __init__(
         self, channels: int, eps: float, momentum: float | None, affine: bool, track_running_stats: bool, dtype: Any
@@ -96,13 +96,13 @@ class BatchStatistics(RunningNorm):
 
     def _statistics(self, x: Any, axis: int, mask: Any) -> Moments:
         others = tuple(a for a in range(x.ndim) if a != axis)
-        if self._reduce is None and math.prod(x.shape[a] for a in others) < 2:
+        if not self._ranks and math.prod(x.shape[a] for a in others) < 2:
             raise ValueError(
                 f"{type(self).__name__}: x of shape {x.shape} has {math.prod(x.shape[a] for a in others)} value for "
                 "each channel, which has no variance. In training give it larger batches (drop a last batch of 1), or "
                 "call model.eval()."
             )
-        found = moments(x, others, mask, self._reduce)
+        found = moments(x, others, mask, REDUCTIONS[self._ranks] if self._ranks else None)
         if self.training and self.track_running_stats:
             self.num_batches_tracked = self.num_batches_tracked + 1
             self._move(found.mean, found.unbiased())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from wonderland.nn.arguments import array
 
 Axes = tuple[int, ...]
 Reduce = Callable[[np.ndarray], np.ndarray]
+
+# The sums over ranks that layers name by number: a function may hold arrays, which no static attribute does.
+REDUCTIONS: WeakValueDictionary[int, Reduce] = WeakValueDictionary()
 
 
 class Moments(NamedTuple):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -12,7 +14,11 @@ from wonderland.compile.jit import jit
 from wonderland.core.errors import ArgumentError
 from wonderland.nn.batch_norm import BatchStatistics
 from wonderland.nn.module import Buffer, Module, evaluating
-from wonderland.nn.moments import Reduce
+from wonderland.nn.moments import REDUCTIONS, Reduce
+
+
+_numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of the reductions that are known
+_count = count(1)
 
 
 def batch_norms(model: Any, what: str) -> list[Any]:
@@ -34,13 +40,16 @@ def synchronize(model: Module, reduce: Reduce) -> Iterator[Any]:
     if not callable(reduce):
         raise ArgumentError(f"nn.synchronize: reduce is a function from arrays to arrays, got {type(reduce).__name__}")
     layers = batch_norms(model, "nn.synchronize")
-    for layer in layers:
-        layer._reduce = reduce
+    number = _numbers.setdefault(reduce, next(_count))
+    REDUCTIONS[number] = reduce
+    before = [layer._ranks for layer in layers]
     try:
+        for layer in layers:
+            layer._ranks = number
         yield model
     finally:
-        for layer in layers:
-            del layer._reduce
+        for layer, ranks in zip(layers, before, strict=True):
+            layer._ranks = ranks
 
 
 def _first(model: Any, batch: Any) -> Any:
