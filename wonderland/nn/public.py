@@ -27,12 +27,17 @@ from wonderland.nn.activations import (
     tanh,
 )
 from wonderland.nn.binary import binary_cross_entropy, binary_cross_entropy_with_logits, sigmoid_focal_loss
+from wonderland.nn.building import build
 from wonderland.nn.classification import cross_entropy, nll_loss
+from wonderland.nn.containers import Parallel, Residual, Sequential
 from wonderland.nn.contrastive import cosine_embedding_loss, cosine_similarity, info_nce, triplet_margin_loss
+from wonderland.nn.convolutions import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from wonderland.nn.ctc import ctc_loss
 from wonderland.nn.divergences import jensen_shannon, kl_divergence, total_variation
+from wonderland.nn.ensemble import stack, unstack
 from wonderland.nn.files import Loaded
 from wonderland.nn.gates import apl, bspline_basis, geglu, glu, kaf, maxout, swiglu
+from wonderland.nn.linear import Bilinear, Linear
 from wonderland.nn.losses import (
     gaussian_nll_loss,
     hinge_loss,
@@ -46,5 +51,28 @@ from wonderland.nn.losses import (
 )
 from wonderland.nn.module import Buffer, Module, Parameter, evaluating
 from wonderland.nn.penalties import Factored, group_penalty, l1_penalty, l2_penalty
+from wonderland.nn.placing import PromotionWarning
+from wonderland.nn.pools import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    GlobalSumPool,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+    SumPool1d,
+    SumPool2d,
+    SumPool3d,
+)
 from wonderland.nn.safetensors import SafetensorsError
 from wonderland.nn.scores import brier_score, focal_loss, zero_one_loss
+from wonderland.nn.shapes import Flatten, Identity, Unflatten, Upsample
+from wonderland.nn.summary import summary
