@@ -101,9 +101,7 @@ def test_frames_of_images():
         np.testing.assert_allclose(invariant(turned), invariant(x), atol=1e-6)
         assert np.max(np.abs(net(turned) - net(x))) > 0.05
     equivariant = models.FrameAverage(nn.Conv2d(2, 2, 3, padding=1), models.image_symmetries, invariant=False)
-    np.testing.assert_allclose(
-        equivariant(np.rot90(x, 1, (-2, -1))), np.rot90(equivariant(x), 1, (-2, -1)), atol=1e-6
-    )
+    np.testing.assert_allclose(equivariant(np.rot90(x, 1, (-2, -1))), np.rot90(equivariant(x), 1, (-2, -1)), atol=1e-6)
 
 
 def test_frames_of_points():

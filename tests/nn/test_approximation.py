@@ -86,8 +86,7 @@ def test_several_inputs_by_ridge_functions():
     for count in (4, 16, 64):
         model = nn.ridge_network(g, [-1, -1], [1, 1], rng.normal(0, 1.5, (count, 2)), pieces=400)
         errors.append(np.max(np.abs(model(x)[:, 0] - g(x))))
-    assert errors[0] > 10 * errors[1]
-    assert errors[1] > 2 * errors[2]
+    assert errors[0] > 2 * errors[1] > 20 * errors[2]
     assert errors[2] < 0.01
 
 
@@ -175,7 +174,9 @@ def test_width_d_plus_one():
 def test_what_one_hidden_layer_cannot_represent():
     """The slope of one hidden layer jumps by the same along a whole line. That of max(min(x, y), 0) jumps across the
     line x = 0 where y > 0, and not where y < 0: a second hidden layer has to see it."""
-    deeper = nn.narrow_network([("max", [1.0, 0.0], 0.0), ("min", [0.0, 1.0], 0.0), ("max", [0.0, 0.0], 0.0)], lower=-9.0)
+    deeper = nn.narrow_network(
+        [("max", [1.0, 0.0], 0.0), ("min", [0.0, 1.0], 0.0), ("max", [0.0, 0.0], 0.0)], lower=-9.0
+    )
     slope = wl.grad(lambda x: deeper(x)[0])
 
     def jump(y):
@@ -188,5 +189,7 @@ def test_what_one_hidden_layer_cannot_represent():
     slope = wl.grad(lambda x: shallow(x)[0])
     point, along = -bias[0] * weight[0] / (weight[0] @ weight[0]), np.array([-weight[0, 1], weight[0, 0]])
     across = 1e-7 * weight[0] / np.linalg.norm(weight[0])
-    jumps = [slope(p + across) - slope(p - across) for p in (point - 2.3 * along, point + 0.4 * along, point + 1.7 * along)]
+    jumps = [
+        slope(p + across) - slope(p - across) for p in (point - 2.3 * along, point + 0.4 * along, point + 1.7 * along)
+    ]
     np.testing.assert_allclose(jumps, [shallow[2].weight[0, 0] * weight[0]] * 3, atol=1e-12)

@@ -39,7 +39,9 @@ class Narrowing(tnn.Module):
         self.conv2 = tnn.Conv2d(inner, inner, 3, stride, 1, groups=groups, bias=False)
         self.bn2 = tnn.BatchNorm2d(inner)
         self.conv3, self.bn3 = tnn.Conv2d(inner, 4 * width, 1, bias=False), tnn.BatchNorm2d(4 * width)
-        self.downsample = tnn.Sequential(tnn.Conv2d(channels, 4 * width, 1, stride, bias=False), tnn.BatchNorm2d(4 * width))
+        self.downsample = tnn.Sequential(
+            tnn.Conv2d(channels, 4 * width, 1, stride, bias=False), tnn.BatchNorm2d(4 * width)
+        )
 
     def forward(self, x):
         h = torch.relu(self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))))

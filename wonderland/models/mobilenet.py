@@ -30,7 +30,11 @@ class MobileNet(nn.Module):
         dtype: Any = np.float32,
     ):  # fmt: skip
         now = int(32 * width)
-        layers = [nn.Conv2d(channels, now, 3, padding=1, bias=False, dtype=dtype), nn.BatchNorm2d(now, dtype=dtype), nn.relu]
+        layers = [
+            nn.Conv2d(channels, now, 3, padding=1, bias=False, dtype=dtype),
+            nn.BatchNorm2d(now, dtype=dtype),
+            nn.relu,
+        ]
         for out, stride in blocks:
             layers.append(separable(now, int(out * width), stride, dtype=dtype))
             now = int(out * width)

@@ -7,5 +7,14 @@ from wonderland.models.frames import FrameAverage, image_symmetries, principal_f
 from wonderland.models.lenet import LeNet
 from wonderland.models.mobilenet import MobileNet, separable
 from wonderland.models.receptive import ReceptiveField, receptive_field
-from wonderland.models.resnet import BasicBlock, Bottleneck, PreActivation, ResNet, resnet18, resnet34, resnet50, resnext50
+from wonderland.models.resnet import (
+    BasicBlock,
+    Bottleneck,
+    PreActivation,
+    ResNet,
+    resnet18,
+    resnet34,
+    resnet50,
+    resnext50,
+)
 from wonderland.models.vgg import VGG, vgg_block

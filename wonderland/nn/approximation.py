@@ -49,7 +49,9 @@ def piecewise_linear(xs: Any, ys: Any, left: float = 0.0, right: float = 0.0) ->
 def _points(xs: Any, ys: Any) -> tuple[np.ndarray, np.ndarray]:
     xs, ys = np.asarray(xs, np.float64), np.asarray(ys, np.float64)
     if xs.ndim != 1 or xs.shape != ys.shape or not len(xs):
-        raise ArgumentError(f"a function by its points takes xs and ys of one shape (n,), got {xs.shape} and {ys.shape}")
+        raise ArgumentError(
+            f"a function by its points takes xs and ys of one shape (n,), got {xs.shape} and {ys.shape}"
+        )
     if not np.all(np.isfinite(xs)) or not np.all(np.isfinite(ys)):
         raise ArgumentError("a function by its points: there are NaNs or infinities in xs or ys")
     if np.any(np.diff(xs) <= 0):
@@ -85,12 +87,14 @@ def sigmoid_bins(g: Callable, lower: float, upper: float, bins: int, slope: floa
     return Sequential(hidden, sigmoid, _linear(np.concatenate([heights, -heights])[None], np.zeros(1)))
 
 
-def ridge_network(g: Callable, lower: Any, upper: Any, directions: Any, pieces: int = 64, samples: int = 20) -> Sequential:
+def ridge_network(
+    g: Callable, lower: Any, upper: Any, directions: Any, pieces: int = 64, samples: int = 20
+) -> Sequential:
     """One hidden layer of ReLUs for a g of several inputs, by exponentials along directions (theorem 1.5's proof).
 
         g(x) ~ sum_i c_i exp(<v_i, x>) ~ sum_i c_i E_i(<v_i, x>),   E_i linear between the values of exp
 
-    `directions` are the v_i, (k, d); the c_i are a least-squares fit on a grid of `samples` points an axis of the box
+    `directions` are the v_i, (k, d); the c_i are a least-squares fit of the E_i on a grid of `samples` points an axis of the box
     between `lower` and `upper`. g takes (n, d) and gives (n,).
     """
     lower, upper, directions = (np.asarray(a, np.float64) for a in (lower, upper, directions))
@@ -100,16 +104,18 @@ def ridge_network(g: Callable, lower: Any, upper: Any, directions: Any, pieces: 
         )
     axes = [np.linspace(a, b, samples) for a, b in zip(lower, upper, strict=True)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(lower))
-    coefficients = np.linalg.lstsq(np.exp(grid @ directions.T), np.asarray(g(grid), np.float64), rcond=None)[0]
     parts = []
     for direction in directions:
-        ends = np.minimum(direction * lower, direction * upper).sum(), np.maximum(direction * lower, direction * upper).sum()
-        ends = ends if ends[0] < ends[1] else (ends[0], ends[0] + 1.0)
-        parts.append(interpolate(np.exp, *ends, pieces))
+        ends = np.sort([direction * lower, direction * upper], axis=0).sum(axis=1)
+        parts.append(interpolate(np.exp, ends[0], ends[1] if ends[0] < ends[1] else ends[0] + 1.0, pieces))
+    features = np.hstack([part(grid @ v[:, None]) for part, v in zip(parts, directions, strict=True)])
+    coefficients = np.linalg.lstsq(features, np.asarray(g(grid), np.float64), rcond=1e-9)[0]
     hidden = np.concatenate([part[0].weight * v for part, v in zip(parts, directions, strict=True)])
     outer = np.concatenate([c * part[2].weight[0] for part, c in zip(parts, coefficients, strict=True)])
     constant = sum(c * part[2].bias for part, c in zip(parts, coefficients, strict=True))
-    return Sequential(_linear(hidden, np.concatenate([part[0].bias for part in parts])), relu, _linear(outer[None], constant))
+    return Sequential(
+        _linear(hidden, np.concatenate([part[0].bias for part in parts])), relu, _linear(outer[None], constant)
+    )
 
 
 def tent_map(times: int) -> Sequential:
@@ -167,7 +173,7 @@ def affine_regions(model: Any, lower: Any, upper: Any) -> list[Region]:
     box = np.vstack([np.eye(d), -np.eye(d)]), np.concatenate([upper, -lower])
     regions = [Region(*box, np.eye(d), np.zeros(d))]
     for layer in model:
-        if layer is relu or type(layer).__name__ == "ReLU":
+        if getattr(layer, "__wrapped__", layer) is relu or type(layer).__name__ == "ReLU":
             regions = [part for region in regions for part in _split(region)]
         elif isinstance(layer, Linear):
             w, b = layer.weight, 0.0 if layer.bias is None else layer.bias

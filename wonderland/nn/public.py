@@ -26,6 +26,16 @@ from wonderland.nn.activations import (
     swish,
     tanh,
 )
+from wonderland.nn.approximation import (
+    Region,
+    affine_regions,
+    interpolate,
+    narrow_network,
+    piecewise_linear,
+    ridge_network,
+    sigmoid_bins,
+    tent_map,
+)
 from wonderland.nn.binary import binary_cross_entropy, binary_cross_entropy_with_logits, sigmoid_focal_loss
 from wonderland.nn.building import build
 from wonderland.nn.classification import cross_entropy, nll_loss
