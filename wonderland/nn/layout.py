@@ -9,7 +9,7 @@ one thing per Module.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import MethodType
 from typing import Any
 from weakref import WeakValueDictionary
@@ -31,12 +31,15 @@ ARRAY = (np.ndarray, Tracer)
 class Book:
     """What a Module knows of its attributes."""
 
-    __slots__ = ("born", "frozen", "known", "layout", "marked", "roles")
+    __slots__ = ("born", "fixed", "frozen", "known", "layout", "marked", "roles")
 
-    def __init__(self, roles: dict[str, str] | None = None, frozen: Sequence[str] = (), marked: Sequence[str] = ()):
-        self.roles: dict[str, str] = {} if roles is None else roles  # of attributes that are arrays
-        self.marked: set[str] = set(marked)  # containers that were assigned as a Buffer
+    def __init__(
+        self, roles: Any = (), frozen: Iterable[str] = (), marked: Iterable[str] = (), fixed: Iterable[str] = ()
+    ):
+        self.roles: dict[str, str] = dict(roles)  # of attributes that are arrays
         self.frozen: set[str] = set(frozen)  # dotted names below the Module
+        self.marked: set[str] = set(marked)  # containers that were assigned as a Buffer
+        self.fixed: set[str] = set(fixed)  # arrays in containers that are read-only, or were in what this is a copy of
         self.born: int = len(running())
         self.layout: Layout | None = None
         self.known: Layout | None = None  # of a clone: what it was made from
@@ -93,7 +96,8 @@ def layout_of(module: Any) -> Layout:
     layout = book.layout
     if layout is not None:
         own = vars(module)
-        if not layout.loose or all(typed(own.get(name)) == typed(value) for name, value in layout.loose):
+        whole = len(own) == len(layout[1].order) + 1  # a cached property comes without being assigned
+        if whole and all(typed(own.get(name)) == typed(value) for name, value in layout.loose):
             return layout
     book.layout = layout = _interned(module, book)
     return layout
@@ -120,8 +124,7 @@ def _interned(module: Any, book: Book) -> Layout:
         else:
             own = isinstance(value, MethodType) and value.__self__ is module
             static.append((name, OwnMethod(value.__func__) if own else value))
-    if book.known is not None:
-        fixed |= book.known.fixed
+    fixed |= book.fixed
     held = tuple([(name, snapshot(value)) for name, value in static])
     loose = tuple([(name, value) for name, value in held if not is_fixed(value)])
     frozen = frozenset(book.frozen)
@@ -184,7 +187,7 @@ def _unflatten(layout: Layout, children: Sequence[Any]) -> Any:
     cls, names, static = layout.parts
     module = object.__new__(cls)
     own = vars(module)
-    book = own[BOOK] = Book(frozen=layout.frozen)
+    book = own[BOOK] = Book(frozen=layout.frozen, fixed=layout.fixed)
     found = dict(zip(names, children, strict=True))
     for name, value in static:
         found[name] = MethodType(value.function, module) if type(value) is OwnMethod else value

@@ -22,7 +22,7 @@ from wonderland.core.tracebacks import user_line
 from wonderland.core.tracer import Tracer
 from wonderland.nn import names as naming
 from wonderland.nn.captured import hooked
-from wonderland.nn.layout import ARRAY, BOOK, Book, book_of, is_child, register, role_of
+from wonderland.nn.layout import ARRAY, BOOK, Book, book_of, is_child, layout_of, register, role_of
 from wonderland.nn.names import LoadReport
 from wonderland.nn.static import check_attribute
 
@@ -157,12 +157,11 @@ class Module:
         book.layout = None
 
     def __getstate__(self) -> dict[str, Any]:
-        book = book_of(self)
-        return {**vars(self), BOOK: (book.roles, sorted(book.frozen), sorted(book.marked))}
+        layout, book = layout_of(self), book_of(self)
+        return {**vars(self), BOOK: (book.roles, sorted(book.frozen), sorted(book.marked), sorted(layout.fixed))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        roles, frozen, marked = state.get(BOOK, ({}, (), ()))
-        vars(self).update({**state, BOOK: Book(dict(roles), frozen, marked)})
+        vars(self).update({**state, BOOK: Book(*state.get(BOOK, ()))})
 
     def __repr__(self) -> str:
         return naming.shown(self)
