@@ -766,3 +766,23 @@ def test_the_cost_of_a_call_on_a_hundred_layers():
     f(model, x)
     f(copy.deepcopy(model), x)
     assert not calls
+
+
+def test_a_step_that_returns_the_model_has_a_fast_path():
+    def step(a, b, x):
+        a(x)
+        a.first.weight *= 0.5
+        return a, {"layer": b.layers[2]}, np.sum(x)
+
+    f, a, b = wl.jit(step), Net(), Net()
+    f(a, b, X)
+    calls = []
+    original = f._prepare
+    f._prepare = lambda *args: (calls.append(1), original(*args))[1]
+    for one, other in ((a, b), (Net(), b), (b, Net())):
+        first, second, total = f(one, other, X)
+        assert first is one and second["layer"] is other.layers[2]
+        np.testing.assert_allclose(total, X.sum(), atol=1e-12)
+    assert not calls
+    only = wl.jit(lambda m: m)
+    assert only(a) is a and only(a) is a and only(b) is b

@@ -137,24 +137,21 @@ class Module:
         inside = book.known is not None and running()  # a clone: what an attribute is stays as it is
         if isinstance(value, ARRAY):
             if not (inside and name in book.roles):
-                book.roles[name] = role_of(value)
-                book.layout = None
+                role = role_of(value)
+                if book.roles.get(name) != role or not isinstance(old, ARRAY):
+                    book.set_role(name, role)
         elif not (inside and name in book.roles and isinstance(value, NUMBERS)):
             if isinstance(old, ARRAY) and book.roles.get(name) == "parameter" and isinstance(value, NUMBERS):
                 value = np.array(value, old.dtype) if not old.shape else value
             if not isinstance(value, np.ndarray):
                 check_attribute(self, name, value)
-                book.roles.pop(name, None)
-                book.marked.discard(name)
+                book.set_role(name, None, marked=name in book.marked and is_child(value))
             book.layout = None
         own[name] = value
 
     def __delattr__(self, name: str) -> None:
         object.__delattr__(self, name)
-        book = book_of(self)
-        book.roles.pop(name, None)
-        book.marked.discard(name)
-        book.layout = None
+        book_of(self).set_role(name, None)
 
     def __getstate__(self) -> dict[str, Any]:
         layout, book = layout_of(self), book_of(self)
@@ -235,16 +232,10 @@ def _tame(cls: Any) -> None:
 
 
 def _assign_marked(own: dict[str, Any], book: Book, name: str, marked: Marked) -> None:
-    value = marked.value
-    book.layout = None
-    book.frozen.discard(name)
-    if isinstance(value, ARRAY):
-        book.roles[name] = marked.role
-        book.marked.discard(name)
-    else:
-        book.roles.pop(name, None)
-        (book.marked.add if marked.role == "buffer" else book.marked.discard)(name)
-    own[name] = value
+    array = isinstance(marked.value, ARRAY)
+    book.frozen -= {name}
+    book.set_role(name, marked.role if array else None, marked=marked.role == "buffer" and not array)
+    own[name] = marked.value
 
 
 def _write(module: Module, name: str, old: Any, value: Any) -> None:
