@@ -83,7 +83,7 @@ class RecordedBody:
         self, f: Callable, structure: tree.Structure, types: Sequence[ArrayType], name: str, recorder: type = Record,
         writes: bool = False,
     ):  # fmt: skip
-        """If it `writes`, the leaves of mutable arguments as the body leaves them are outputs, too, after the others."""
+        """If it `writes`, the leaves of mutable arguments, as the body leaves them, are outputs after the others."""
         check_function(f, name)
         level = recorder(f"the body of {name}")
         with level:

@@ -86,8 +86,9 @@ class Point:
                 flat += tree.paired(structure, part)
             except ValueError as error:
                 found = tree.flatten(part)[1]
-                text = f"has structure {found}, the argument {structure}" if not found.has_mutable else f"differs: {error}"
-                raise ArgumentError(f"{self.name}: the {what} of argument {number} {text}") from None
+                differ = f"has structure {found}, the argument {structure}"
+                differ = f"differs: {error}" if found.has_mutable else differ
+                raise ArgumentError(f"{self.name}: the {what} of argument {number} {differ}") from None
         checked = [
             matched(unwrap(leaf), ArrayType(t.shape, t.dtype), f"{self.name}: the {what}'s leaf {i}")
             for i, (leaf, t) in enumerate(zip(flat, self.kinds, strict=True))
