@@ -786,3 +786,36 @@ def test_a_step_that_returns_the_model_has_a_fast_path():
     assert not calls
     only = wl.jit(lambda m: m)
     assert only(a) is a and only(a) is a and only(b) is b
+
+
+SECOND = {
+    "hvp": lambda f, *rest: wl.hvp(f, (X, *rest), (X, *[None for _ in rest])),
+    "hessian": lambda f, *rest: np.tensordot(wl.hessian(f)(X, *rest), X, 2),
+    "hvp_at": lambda f, *rest: wl.hvp_at(f, X, *rest)(X),
+    "jacobian of grad": lambda f, *rest: np.tensordot(wl.jacobian(wl.grad(f))(X, *rest), X, 2),
+}
+
+
+@pytest.mark.parametrize("name", SECOND)
+@RUNS
+def test_second_derivatives_of_bound_methods_write_once(run, name):
+    model, other, plain = Net(), Net(), Net()
+    f = SECOND[name]
+    by_method = run(lambda m: f(m.loss))(model)
+    by_argument = run(lambda m: f(lambda x, m: m.loss(x), m))(other)
+    assert model.norm.calls == other.norm.calls == 1
+    np.testing.assert_allclose(by_method, by_argument, rtol=1e-10)
+    plain(X)
+    assert_same(arrays(model), arrays(plain))
+    assert_same(arrays(other), arrays(plain))
+    if run is not wl.jit:
+        f(model.loss)
+        assert model.norm.calls == 2
+
+
+def test_a_branch_that_returns_its_module():
+    model = Norm(3)
+    for run in (lambda f: f, wl.jit):
+        out = run(lambda m, p: wl.cond(p, lambda m: (m(X), m)[1], lambda m: m, m))(model, True)
+        assert out is model
+    assert model.calls == 2

@@ -92,7 +92,8 @@ class RecordedBody:
             remedy = "Carry the arrays that change (return them from the body), and write them to it afterwards."
             with unwritten(f, f"the body of {name}", remedy):
                 out = f(*arguments)
-            leaves, self.structure = tree.flatten_each(out)
+            objects = tree.objects(arguments) if writes else ()  # which are the caller's again in the result
+            leaves, self.structure = tree.flatten(out, objects) if writes else tree.flatten_each(out)
             values = [unwrap(leaf) for leaf in leaves]
             self.types: list[ArrayType] = [type_of(v) for v in values]
             self.written: list[int] = []  # leaves of mutable arguments that the body changed

@@ -259,8 +259,9 @@ def _write(module: Module, name: str, old: Any, value: Any) -> None:
     if isinstance(old, Tracer):
         old[...] = given.astype(old.dtype) if given.dtype != old.dtype else given
         return
-    if isinstance(given, Tracer):
-        raise _captured(module, name)
+    if isinstance(given, Tracer):  # in a Module that the function made: until then a plain array
+        vars(module)[name] = given.astype(old.dtype)
+        return
     if not old.flags.writeable:
         raise MutationError(f"{what} is read-only{user_line()}. To replace it, assign nn.Buffer(np.array(value)).")
     np.copyto(old, given, casting="same_kind")
