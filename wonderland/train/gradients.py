@@ -16,7 +16,7 @@ from wonderland.control.cond import cond
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.nn.module import Buffer, Module
-from wonderland.train.optimizers_base import Arrays, ByName, Number, Optimizer, checked_number, trainable, try_schedule
+from wonderland.train.optimizers_base import Arrays, ArraysByName, Number, Optimizer, checked_number, trainable, try_schedule
 
 
 def global_norm(grads: Any) -> Any:
@@ -50,7 +50,7 @@ class Accumulate(Module):
             raise ArgumentError(f"count is how many gradients make a step, at least 1, not {count!r}")
         self.optimizer, self.count = optimizer, int(count)
         self.collected = Buffer(np.array(0, np.int64))
-        self.sums = ByName()
+        self.sums = ArraysByName()
         self._follow()
 
     def _follow(self) -> None:

@@ -24,7 +24,7 @@ Number = float | Callable[[Any], Any]  # a number, or a function of the step
 DYNAMIC = ("rate", "weight_decay", "momentum")  # numbers that are buffers: to change one doesn't recompile
 
 
-class ByName(Module):
+class ArraysByName(Module):
     """Arrays by the names of parameters: buffers, one for each."""
 
     def put(self, name: str, value: Any) -> None:
@@ -100,7 +100,7 @@ class Optimizer(Module):
         self.groups = [Settings(own, f"groups[{pattern!r}]: ") for pattern, own in (groups or {}).items()]
         self.shapes: tuple[tuple[str, tuple[int, ...], str], ...] = ()
         self.born: tuple[int, ...] = ()  # at which update each parameter came: bias corrections count from there
-        self.kept = {slot: ByName() for slot in self.slots}
+        self.kept = {slot: ArraysByName() for slot in self.slots}
         self.track(model)
 
     # Numbers ---------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from wonderland.transform.derivatives import value_and_grad
 from wonderland.transform.second_order import hvp_at
 
 
-class Flat(Optimizer):
+class VectorOptimizer(Optimizer):
     """An optimiser of all parameters as one vector."""
 
     def _size(self) -> tuple[int, np.dtype]:
@@ -67,7 +67,7 @@ class Flat(Optimizer):
         raise NotImplementedError
 
 
-class LBFGS(Flat):
+class LBFGS(VectorOptimizer):
     """The direction -H g with H from the last `history` pairs of steps s and gradient changes y (two loops).
 
     H begins as (s'y / y'y) I; pairs without s'y > 1e-10 are left out. `minimize` searches a step that satisfies the
@@ -164,7 +164,7 @@ class LBFGS(Flat):
         return value
 
 
-class NewtonCG(Flat):
+class NewtonCG(VectorOptimizer):
     """The Newton step H d = -g by conjugate gradients with `hvp`, cut short where H has a negative direction.
 
     They end at |H d + g| <= min(1/2, sqrt |g|) |g|, or after `iterations`; then a step along d by halving, with
@@ -192,7 +192,7 @@ class NewtonCG(Flat):
         return value
 
 
-class GaussNewton(Flat):
+class GaussNewton(VectorOptimizer):
     """(J' H J + damping I) d = -g by conjugate gradients with `gnvp`: for loss(outputs(model)) with a convex loss.
 
     J is the Jacobian of the outputs, H the Hessian of the loss there. The damping follows how well the model of the

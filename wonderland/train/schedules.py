@@ -21,7 +21,7 @@ import numpy as np
 from wonderland.core.tracer import Tracer
 
 __all__ = [
-    "Schedule", "constant", "cosine", "cosine_restarts", "cyclic", "exponential", "inverse_sqrt", "linear",
+    "RateSchedule", "constant", "cosine", "cosine_restarts", "cyclic", "exponential", "inverse_sqrt", "linear",
     "multi_step", "one_cycle", "piecewise", "polynomial", "running_mean", "step", "warmup",
 ]  # fmt: skip
 
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
-class Schedule:
+class RateSchedule:
     """A function of the step: `schedule(step)`. Two of the same name and arguments are equal."""
 
     name: str
@@ -49,18 +49,18 @@ class Schedule:
 _FORMULAS: dict[str, Callable] = {}
 
 
-def _schedule(formula: Callable[Concatenate[Any, P], Any]) -> Callable[P, Schedule]:
+def _schedule(formula: Callable[Concatenate[Any, P], Any]) -> Callable[P, RateSchedule]:
     """Make `formula(t, *arguments)` a function of the arguments that returns a function of the step."""
     name = formula.__name__
     signature = inspect.signature(formula)
-    own = signature.replace(parameters=[*signature.parameters.values()][1:], return_annotation="Schedule")
+    own = signature.replace(parameters=[*signature.parameters.values()][1:], return_annotation="RateSchedule")
     _FORMULAS[name] = formula
 
     @functools.wraps(formula)
-    def make(*args: P.args, **kwargs: P.kwargs) -> Schedule:
+    def make(*args: P.args, **kwargs: P.kwargs) -> RateSchedule:
         bound = own.bind(*args, **kwargs)
         bound.apply_defaults()
-        schedule = Schedule(name, tuple((k, _plain(v)) for k, v in bound.arguments.items()))
+        schedule = RateSchedule(name, tuple((k, _plain(v)) for k, v in bound.arguments.items()))
         _check(schedule)
         return schedule
 
@@ -75,7 +75,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _check(schedule: Schedule) -> None:
+def _check(schedule: RateSchedule) -> None:
     arguments = dict(schedule.arguments)
     for name in ("steps", "size", "period"):
         if name in arguments and not arguments[name] > 0:
