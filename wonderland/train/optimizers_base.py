@@ -204,11 +204,13 @@ class Optimizer(Module):
 
     def next(self, parameters: Arrays, gradients: Arrays) -> tuple[Arrays, dict[str, Arrays], Arrays]:
         """New values of the parameters, of the slots by name, and of other buffers; nothing is written."""
+        fine = all_finite(gradients.values()) if self.skip_nonfinite else None
+        if fine is not None:  # nobody needs to see what they would have done
+            gradients = {name: np.where(fine, g, np.zeros((), g.dtype)) for name, g in gradients.items()}
         new, kept, others = self.rules(parameters, gradients)
         others = {"updates": self.updates + 1, **others}
-        if not self.skip_nonfinite:
+        if fine is None:
             return new, kept, others
-        fine = all_finite(gradients.values())
         choose = lambda changed, old: np.where(fine, changed, old)
         new = {name: choose(value, parameters[name]) for name, value in new.items()}
         kept = {

@@ -97,6 +97,8 @@ def _check(schedule: RateSchedule) -> None:
                 f"piecewise: {len(arguments['boundaries'])} boundaries go with {count} values, not "
                 f"{len(arguments['values'])}"
             )
+    if schedule.name == "cosine_restarts" and arguments["factor"] < 1:
+        raise ValueError(f"cosine_restarts: a cycle is at least as long as the one before, not {arguments['factor']} times")
     if schedule.name in ("one_cycle", "cyclic") and arguments["anneal"] not in ("cosine", "linear"):
         raise ValueError(f'{schedule.name}: anneal is "cosine" or "linear", not {arguments["anneal"]!r}')
 
@@ -163,8 +165,6 @@ def cosine_restarts(t: Any, rate: float, period: int, factor: float = 1, end: fl
 
     CosineAnnealingWarmRestarts. I. Loshchilov and F. Hutter, SGDR, 2017.
     """
-    if factor < 1:
-        raise ValueError(f"cosine_restarts: each cycle is at least as long as the one before, not {factor} times")
     if factor == 1:
         part = np.mod(t, period) / period
     else:  # cycle n begins at period * (factor^n - 1) / (factor - 1)
