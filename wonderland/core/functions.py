@@ -100,7 +100,7 @@ class Call:
             for i, (handle, leaf) in enumerate(zip(handles, after, strict=True)):
                 if self.mutable[i] and (leaf is not handle or unwrap(leaf) is not values[i]):
                     self.written.append(i)
-                    new.append(checked_write(self.types[i], leaf))
+                    new.append(checked_write(type_of(values[i]), leaf))
             self.check_written()
         flat = [unwrap(r) for r in results]
         for r in flat:

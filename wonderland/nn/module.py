@@ -88,7 +88,6 @@ class Module:
 
     training: bool
     _unprefixed: tuple[str, ...] = ()  # attributes whose name isn't part of dotted names: the layers of a Sequential
-    _optional: tuple[str, ...] = ()  # arrays that a state to load needn't have: a dropout's key
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if "__dataclass_params__" in cls.__dict__:
@@ -121,8 +120,8 @@ class Module:
         return id(self) >> 4
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if hasattr(getattr(type(self), name, None), "__set__"):
-            object.__setattr__(self, name, value)  # a property
+        if name[:2] == "__" or hasattr(getattr(type(self), name, None), "__set__"):
+            object.__setattr__(self, name, value)  # __class__, or a property
             return
         book, own = book_of(self), vars(self)
         if running():

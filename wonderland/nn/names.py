@@ -52,7 +52,7 @@ def named_modules(module: Any) -> Iterator[tuple[str, Any]]:
 
 def _nodes(node: Any, name: str) -> Iterator[tuple[str, Any]]:
     """The Modules of a tree."""
-    if hasattr(node, "named_modules"):
+    if BOOK in getattr(node, "__dict__", ()):
         yield name, node
     for key, child in _children(node):
         yield from _nodes(child, name if key is None else f"{name}.{key}" if name else str(key))
@@ -85,9 +85,8 @@ def load_state(module: Any, state: Mapping[str, Any], strict: bool) -> LoadRepor
                 "state has different values for them. Load it into a model that doesn't share them, or drop one."
             )
         given.setdefault(number, (name, value))
-    optional = _optional_names(module)
     first = {number: name for name, number in reversed(by_name.items())}
-    missing = [first[i] for i in range(len(leaves)) if i not in given and first[i] not in optional]
+    missing = [first[i] for i, leaf in enumerate(leaves) if i not in given and not is_key(leaf)]
     missing = [name for name in missing if name.split(".")[-1] != COUNTER]
     unexpected = [name for name in state if name not in by_name and name.split(".")[-1] != COUNTER]
     if strict and (missing or unexpected):
@@ -115,12 +114,9 @@ def _check_fits(name: str, own: Any, value: np.ndarray) -> None:
         )
 
 
-def _optional_names(module: Any) -> set[str]:
-    return {
-        f"{prefix}.{name}" if prefix else name
-        for prefix, node in _nodes(module, "")
-        for name in getattr(type(node), "_optional", ())
-    }
+def is_key(array: Any) -> bool:
+    """Is a buffer a key of random numbers, which a layer advances at each call?"""
+    return array.dtype == np.uint32 and array.shape == (2,)
 
 
 def _few(names: Sequence[str]) -> str:
