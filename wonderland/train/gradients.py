@@ -16,7 +16,15 @@ from wonderland.control.cond import cond
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.nn.module import Buffer, Module
-from wonderland.train.optimizers_base import Arrays, ArraysByName, Number, Optimizer, checked_number, trainable, try_schedule
+from wonderland.train.optimizers_base import (
+    Arrays,
+    ArraysByName,
+    Number,
+    Optimizer,
+    checked_number,
+    trainable,
+    try_schedule,
+)
 
 
 def global_norm(grads: Any) -> Any:

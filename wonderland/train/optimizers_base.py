@@ -99,7 +99,7 @@ class Optimizer(Module):
                 )
         self.groups = [Settings(own, f"groups[{pattern!r}]: ") for pattern, own in (groups or {}).items()]
         self.shapes: tuple[tuple[str, tuple[int, ...], str], ...] = ()
-        self.born: tuple[int, ...] = ()  # at which update each parameter came: bias corrections count from there
+        self.born = Buffer(np.zeros(0, np.int64))  # at which update each parameter came: corrections count from there
         self.kept = {slot: ArraysByName() for slot in self.slots}
         self.track(model)
 
@@ -144,7 +144,7 @@ class Optimizer(Module):
         for pattern in self.patterns:
             if not any(matches(name, pattern) for name in parameters):
                 raise ArgumentError(f"groups: {pattern!r} matches none of {_listed(parameters)}")
-        before = {entry[0]: (entry, born) for entry, born in zip(self.shapes, self.born, strict=True)}
+        before = {entry[0]: (entry, int(born)) for entry, born in zip(self.shapes, self.born, strict=True)}
         now = int(self.updates)
         shapes = tuple((name, tuple(w.shape), str(w.dtype)) for name, w in parameters.items())
         stayed = {entry[0]: before[entry[0]][1] for entry in shapes if before.get(entry[0], ((), 0))[0] == entry}
@@ -157,7 +157,8 @@ class Optimizer(Module):
                         held.put(name, self.initial(slot, name, _parts(w)))
         for slot, held in self.kept.items():
             held.keep(name for name, w in parameters.items() if slot in self.slots_of(name, w))
-        self.shapes, self.born = shapes, tuple(stayed.get(name, now) for name in parameters)
+        self.shapes = shapes
+        self.born = Buffer(np.array([stayed.get(name, now) for name in parameters], np.int64))
 
     def slots_of(self, name: str, w: Any) -> tuple[str, ...]:
         """The slots that this parameter has."""
@@ -239,8 +240,8 @@ class Optimizer(Module):
         new: Arrays = {}
         kept: dict[str, Arrays] = {slot: {} for slot in self.kept}
         values: dict[Any, Any] = {}
-        for (name, w), born in zip(parameters.items(), self.born, strict=True):
-            now = Now(self, name, w.dtype, born, values)
+        for number, (name, w) in enumerate(parameters.items()):
+            now = Now(self, name, w.dtype, number, values)
             state = {slot: held.get(name) for slot, held in self.kept.items() if name in vars(held)}
             changed, state = self.rule(_parts(w), _parts(_cast(gradients[name], w.dtype)), state, now)
             new[name] = changed[0] + 1j * changed[1] if w.dtype.kind == "c" else changed
@@ -260,18 +261,27 @@ class Optimizer(Module):
 class Now:
     """The settings of one parameter at this step: `now.rate`, in float64, and `now.cast(x)` for its dtype."""
 
-    def __init__(self, optimizer: Optimizer, name: str, dtype: np.dtype, born: int, values: dict[Any, Any]):
+    def __init__(self, optimizer: Optimizer, name: str, dtype: np.dtype, number: int, values: dict[Any, Any]):
         self._optimizer, self._settings, self._values = optimizer, optimizer._settings_of(name), values
         self.dtype = np.dtype(dtype.char.lower()) if dtype.kind == "c" else dtype
-        self.born = born
-        self.name = name
+        self.name, self.number = name, number
 
     @property
     def count(self) -> Any:
         """Which update of this parameter this is: 1, 2, ..."""
-        if (self.born, "count") not in self._values:
-            self._values[self.born, "count"] = (self._optimizer.updates + (1 - self.born)).astype(np.float64)
-        return self._values[self.born, "count"]
+        return self._counts()[self.number]
+
+    def _counts(self) -> Any:
+        if "counts" not in self._values:
+            self._values["counts"] = (self._optimizer.updates + 1 - self._optimizer.born).astype(np.float64)
+        return self._values["counts"]
+
+    def missing(self, name: str) -> Any:
+        """1 - beta^t, for the setting beta of this name: what averages that began at 0 lack."""
+        key = ("missing", id(self._holder(name)), name)
+        if key not in self._values:
+            self._values[key] = 1.0 - getattr(self, name) ** self._counts()
+        return self._values[key][self.number]
 
     def cast(self, value: Any) -> Any:
         """A number in the parameter's dtype; Python's numbers adapt by themselves."""
@@ -283,12 +293,16 @@ class Now:
         """Is there such a setting, and does it do something? Only the number 0, given as such, doesn't."""
         return self._optimizer.uses(name, self.name)
 
-    def __getattr__(self, name: str) -> Any:
-        if name[0] == "_":
-            raise AttributeError(name)
+    def _holder(self, name: str) -> Any:
         holder = next((held for held in reversed(self._settings) if held.has(name)), None)
         if holder is None:
             raise AttributeError(name)
+        return holder
+
+    def __getattr__(self, name: str) -> Any:
+        if name[0] == "_":
+            raise AttributeError(name)
+        holder = self._holder(name)
         key = (id(holder), name)
         if key not in self._values:
             value = vars(holder)[name]

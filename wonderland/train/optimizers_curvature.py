@@ -167,12 +167,21 @@ class LBFGS(VectorOptimizer):
 class NewtonCG(VectorOptimizer):
     """The Newton step H d = -g by conjugate gradients with `hvp`, cut short where H has a negative direction.
 
-    They end at |H d + g| <= min(1/2, sqrt |g|) |g|, or after `iterations`; then a step along d by halving, with
-    Armijo's condition. J. Nocedal and S. Wright, Numerical optimization, 2006, algorithm 7.1.
+    They end at |H d + g| <= min(forcing, sqrt |g|) |g|, or after `iterations`; then a step along d by halving, with
+    Armijo's condition. With less `forcing` there are fewer steps, of more products each.
+    J. Nocedal and S. Wright, Numerical optimization, 2006, algorithm 7.1.
     """
 
-    def __init__(self, model: Module, rate: Number = 1.0, *, iterations: int | None = None, searches: int = 25):
-        self.iterations, self.searches = iterations, int(searches)
+    def __init__(
+        self,
+        model: Module,
+        rate: Number = 1.0,
+        *,
+        iterations: int | None = None,
+        forcing: float = 0.5,
+        searches: int = 25,
+    ):
+        self.iterations, self.forcing, self.searches = iterations, float(forcing), int(searches)
         super().__init__(model, {"rate": rate})
 
     def update(self, model: Module, grads: Any) -> None:
@@ -185,7 +194,7 @@ class NewtonCG(VectorOptimizer):
         f = self._function(model, loss, data)
         value, g = value_and_grad(f)(x)
         norm = np.sqrt(np.sum(g * g))
-        tolerance = np.minimum(0.5, np.sqrt(norm)) * norm
+        tolerance = np.minimum(self.forcing, np.sqrt(norm)) * norm
         d = conjugate_gradients(hvp_at(f, x), -g, tolerance, self.iterations or 2 * x.size)
         step = halving(f, x, d, value, np.sum(g * d), self._rate().astype(g.dtype), self.searches) * d
         self._finish(parameters, x + step)

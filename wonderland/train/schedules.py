@@ -98,7 +98,9 @@ def _check(schedule: RateSchedule) -> None:
                 f"{len(arguments['values'])}"
             )
     if schedule.name == "cosine_restarts" and arguments["factor"] < 1:
-        raise ValueError(f"cosine_restarts: a cycle is at least as long as the one before, not {arguments['factor']} times")
+        raise ValueError(
+            f"cosine_restarts: a cycle is at least as long as the one before, not {arguments['factor']} times"
+        )
     if schedule.name in ("one_cycle", "cyclic") and arguments["anneal"] not in ("cosine", "linear"):
         raise ValueError(f'{schedule.name}: anneal is "cosine" or "linear", not {arguments["anneal"]!r}')
 
