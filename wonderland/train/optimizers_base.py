@@ -253,10 +253,6 @@ class Optimizer(Module):
         """The new value of a parameter and of its slots."""
         raise NotImplementedError(f"{type(self).__name__} has no rule")
 
-    def load_state(self, state: dict[str, Any], strict: bool = True) -> Any:
-        """Copy a saved state into this one, made for the same model with the same settings."""
-        return super().load_state(state, strict)
-
 
 class Now:
     """The settings of one parameter at this step: `now.rate`, in float64, and `now.cast(x)` for its dtype."""
