@@ -183,6 +183,18 @@ def test_complex_parameters_are_pairs_of_real_ones():
         np.testing.assert_allclose(one.w, two.w[0] + 1j * two.w[1], rtol=1e-12)
 
 
+@pytest.mark.parametrize("jitted", [False, True])
+def test_float16_is_updated_in_float32(jitted):
+    model = Vector(np.ones(3, np.float16))
+    optimizer = train.Adam(model, 0.01)
+    one = lambda m, o: o.update(m, wl.grad(lambda m: np.sum((m.w - 1) ** 2))(m))
+    one = wl.jit(one) if jitted else one
+    for _ in range(3):  # where the gradient is 0, the step is 0 / epsilon
+        one(model, optimizer)
+    np.testing.assert_array_equal(model.w, 1)
+    assert model.w.dtype == np.float16 and optimizer.kept["second"].get("w").dtype == np.float32
+
+
 # Rates, groups -------------------------------------------------------------------------------------------------------
 
 

@@ -259,25 +259,31 @@ class Now:
 
     def __init__(self, optimizer: Optimizer, name: str, dtype: np.dtype, number: int, values: dict[Any, Any]):
         self._optimizer, self._settings, self._values = optimizer, optimizer._settings_of(name), values
-        self.dtype = np.dtype(dtype.char.lower()) if dtype.kind == "c" else dtype
+        self.dtype = working(dtype)
         self.name, self.number = name, number
 
     @property
-    def count(self) -> Any:
-        """Which update of this parameter this is: 1, 2, ..."""
-        return self._counts()[self.number]
-
-    def _counts(self) -> Any:
+    def counts(self) -> Any:
+        """Which update of each parameter this is: 1, 2, ..."""
         if "counts" not in self._values:
             self._values["counts"] = (self._optimizer.updates + 1 - self._optimizer.born).astype(np.float64)
         return self._values["counts"]
 
-    def missing(self, name: str) -> Any:
-        """1 - beta^t, for the setting beta of this name: what averages that began at 0 lack."""
-        key = ("missing", id(self._holder(name)), name)
+    @property
+    def count(self) -> Any:
+        """Which update of this parameter this is."""
+        return self.counts[self.number]
+
+    def across(self, label: str, formula: Callable[[], Any]) -> Any:
+        """A number of this parameter, in its dtype, of a formula for all of them at once: one vector, computed once."""
+        key = (label, self.dtype, *map(id, self._settings))
         if key not in self._values:
-            self._values[key] = 1.0 - getattr(self, name) ** self._counts()
+            self._values[key] = _cast(formula(), self.dtype)
         return self._values[key][self.number]
+
+    def missing(self, name: str) -> Any:
+        """1 - beta^t, for the setting beta of this name and all parameters: what averages that began at 0 lack."""
+        return 1.0 - getattr(self, name) ** self.counts
 
     def cast(self, value: Any) -> Any:
         """A number in the parameter's dtype; Python's numbers adapt by themselves."""
@@ -375,9 +381,14 @@ def _cast(value: Any, dtype: Any) -> Any:
     return value if value.dtype == dtype else value.astype(dtype)
 
 
+def working(dtype: np.dtype) -> np.dtype:
+    """The real dtype in which a parameter is updated: float16 in float32, where epsilon isn't 0."""
+    return np.dtype(dtype.char.lower()) if dtype.kind == "c" else np.promote_types(dtype, np.float32)
+
+
 def _parts(w: Any) -> Any:
-    """A complex array as two real ones; others as they are."""
-    return np.stack([w.real, w.imag]) if w.dtype.kind == "c" else w
+    """A parameter as a rule sees it: a complex array as two real ones, and float16 as float32."""
+    return np.stack([w.real, w.imag]) if w.dtype.kind == "c" else _cast(w, working(w.dtype))
 
 
 def _listed(names: Iterable[str], most: int = 6) -> str:
