@@ -93,7 +93,7 @@ class Call:
             results, self.out_structure = tree.flatten(out, tree.objects(arguments))
         self.written = []
         new: list = []
-        if any(self.mutable):
+        if self.structure.has_mutable:
             after: list = []
             for part, before in zip((*arguments[0], *map(arguments[1].get, self.keywords)), self.parts(), strict=True):
                 after += read_again(part, before) if before.has_mutable else [None] * before.leaf_count
