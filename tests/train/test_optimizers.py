@@ -404,3 +404,55 @@ def test_an_ensemble_is_trained_at_once():
             step(model, optimizer, x, y)
     for i, model in enumerate(models):
         np.testing.assert_allclose(together[0].first.weight[i], model.first.weight, rtol=1e-10)
+
+
+# Ways to call it -----------------------------------------------------------------------------------------------------
+
+
+def test_loops_carry_model_and_optimiser():
+    x, y = data()
+    one, other = Net(), Net()
+    first, second = train.Adam(one, train.cosine(0.05, 10)), train.Adam(other, train.cosine(0.05, 10))
+
+    @wl.jit
+    def many(model, optimizer):
+        def body(carry, _):
+            value = step(*carry, x, y)
+            return carry, value
+
+        return wl.scan(body, (model, optimizer), None, length=6)[1]
+
+    values = many(one, first)
+    np.testing.assert_allclose(values, [step(other, second, x, y) for _ in range(6)], rtol=1e-10)
+    assert_equal(arrays(one), arrays(other), rtol=1e-9)
+    assert first.updates == 6
+
+
+def test_the_bound_method_is_compiled_with_its_optimiser():
+    x, y = data()
+    model = Net()
+    optimizer = train.Adam(model, 0.01)
+    update = wl.jit(optimizer.update)
+    for _ in range(3):
+        update(model, wl.grad(loss)(model, x, y))
+    other = Net()
+    again = train.Adam(other, 0.01)
+    for _ in range(3):
+        step(other, again, x, y)
+    assert optimizer.updates == 3
+    np.testing.assert_allclose(model.first.weight, other.first.weight, rtol=1e-10)
+
+
+def test_a_captured_optimiser_is_refused():
+    model = Net()
+    optimizer = train.Adam(model, 0.01)
+    x, y = data()
+    with pytest.raises(wl.MutationError, match="argument"):
+        wl.jit(lambda model: step(model, optimizer, x, y))(model)
+    assert optimizer.updates == 0
+
+
+def test_it_prints():
+    model = Net()
+    text = repr(train.Adam(model, train.cosine(0.1, 10), groups={"*.bias": {"rate_scale": 0.5}}))
+    assert "cosine(rate=0.1" in text and "first.weight" in text and "(buffer)" in text

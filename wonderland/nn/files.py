@@ -120,7 +120,7 @@ def _parts(node: Any, name: str = "") -> Iterator[tuple[str, Any]]:
                 )
             yield from _parts(child, below(key))
     elif isinstance(node, tuple) and hasattr(node, "_fields"):
-        for key, child in zip(node._fields, node, strict=True):
+        for key, child in node._asdict().items():  # type: ignore[attr-defined]
             yield from _parts(child, below(key))
     elif isinstance(node, (list, tuple)):
         for key, child in enumerate(node):

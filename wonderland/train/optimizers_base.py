@@ -59,7 +59,6 @@ class Settings(Module):
                 return
             if name == "rate" or isinstance(value, Tracer) or value != 0:  # without decay there is nothing to compute
                 value = Buffer(np.array(value, np.float64))
-        vars(self).pop(name, None)
         setattr(self, name, value)
 
     def has(self, name: str) -> bool:
@@ -85,8 +84,8 @@ class Optimizer(Module):
         groups: dict[str, dict[str, Any]] | None = None,
         skip_nonfinite: bool = False,
     ):
-        self.updates = Buffer(np.array(0, np.int64))
-        self.skipped = Buffer(np.array(0, np.int64))
+        self.updates: Any = Buffer(np.array(0, np.int64))
+        self.skipped: Any = Buffer(np.array(0, np.int64))
         self.skip_nonfinite = bool(skip_nonfinite)
         self.defaults = Settings(settings)
         self.patterns = tuple(groups or {})
@@ -99,7 +98,9 @@ class Optimizer(Module):
                 )
         self.groups = [Settings(own, f"groups[{pattern!r}]: ") for pattern, own in (groups or {}).items()]
         self.shapes: tuple[tuple[str, tuple[int, ...], str], ...] = ()
-        self.born = Buffer(np.zeros(0, np.int64))  # at which update each parameter came: corrections count from there
+        self.born: Any = Buffer(
+            np.zeros(0, np.int64)
+        )  # at which update each parameter came: corrections count from there
         self.kept = {slot: ArraysByName() for slot in self.slots}
         self.track(model)
 

@@ -59,8 +59,9 @@ class VectorOptimizer(Optimizer):
         self.write(parameters, (self._unflat(x), {}, others))
 
     def _rate(self) -> Any:
-        rate = self.defaults.rate
-        return (rate(self.updates) if callable(rate) else rate) + 0.0
+        rate: Any = self.defaults.rate
+        value: Any = rate(self.updates) if callable(rate) else rate
+        return value + 0.0
 
     def minimize(self, loss: Callable, model: Module, *data: Any) -> Any:
         """One iteration on `loss(model, *data)`, with a line search; returns the loss before it."""
@@ -78,6 +79,10 @@ class LBFGS(VectorOptimizer):
     optimization via quasi-Newton methods, 2013 (the search).
     """
 
+    steps: Any
+    changes: Any
+    last_gradient: Any
+    last_step: Any
     globals = ("steps", "changes", "inverses", "scale", "pairs", "last_gradient", "last_step")
 
     def __init__(
@@ -95,16 +100,13 @@ class LBFGS(VectorOptimizer):
         if before != self.shapes:
             size, dtype = self._size()
             for name in ("last_gradient", "last_step"):
-                vars(self).pop(name, None)
                 setattr(self, name, Buffer(np.zeros(size, dtype)))
             for name in ("steps", "changes"):
-                vars(self).pop(name, None)
                 setattr(self, name, Buffer(np.zeros((self.history, size), dtype)))
-            vars(self).pop("inverses", None)
-            self.inverses = Buffer(np.zeros(self.history, dtype))  # 1 / s'y, 0 where there is no pair
-            self.scale = Buffer(np.array(1.0, dtype))
-            self.pairs = Buffer(np.array(0, np.int64))
-            self.began = Buffer(np.array(self.updates, np.int64))
+            self.inverses: Any = Buffer(np.zeros(self.history, dtype))  # 1 / s'y, 0 where there is no pair
+            self.scale: Any = Buffer(np.array(1.0, dtype))
+            self.pairs: Any = Buffer(np.array(0, np.int64))
+            self.began: Any = Buffer(np.array(self.updates, np.int64))
 
     def _remembered(self, g: Any) -> Arrays:
         """The history with the last step and what it did to the gradient."""
@@ -217,7 +219,7 @@ class GaussNewton(VectorOptimizer):
         tolerance: float = 1e-6,
     ):  # fmt: skip
         self.iterations, self.tolerance = iterations, float(tolerance)
-        self.damping = Buffer(np.array(damping, np.float64))
+        self.damping: Any = Buffer(np.array(damping, np.float64))
         super().__init__(model, {"rate": rate})
 
     def update(self, model: Module, grads: Any) -> None:
