@@ -179,10 +179,10 @@ class Specialization:
         weak = [t.weak for t in self.program.output_types[: self.count]]
 
         def call(leaves: Sequence[Any], objects: Sequence[Any]) -> Any:
-            out = MISS if self.program.effects and running() else native_call(*leaves)
+            out: Any = MISS if self.program.effects and running() else native_call(*leaves)
             if out is MISS:
                 return out
-            found = (out,) if self.count == 1 else out
+            found: Any = (out,) if self.count == 1 else out
             built = [value.item() if w else value for value, w in zip(found, weak, strict=True)]
             return self.out_structure.unflatten(built, objects)
 
@@ -409,7 +409,7 @@ def jit(
     owner = bound_object(f)
     if owner is None:
         return Jitted(f, _several(static_argnums), _several(static_argnames), _several(donate))
-    after = lambda given: tuple([n if isinstance(n, str) or n < 0 else n + 1 for n in _several(given)])
+    after: Any = lambda given: tuple([n if isinstance(n, str) or n < 0 else n + 1 for n in _several(given)])
     return BoundJitted(Jitted(_Unbound(f), after(static_argnums), _several(static_argnames), after(donate)), owner)
 
 

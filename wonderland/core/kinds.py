@@ -1,4 +1,4 @@
-"""Kinds of nodes of a tree: tuples, lists, dicts, None, registered classes, and mutable objects with their attributes."""
+"""Kinds of nodes of a tree: tuples, lists, dicts, None, registered classes, mutable objects and their attributes."""
 
 from __future__ import annotations
 

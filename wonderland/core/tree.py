@@ -110,7 +110,7 @@ _COUNT = "count"
 
 
 def flatten_call(args: tuple[Any, ...], kwargs: dict[Any, Any]) -> tuple[list[Any], Structure]:
-    """`flatten((args, kwargs))`, quick where the arguments are plain; arrays are shared inside of one argument alone."""
+    """`flatten((args, kwargs))`, quick where arguments are plain; arrays are shared inside of one argument alone."""
     if not kwargs and _LEAVES.issuperset(map(type, args)):
         return list(args), plain_call(len(args))
     leaves: list = []
@@ -227,8 +227,7 @@ def _flatten_inside(value: Any, leaves: list, seen: dict, layout: Layout | None,
     children, static = kind.flatten(value)
     keys = static[1] if kind is DICT else range(len(children))
     parts = [
-        _flatten_inside(child, leaves, seen, layout, f"{path}.{key}")
-        for key, child in zip(keys, children, strict=True)
+        _flatten_inside(child, leaves, seen, layout, f"{path}.{key}") for key, child in zip(keys, children, strict=True)
     ]
     return Structure(kind, static, tuple(parts))
 

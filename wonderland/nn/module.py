@@ -107,7 +107,9 @@ class Module:
                 f"{cls.__name__} is a Module and a {wrong[0]}: hold the {wrong[0]} in an attribute, self.items = [...]."
             )
         if hasattr(cls, "forward") and cls.__call__ is Module.__call__:
-            raise TypeError(f"{cls.__name__} has forward and no __call__: call it __call__, or write __call__ = forward.")
+            raise TypeError(
+                f"{cls.__name__} has forward and no __call__: call it __call__, or write __call__ = forward."
+            )
         register(cls)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -257,12 +259,11 @@ def _write(module: Module, name: str, old: Any, value: Any) -> None:
     if isinstance(old, Tracer):
         old[...] = given.astype(old.dtype) if given.dtype != old.dtype else given
         return
-    if isinstance(given, Tracer):
-        raise _captured(module, name)
+    if isinstance(given, Tracer):  # in a Module that the function made: until then a plain array
+        vars(module)[name] = given.astype(old.dtype)
+        return
     if not old.flags.writeable:
-        raise MutationError(
-            f"{what} is read-only, so{user_line()} it can't be written. Assign nn.Buffer(np.array(value)) to replace it."
-        )
+        raise MutationError(f"{what} is read-only{user_line()}. To replace it, assign nn.Buffer(np.array(value)).")
     np.copyto(old, given, casting="same_kind")
 
 

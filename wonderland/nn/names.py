@@ -96,7 +96,7 @@ def load_state(module: Any, state: Mapping[str, Any], strict: bool) -> LoadRepor
             + (f" It has {_few(unexpected)}, which the model lacks." if unexpected else "")
             + " With strict=False, what fits is loaded."
         )
-    for number, (name, value) in given.items():
+    for number, (name, _) in given.items():
         if not leaves[number].flags.writeable:
             raise ArgumentError(f"load_state: {name} is a read-only array. Replace it: nn.Buffer(np.array(value)).")
     for number, (_, value) in given.items():

@@ -67,7 +67,7 @@ def tree_ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
     everything, structure = flatten(tree)
     flags = trainable(structure)
     leaves = [leaf for leaf, flag in zip(everything, flags, strict=True) if flag]
-    rest = [None if flag else leaf.copy() for leaf, flag in zip(everything, flags, strict=True)]
+    rest: list[Any] = [None if flag else leaf.copy() for leaf, flag in zip(everything, flags, strict=True)]
     types = []
     for number, leaf in enumerate(leaves):
         try:
