@@ -136,8 +136,7 @@ def in_place() -> None:
         print(f"   {drawn}   {paint(' '.join(f'{n:6.3f}' for n in numbers), 'dim')}")
 
 
-@wl.register_mutable
-class Network:
+class Network(wl.nn.Module):
     """Two layers."""
 
     def __init__(self, rng: np.random.Generator):
@@ -146,26 +145,6 @@ class Network:
 
     def __call__(self, x):
         return np.tanh(x @ self.w1 + self.b1) @ self.w2 + self.b2
-
-
-@wl.register_mutable
-class Adam:
-    """Adam's state for a network."""
-
-    def __init__(self, model: Network, rate: float = 0.02):
-        self.rate, self.t = rate, np.array(0.0)
-        self.m = [np.zeros_like(p) for p in vars(model).values()]
-        self.v = [np.zeros_like(p) for p in vars(model).values()]
-
-    def update(self, model, gradient):
-        """One step; the model's weights change in place."""
-        self.t = self.t + 1.0
-        for i, name in enumerate(vars(model)):
-            g = getattr(gradient, name)
-            self.m[i] = 0.9 * self.m[i] + 0.1 * g
-            self.v[i] = 0.999 * self.v[i] + 0.001 * g * g
-            m, v = self.m[i] / (1 - 0.9**self.t), self.v[i] / (1 - 0.999**self.t)
-            setattr(model, name, getattr(model, name) - self.rate * m / (np.sqrt(v) + 1e-8))
 
 
 def xor_loss(model, x, y):
@@ -191,7 +170,7 @@ def training() -> None:
     x = rng.uniform(-1, 1, size=(256, 2))
     y = np.sign(x[:, 0] * x[:, 1])
     model = Network(rng)
-    adam = Adam(model)
+    adam = wl.train.Adam(model, 0.02)
     start = time.perf_counter()
     losses = [float(step(model, adam, x, y))]
     compiled = time.perf_counter() - start

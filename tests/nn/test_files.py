@@ -371,3 +371,53 @@ def test_bad_targets(tmp_path):
         wl.load(Network(), tmp_path / "nowhere")
     with pytest.raises(wl.ArgumentError, match="traced"):
         wl.jit(lambda x: wl.save({"x": x}, path))(np.ones(3))
+
+
+class Tied(nn.Module):
+    def __init__(self, seed=0):
+        self.embedding = Dense(3, 4, seed)
+        self.head = {"weight": self.embedding.weight, "bias": np.zeros(4, np.float32)}
+
+
+def test_shared_parameters_are_one_tensor(tmp_path):
+    path = tmp_path / "a"
+    model, other = Tied(0), Tied(5)
+    wl.save({"net": model}, path)
+    arrays, metadata = safetensors.read(path)
+    assert "net.head.weight" not in arrays and metadata == {"net.head.weight": "net.embedding.weight"}
+    np.testing.assert_array_equal(wl.load(path)["net.head.weight"], model.embedding.weight)
+    assert wl.load({"net": other}, path).complete
+    assert other.head["weight"] is other.embedding.weight
+    np.testing.assert_array_equal(other.head["weight"], model.embedding.weight)
+
+
+def test_both_names_of_a_shared_parameter_load_if_they_agree(tmp_path):
+    path = tmp_path / "a"
+    model, other = Tied(0), Tied(5)
+    state = {**model.state(), "head.weight": model.embedding.weight.copy()}  # as PyTorch's state dicts have it
+    wl.save(state, path)
+    assert wl.load(other, path).complete
+    np.testing.assert_array_equal(other.embedding.weight, model.embedding.weight)
+    state["head.weight"] = state["head.weight"] + 1
+    wl.save(state, path)
+    before = {name: array.copy() for name, array in other.state().items()}
+    with pytest.raises(wl.ArgumentError, match=r"head\.weight: is one array with embedding\.weight"):
+        wl.load(other, path)
+    equal(before, other.state())
+    del state["embedding.weight"]  # the second name alone
+    wl.save(state, path)
+    assert wl.load(other, path).complete
+    np.testing.assert_array_equal(other.embedding.weight, model.embedding.weight + 1)
+
+
+@wl.register_mutable
+class Plain:
+    def __init__(self, seed):
+        self.w, self.name, self.more = np.full(3, float(seed)), "plain", {"b": np.ones(2) * seed}
+
+
+def test_registered_objects(tmp_path):
+    wl.save([Plain(1), Plain(2)], tmp_path / "a")
+    target = [Plain(8), Plain(9)]
+    assert wl.load(target, tmp_path / "a").complete
+    assert target[1].w[0] == 2 and target[0].more["b"][0] == 1

@@ -1,4 +1,4 @@
-"""Our safetensors files against the safetensors package: each reads what the other wrote, and refuses what it refuses."""
+"""Our safetensors files against the safetensors package: each reads what the other wrote, and refuses alike."""
 
 import json
 import struct

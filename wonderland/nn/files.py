@@ -21,7 +21,7 @@ from wonderland.core.errors import ArgumentError
 from wonderland.core.kinds import is_data, kind_of
 from wonderland.core.tracer import Tracer
 from wonderland.nn.module import Module
-from wonderland.nn.names import COUNTER, places
+from wonderland.nn.names import COUNTER, is_key, places
 from wonderland.nn.safetensors import read, write
 
 PREFIXES = ("module.", "_orig_mod.")  # of PyTorch's DataParallel and compile
@@ -80,7 +80,7 @@ def load(
     arrays, metadata = read(path)
     owners = dict(_owners(target))
     arrays = _renamed(arrays, metadata, owners, rename)
-    report, chosen = _compared(owners, arrays, metadata)
+    report, chosen = _compared(owners, arrays)
     if strict and not report.complete:
         raise ArgumentError(
             f"{os.fspath(path)} doesn't fit this {type(target).__name__}: {report}. With strict=False, what fits is "
@@ -120,7 +120,7 @@ def _parts(node: Any, name: str = "") -> Iterator[tuple[str, Any]]:
                 )
             yield from _parts(child, below(key))
     elif isinstance(node, tuple) and hasattr(node, "_fields"):
-        for key, child in zip(node._fields, node, strict=True):
+        for key, child in node._asdict().items():  # type: ignore[attr-defined]
             yield from _parts(child, below(key))
     elif isinstance(node, (list, tuple)):
         for key, child in enumerate(node):
@@ -209,36 +209,43 @@ def _renamed(
     return names
 
 
-def _compared(
-    owners: dict[str, Any], arrays: dict[str, Any], metadata: dict[str, str]
-) -> tuple[Loaded, dict[str, np.ndarray]]:
-    chosen, mismatched = {}, {}
+def _compared(owners: dict[str, Any], arrays: dict[str, Any]) -> tuple[Loaded, dict[str, np.ndarray]]:
+    """What fits, and a report of what doesn't."""
+    chosen: dict[str, np.ndarray] = {}
+    mismatched: dict[str, str] = {}
+    first: dict[int, str] = {}  # an array of the target -> the name under which the file has it
     for name, value in arrays.items():
         if name not in owners:
             continue
-        own = owners[name].array if isinstance(owners[name], Owner) else owners[name]
+        own = _array_of(owners[name])
+        other = first.setdefault(id(own), name)
         if own.shape != value.shape:
             mismatched[name] = f"has shape {own.shape}, the file {value.shape}"
         elif not np.can_cast(value.dtype, own.dtype, "same_kind"):
             mismatched[name] = f"has dtype {own.dtype}, the file {value.dtype}"
+        elif other != name and not np.array_equal(value, arrays[other], equal_nan=value.dtype.kind in "fc"):
+            mismatched[name] = f"is one array with {other}, the file has different values for them"
+        elif not own.flags.writeable:
+            mismatched[name] = "is a read-only array"
         else:
             chosen[name] = value
+    missing = [
+        name for name, owner in owners.items() if id(_array_of(owner)) not in first and not _needless(name, owner)
+    ]
     is_counter = lambda name: name.split(".")[-1] == COUNTER
-    missing = [n for n in owners if n not in arrays and not is_counter(n) and not _optional(owners[n])]
     known = {id(array) for name, array in arrays.items() if name in owners}  # under another name
     unexpected = [n for n, array in arrays.items() if n not in owners and not is_counter(n) and id(array) not in known]
     return Loaded([*chosen], missing, unexpected, mismatched), chosen
 
 
-def _optional(owner: Any) -> bool:
-    """A state may lack second names, and what a Module says it can do without: a dropout's key."""
-    if not isinstance(owner, Owner) or owner.second:
-        return isinstance(owner, Owner)
-    for name, module in owner.node.named_modules():
-        for own in getattr(type(module), "_optional", ()):
-            if owner.name == (f"{name}.{own}" if name else own):
-                return True
-    return False
+def _array_of(owner: Any) -> Any:
+    return owner.array if isinstance(owner, Owner) else owner
+
+
+def _needless(name: str, owner: Any) -> bool:
+    """A state may lack second names, PyTorch's counters, and keys of random numbers."""
+    of_module = isinstance(owner, Owner)
+    return name.split(".")[-1] == COUNTER or (of_module and (owner.second or is_key(owner.array)))
 
 
 def _by_node(target: Any, chosen: dict[str, np.ndarray]) -> dict[int, tuple[Any, dict[str, np.ndarray]]]:

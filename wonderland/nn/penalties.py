@@ -53,8 +53,9 @@ class Factored(Module):
         sparse = nn.Factored(model, "*.weight")
         loss = nn.mse(sparse(x), y) + c * sparse.penalty()      # c |w|_1, at a minimum
 
-    A copy of the model holds a in its arrays, and b is held here; both begin as sqrt|w|, with the sign in a.
-    `merged()` is the plain model with w = a * b. (In the notes |a|^2 + |b|^2 stands for |w|_1: it is twice that.)
+    A copy of the model holds a in its arrays, and b is held here. They begin as w and 1: where |a| = |b|, which the
+    penalty brings about in time, gradients keep it so, and w couldn't change its sign. `merged()` is the plain model
+    with w = a * b. (In the notes |a|^2 + |b|^2 stands for |w|_1: it is twice that.)
     L. Ziyin and Z. Wang, spred: solving L1 penalty with SGD, 2023.
     """
 
@@ -62,9 +63,7 @@ class Factored(Module):
         self.model = copy.deepcopy(model)
         found = matching(self.model, names)
         self.names = tuple(found)
-        self.factors = [np.sqrt(np.abs(w)) for w in found.values()]
-        for w, b in zip(found.values(), self.factors, strict=True):
-            w[...] = np.sign(w) * b
+        self.factors = [np.ones_like(w) for w in found.values()]
 
     def _pairs(self) -> dict[str, tuple[Any, Any]]:
         own = dict(self.model.named_parameters())

@@ -84,7 +84,7 @@ def _encoded(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
     if not isinstance(name, str) or name in ("", METADATA):
         raise SafetensorsError(f"an array has a name, a string other than {METADATA!r}, not {name!r}")
     if array.dtype == np.complex128:
-        pair = np.stack([array.real, array.imag], axis=-1)
+        pair = np.stack([np.real(array), np.imag(array)], axis=-1)
         return "F64", pair.astype("<f8", copy=False)
     if array.dtype.name == "bfloat16":
         return BFLOAT, array.view(np.uint16).astype("<u2", copy=False)
@@ -135,7 +135,7 @@ def read(path: str | os.PathLike[str], mapped: bool = True) -> tuple[dict[str, n
         entries, metadata = _entries(header, size - start, os.fspath(path))
         if mapped and size > start:
             data: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            arrays = {name: _array(data, start + begin, *rest) for name, (begin, *rest) in entries.items()}
+            arrays = {name: _array(data, start + begin, code, shape) for name, (begin, code, shape) in entries.items()}
         else:
             arrays = {}
             for name, (begin, code, shape) in entries.items():

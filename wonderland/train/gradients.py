@@ -16,7 +16,15 @@ from wonderland.control.cond import cond
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.nn.module import Buffer, Module
-from wonderland.train.optimizers_base import Arrays, ByName, Number, Optimizer, checked_number, trainable, try_schedule
+from wonderland.train.optimizers_base import (
+    Arrays,
+    ArraysByName,
+    Number,
+    Optimizer,
+    checked_number,
+    trainable,
+    try_schedule,
+)
 
 
 def global_norm(grads: Any) -> Any:
@@ -49,8 +57,8 @@ class Accumulate(Module):
         if int(count) != count or count < 1:
             raise ArgumentError(f"count is how many gradients make a step, at least 1, not {count!r}")
         self.optimizer, self.count = optimizer, int(count)
-        self.collected = Buffer(np.array(0, np.int64))
-        self.sums = ByName()
+        self.collected: Any = Buffer(np.array(0, np.int64))
+        self.sums = ArraysByName()
         self._follow()
 
     def _follow(self) -> None:
@@ -120,13 +128,14 @@ class Average(Module):
             try_schedule("decay", decay)
         elif not 0 <= checked_number("decay", decay) <= 1:
             raise ArgumentError(f"decay is between 0 and 1, unlike {decay!r}")
-        self.decay = decay if callable(decay) else Buffer(np.array(decay, np.float64))
-        self.count = Buffer(np.array(0, np.int64))
+        self.decay: Any = decay if callable(decay) else Buffer(np.array(decay, np.float64))
+        self.count: Any = Buffer(np.array(0, np.int64))
         self.model = copy.deepcopy(model)
 
     def update(self, model: Module) -> None:
         """Follow the model's weights as they are now."""
-        decay = self.decay(self.count) if callable(self.decay) else self.decay
+        decay: Any = self.decay
+        decay = decay(self.count) if callable(decay) else decay
         decay = np.where(self.count == 0, 0.0, decay)
         theirs, own = model.state(), self.model.state()
         if [(n, a.shape) for n, a in theirs.items()] != [(n, a.shape) for n, a in own.items()]:

@@ -182,7 +182,7 @@ class NAdam(Optimizer):
         m, v = moments(state, g, now)
         mu, ahead = (now.beta1 * (1.0 - 0.5 * 0.96 ** (k * psi)) for k in (t, t + 1.0))
         product = state["product"] * mu
-        scale = np.sqrt(v / cast(1.0 - now.beta2**t)) + cast(now.epsilon)
+        scale = np.sqrt(v / now.across("second", lambda: now.missing("beta2"))) + cast(now.epsilon)
         w = w - cast(now.rate * (1.0 - mu) / (1.0 - product)) * g / scale
         w = w - cast(now.rate * ahead / (1.0 - product * ahead)) * m / scale
         return w, {"first": m, "second": v, "product": product}
@@ -263,7 +263,7 @@ class Adagrad(Optimizer):
         """w and its sum."""
         w, g = decayed(w, g, now)
         total = state["sum"] + g * g
-        rate = now.cast(now.rate / (1.0 + (now.count - 1.0) * now.rate_decay))
+        rate = now.across("rate", lambda: now.rate / (1.0 + (now.counts - 1.0) * now.rate_decay))
         return w - rate * g / (np.sqrt(total) + now.cast(now.epsilon)), {"sum": total}
 
 
@@ -351,8 +351,8 @@ def adam(w: Any, g: Any, state: Arrays, now: Now, rate: Any) -> tuple[Any, Array
     new = {"first": m, "second": v}
     if "largest" in state:
         v = new["largest"] = np.maximum(state["largest"], v)
-    t = now.count
-    step, root = now.cast(rate / (1.0 - now.beta1**t)), now.cast(1.0 / np.sqrt(1.0 - now.beta2**t))
+    step = now.across("step", lambda: rate / now.missing("beta1"))
+    root = now.across("root", lambda: 1.0 / np.sqrt(now.missing("beta2")))
     return w - step * m / (np.sqrt(v) * root + now.cast(now.epsilon)), new
 
 

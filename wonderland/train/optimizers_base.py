@@ -24,7 +24,7 @@ Number = float | Callable[[Any], Any]  # a number, or a function of the step
 DYNAMIC = ("rate", "weight_decay", "momentum")  # numbers that are buffers: to change one doesn't recompile
 
 
-class ByName(Module):
+class ArraysByName(Module):
     """Arrays by the names of parameters: buffers, one for each."""
 
     def put(self, name: str, value: Any) -> None:
@@ -59,7 +59,6 @@ class Settings(Module):
                 return
             if name == "rate" or isinstance(value, Tracer) or value != 0:  # without decay there is nothing to compute
                 value = Buffer(np.array(value, np.float64))
-        vars(self).pop(name, None)
         setattr(self, name, value)
 
     def has(self, name: str) -> bool:
@@ -85,8 +84,8 @@ class Optimizer(Module):
         groups: dict[str, dict[str, Any]] | None = None,
         skip_nonfinite: bool = False,
     ):
-        self.updates = Buffer(np.array(0, np.int64))
-        self.skipped = Buffer(np.array(0, np.int64))
+        self.updates: Any = Buffer(np.array(0, np.int64))
+        self.skipped: Any = Buffer(np.array(0, np.int64))
         self.skip_nonfinite = bool(skip_nonfinite)
         self.defaults = Settings(settings)
         self.patterns = tuple(groups or {})
@@ -99,8 +98,10 @@ class Optimizer(Module):
                 )
         self.groups = [Settings(own, f"groups[{pattern!r}]: ") for pattern, own in (groups or {}).items()]
         self.shapes: tuple[tuple[str, tuple[int, ...], str], ...] = ()
-        self.born: tuple[int, ...] = ()  # at which update each parameter came: bias corrections count from there
-        self.kept = {slot: ByName() for slot in self.slots}
+        self.born: Any = Buffer(
+            np.zeros(0, np.int64)
+        )  # at which update each parameter came: corrections count from there
+        self.kept = {slot: ArraysByName() for slot in self.slots}
         self.track(model)
 
     # Numbers ---------------------------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ class Optimizer(Module):
         for pattern in self.patterns:
             if not any(matches(name, pattern) for name in parameters):
                 raise ArgumentError(f"groups: {pattern!r} matches none of {_listed(parameters)}")
-        before = {entry[0]: (entry, born) for entry, born in zip(self.shapes, self.born, strict=True)}
+        before = {entry[0]: (entry, int(born)) for entry, born in zip(self.shapes, self.born, strict=True)}
         now = int(self.updates)
         shapes = tuple((name, tuple(w.shape), str(w.dtype)) for name, w in parameters.items())
         stayed = {entry[0]: before[entry[0]][1] for entry in shapes if before.get(entry[0], ((), 0))[0] == entry}
@@ -157,7 +158,8 @@ class Optimizer(Module):
                         held.put(name, self.initial(slot, name, _parts(w)))
         for slot, held in self.kept.items():
             held.keep(name for name, w in parameters.items() if slot in self.slots_of(name, w))
-        self.shapes, self.born = shapes, tuple(stayed.get(name, now) for name in parameters)
+        self.shapes = shapes
+        self.born = Buffer(np.array([stayed.get(name, now) for name in parameters], np.int64))
 
     def slots_of(self, name: str, w: Any) -> tuple[str, ...]:
         """The slots that this parameter has."""
@@ -204,11 +206,13 @@ class Optimizer(Module):
 
     def next(self, parameters: Arrays, gradients: Arrays) -> tuple[Arrays, dict[str, Arrays], Arrays]:
         """New values of the parameters, of the slots by name, and of other buffers; nothing is written."""
+        fine = all_finite(gradients.values()) if self.skip_nonfinite else None
+        if fine is not None:  # nobody needs to see what they would have done
+            gradients = {name: np.where(fine, g, np.zeros((), g.dtype)) for name, g in gradients.items()}
         new, kept, others = self.rules(parameters, gradients)
         others = {"updates": self.updates + 1, **others}
-        if not self.skip_nonfinite:
+        if fine is None:
             return new, kept, others
-        fine = all_finite(gradients.values())
         choose = lambda changed, old: np.where(fine, changed, old)
         new = {name: choose(value, parameters[name]) for name, value in new.items()}
         kept = {
@@ -237,8 +241,8 @@ class Optimizer(Module):
         new: Arrays = {}
         kept: dict[str, Arrays] = {slot: {} for slot in self.kept}
         values: dict[Any, Any] = {}
-        for (name, w), born in zip(parameters.items(), self.born, strict=True):
-            now = Now(self, name, w.dtype, born, values)
+        for number, (name, w) in enumerate(parameters.items()):
+            now = Now(self, name, w.dtype, number, values)
             state = {slot: held.get(name) for slot, held in self.kept.items() if name in vars(held)}
             changed, state = self.rule(_parts(w), _parts(_cast(gradients[name], w.dtype)), state, now)
             new[name] = changed[0] + 1j * changed[1] if w.dtype.kind == "c" else changed
@@ -250,26 +254,37 @@ class Optimizer(Module):
         """The new value of a parameter and of its slots."""
         raise NotImplementedError(f"{type(self).__name__} has no rule")
 
-    def load_state(self, state: dict[str, Any], strict: bool = True) -> Any:
-        """Copy a saved state into this one, made for the same model with the same settings."""
-        return super().load_state(state, strict)
-
 
 class Now:
     """The settings of one parameter at this step: `now.rate`, in float64, and `now.cast(x)` for its dtype."""
 
-    def __init__(self, optimizer: Optimizer, name: str, dtype: np.dtype, born: int, values: dict[Any, Any]):
+    def __init__(self, optimizer: Optimizer, name: str, dtype: np.dtype, number: int, values: dict[Any, Any]):
         self._optimizer, self._settings, self._values = optimizer, optimizer._settings_of(name), values
-        self.dtype = np.dtype(dtype.char.lower()) if dtype.kind == "c" else dtype
-        self.born = born
-        self.name = name
+        self.dtype = working(dtype)
+        self.name, self.number = name, number
+
+    @property
+    def counts(self) -> Any:
+        """Which update of each parameter this is: 1, 2, ..."""
+        if "counts" not in self._values:
+            self._values["counts"] = (self._optimizer.updates + 1 - self._optimizer.born).astype(np.float64)
+        return self._values["counts"]
 
     @property
     def count(self) -> Any:
-        """Which update of this parameter this is: 1, 2, ..."""
-        if (self.born, "count") not in self._values:
-            self._values[self.born, "count"] = (self._optimizer.updates + (1 - self.born)).astype(np.float64)
-        return self._values[self.born, "count"]
+        """Which update of this parameter this is."""
+        return self.counts[self.number]
+
+    def across(self, label: str, formula: Callable[[], Any]) -> Any:
+        """A number of this parameter, in its dtype, of a formula for all of them at once: one vector, computed once."""
+        key = (label, self.dtype, *map(id, self._settings))
+        if key not in self._values:
+            self._values[key] = _cast(formula(), self.dtype)
+        return self._values[key][self.number]
+
+    def missing(self, name: str) -> Any:
+        """1 - beta^t, for the setting beta of this name and all parameters: what averages that began at 0 lack."""
+        return 1.0 - getattr(self, name) ** self.counts
 
     def cast(self, value: Any) -> Any:
         """A number in the parameter's dtype; Python's numbers adapt by themselves."""
@@ -281,12 +296,16 @@ class Now:
         """Is there such a setting, and does it do something? Only the number 0, given as such, doesn't."""
         return self._optimizer.uses(name, self.name)
 
-    def __getattr__(self, name: str) -> Any:
-        if name[0] == "_":
-            raise AttributeError(name)
+    def _holder(self, name: str) -> Any:
         holder = next((held for held in reversed(self._settings) if held.has(name)), None)
         if holder is None:
             raise AttributeError(name)
+        return holder
+
+    def __getattr__(self, name: str) -> Any:
+        if name[0] == "_":
+            raise AttributeError(name)
+        holder = self._holder(name)
         key = (id(holder), name)
         if key not in self._values:
             value = vars(holder)[name]
@@ -363,9 +382,14 @@ def _cast(value: Any, dtype: Any) -> Any:
     return value if value.dtype == dtype else value.astype(dtype)
 
 
+def working(dtype: np.dtype) -> np.dtype:
+    """The real dtype in which a parameter is updated: float16 in float32, where epsilon isn't 0."""
+    return np.dtype(dtype.char.lower()) if dtype.kind == "c" else np.promote_types(dtype, np.float32)
+
+
 def _parts(w: Any) -> Any:
-    """A complex array as two real ones; others as they are."""
-    return np.stack([w.real, w.imag]) if w.dtype.kind == "c" else w
+    """A parameter as a rule sees it: a complex array as two real ones, and float16 as float32."""
+    return np.stack([w.real, w.imag]) if w.dtype.kind == "c" else _cast(w, working(w.dtype))
 
 
 def _listed(names: Iterable[str], most: int = 6) -> str:

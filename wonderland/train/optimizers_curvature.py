@@ -23,7 +23,7 @@ from wonderland.transform.derivatives import value_and_grad
 from wonderland.transform.second_order import hvp_at
 
 
-class Flat(Optimizer):
+class VectorOptimizer(Optimizer):
     """An optimiser of all parameters as one vector."""
 
     def _size(self) -> tuple[int, np.dtype]:
@@ -59,15 +59,16 @@ class Flat(Optimizer):
         self.write(parameters, (self._unflat(x), {}, others))
 
     def _rate(self) -> Any:
-        rate = self.defaults.rate
-        return (rate(self.updates) if callable(rate) else rate) + 0.0
+        rate: Any = self.defaults.rate
+        value: Any = rate(self.updates) if callable(rate) else rate
+        return value + 0.0
 
     def minimize(self, loss: Callable, model: Module, *data: Any) -> Any:
         """One iteration on `loss(model, *data)`, with a line search; returns the loss before it."""
         raise NotImplementedError
 
 
-class LBFGS(Flat):
+class LBFGS(VectorOptimizer):
     """The direction -H g with H from the last `history` pairs of steps s and gradient changes y (two loops).
 
     H begins as (s'y / y'y) I; pairs without s'y > 1e-10 are left out. `minimize` searches a step that satisfies the
@@ -78,6 +79,10 @@ class LBFGS(Flat):
     optimization via quasi-Newton methods, 2013 (the search).
     """
 
+    steps: Any
+    changes: Any
+    last_gradient: Any
+    last_step: Any
     globals = ("steps", "changes", "inverses", "scale", "pairs", "last_gradient", "last_step")
 
     def __init__(
@@ -95,16 +100,13 @@ class LBFGS(Flat):
         if before != self.shapes:
             size, dtype = self._size()
             for name in ("last_gradient", "last_step"):
-                vars(self).pop(name, None)
                 setattr(self, name, Buffer(np.zeros(size, dtype)))
             for name in ("steps", "changes"):
-                vars(self).pop(name, None)
                 setattr(self, name, Buffer(np.zeros((self.history, size), dtype)))
-            vars(self).pop("inverses", None)
-            self.inverses = Buffer(np.zeros(self.history, dtype))  # 1 / s'y, 0 where there is no pair
-            self.scale = Buffer(np.array(1.0, dtype))
-            self.pairs = Buffer(np.array(0, np.int64))
-            self.began = Buffer(np.array(self.updates, np.int64))
+            self.inverses: Any = Buffer(np.zeros(self.history, dtype))  # 1 / s'y, 0 where there is no pair
+            self.scale: Any = Buffer(np.array(1.0, dtype))
+            self.pairs: Any = Buffer(np.array(0, np.int64))
+            self.began: Any = Buffer(np.array(self.updates, np.int64))
 
     def _remembered(self, g: Any) -> Arrays:
         """The history with the last step and what it did to the gradient."""
@@ -164,15 +166,24 @@ class LBFGS(Flat):
         return value
 
 
-class NewtonCG(Flat):
+class NewtonCG(VectorOptimizer):
     """The Newton step H d = -g by conjugate gradients with `hvp`, cut short where H has a negative direction.
 
-    They end at |H d + g| <= min(1/2, sqrt |g|) |g|, or after `iterations`; then a step along d by halving, with
-    Armijo's condition. J. Nocedal and S. Wright, Numerical optimization, 2006, algorithm 7.1.
+    They end at |H d + g| <= min(forcing, sqrt |g|) |g|, or after `iterations`; then a step along d by halving, with
+    Armijo's condition. With less `forcing` there are fewer steps, of more products each.
+    J. Nocedal and S. Wright, Numerical optimization, 2006, algorithm 7.1.
     """
 
-    def __init__(self, model: Module, rate: Number = 1.0, *, iterations: int | None = None, searches: int = 25):
-        self.iterations, self.searches = iterations, int(searches)
+    def __init__(
+        self,
+        model: Module,
+        rate: Number = 1.0,
+        *,
+        iterations: int | None = None,
+        forcing: float = 0.5,
+        searches: int = 25,
+    ):
+        self.iterations, self.forcing, self.searches = iterations, float(forcing), int(searches)
         super().__init__(model, {"rate": rate})
 
     def update(self, model: Module, grads: Any) -> None:
@@ -185,14 +196,14 @@ class NewtonCG(Flat):
         f = self._function(model, loss, data)
         value, g = value_and_grad(f)(x)
         norm = np.sqrt(np.sum(g * g))
-        tolerance = np.minimum(0.5, np.sqrt(norm)) * norm
+        tolerance = np.minimum(self.forcing, np.sqrt(norm)) * norm
         d = conjugate_gradients(hvp_at(f, x), -g, tolerance, self.iterations or 2 * x.size)
         step = halving(f, x, d, value, np.sum(g * d), self._rate().astype(g.dtype), self.searches) * d
         self._finish(parameters, x + step)
         return value
 
 
-class GaussNewton(Flat):
+class GaussNewton(VectorOptimizer):
     """(J' H J + damping I) d = -g by conjugate gradients with `gnvp`: for loss(outputs(model)) with a convex loss.
 
     J is the Jacobian of the outputs, H the Hessian of the loss there. The damping follows how well the model of the
@@ -208,7 +219,7 @@ class GaussNewton(Flat):
         tolerance: float = 1e-6,
     ):  # fmt: skip
         self.iterations, self.tolerance = iterations, float(tolerance)
-        self.damping = Buffer(np.array(damping, np.float64))
+        self.damping: Any = Buffer(np.array(damping, np.float64))
         super().__init__(model, {"rate": rate})
 
     def update(self, model: Module, grads: Any) -> None:

@@ -7,9 +7,9 @@ from wonderland.train.gradients import Accumulate, Average, clip_by_norm, clip_b
 from wonderland.train.optimizers import SGD, Adadelta, Adagrad, Adam, AdamW, Lion, NAdam, RMSProp
 from wonderland.train.optimizers_base import Optimizer
 from wonderland.train.optimizers_curvature import LBFGS, GaussNewton, NewtonCG
-from wonderland.train.optimizers_matrix import Muon
+from wonderland.train.optimizers_matrix import Muon, newton_schulz
 from wonderland.train.schedules import (
-    Schedule,
+    RateSchedule,
     constant,
     cosine,
     cosine_restarts,

@@ -21,7 +21,7 @@ import numpy as np
 from wonderland.core.tracer import Tracer
 
 __all__ = [
-    "Schedule", "constant", "cosine", "cosine_restarts", "cyclic", "exponential", "inverse_sqrt", "linear",
+    "RateSchedule", "constant", "cosine", "cosine_restarts", "cyclic", "exponential", "inverse_sqrt", "linear",
     "multi_step", "one_cycle", "piecewise", "polynomial", "running_mean", "step", "warmup",
 ]  # fmt: skip
 
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
-class Schedule:
+class RateSchedule:
     """A function of the step: `schedule(step)`. Two of the same name and arguments are equal."""
 
     name: str
@@ -49,18 +49,18 @@ class Schedule:
 _FORMULAS: dict[str, Callable] = {}
 
 
-def _schedule(formula: Callable[Concatenate[Any, P], Any]) -> Callable[P, Schedule]:
+def _schedule(formula: Callable[Concatenate[Any, P], Any]) -> Callable[P, RateSchedule]:
     """Make `formula(t, *arguments)` a function of the arguments that returns a function of the step."""
     name = formula.__name__
     signature = inspect.signature(formula)
-    own = signature.replace(parameters=[*signature.parameters.values()][1:], return_annotation="Schedule")
+    own = signature.replace(parameters=[*signature.parameters.values()][1:], return_annotation="RateSchedule")
     _FORMULAS[name] = formula
 
     @functools.wraps(formula)
-    def make(*args: P.args, **kwargs: P.kwargs) -> Schedule:
+    def make(*args: P.args, **kwargs: P.kwargs) -> RateSchedule:
         bound = own.bind(*args, **kwargs)
         bound.apply_defaults()
-        schedule = Schedule(name, tuple((k, _plain(v)) for k, v in bound.arguments.items()))
+        schedule = RateSchedule(name, tuple((k, _plain(v)) for k, v in bound.arguments.items()))
         _check(schedule)
         return schedule
 
@@ -75,7 +75,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _check(schedule: Schedule) -> None:
+def _check(schedule: RateSchedule) -> None:
     arguments = dict(schedule.arguments)
     for name in ("steps", "size", "period"):
         if name in arguments and not arguments[name] > 0:
@@ -97,6 +97,10 @@ def _check(schedule: Schedule) -> None:
                 f"piecewise: {len(arguments['boundaries'])} boundaries go with {count} values, not "
                 f"{len(arguments['values'])}"
             )
+    if schedule.name == "cosine_restarts" and arguments["factor"] < 1:
+        raise ValueError(
+            f"cosine_restarts: a cycle is at least as long as the one before, not {arguments['factor']} times"
+        )
     if schedule.name in ("one_cycle", "cyclic") and arguments["anneal"] not in ("cosine", "linear"):
         raise ValueError(f'{schedule.name}: anneal is "cosine" or "linear", not {arguments["anneal"]!r}')
 
@@ -163,8 +167,6 @@ def cosine_restarts(t: Any, rate: float, period: int, factor: float = 1, end: fl
 
     CosineAnnealingWarmRestarts. I. Loshchilov and F. Hutter, SGDR, 2017.
     """
-    if factor < 1:
-        raise ValueError(f"cosine_restarts: each cycle is at least as long as the one before, not {factor} times")
     if factor == 1:
         part = np.mod(t, period) / period
     else:  # cycle n begins at period * (factor^n - 1) / (factor - 1)
