@@ -1,7 +1,8 @@
 """How layers get their parameters: when they are made, or, if a size is None, when `build` sees an input.
 
 A layer with parameters has a method `_make(self, recipe)`, which assigns them once all sizes are known. `start` calls
-it at once, or leaves the recipe on the layer; `fill` takes the sizes that were missing from an input, while `build` runs.
+it at once, or leaves the recipe on the layer; `fill` takes the sizes that were missing from an input, while `build`
+runs.
 """
 
 from __future__ import annotations
