@@ -77,11 +77,11 @@ def recipe(layer: Any, init: Init | None, bias: Any, key: Any, dtype: Any) -> Re
     return Recipe(init, bias, key, dtype.type)
 
 
-def start(layer: Any, sizes: dict[str, int | None], how: Recipe) -> None:
-    """Store the sizes of a layer, and make its parameters, if none is missing."""
+def start(layer: Any, sizes: dict[str, int | None], how: Recipe, known: bool = True) -> None:
+    """Store the sizes of a layer, and make its parameters, if none is missing and all else is known."""
     for name, size in sizes.items():
         setattr(layer, name, None if size is None else positive(size, f"{type(layer).__name__}: {name}"))
-    if None not in sizes.values():
+    if known and None not in sizes.values():
         layer._make(how)
         return
     if isinstance(how.key, Tracer):

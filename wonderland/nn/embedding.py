@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.core.tracer import Tracer
 from wonderland.nn import init as initialisers
 from wonderland.nn.arguments import demand
 from wonderland.nn.building import Init, Recipe, recipe, start
@@ -55,9 +56,7 @@ class Embedding(Module):
     def __call__(self, x: Any) -> Any:
         x = indices(self, x)
         inside = (x >= 0) & (x < self.num_embeddings)
-        if isinstance(inside, (bool, np.bool_, np.ndarray)) and np.all(inside):
-            inside = True
-        else:
+        if isinstance(inside, Tracer) or not np.all(inside):
             what = f"{place_of(self)}: its table has rows 0 to {self.num_embeddings - 1}, the input has the index {{}}"
             demand(inside, what, x)
         y = self.weight[x]

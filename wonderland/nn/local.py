@@ -49,10 +49,8 @@ class _LocallyConnected(Module):
             self.stride, self.dilation = per_axis(stride, rank, "stride"), per_axis(dilation, rank, "dilation")
             self.padding = padding_pairs(padding, rank)
         self.weight = self.bias = None
-        if input_size is None:
-            in_channels = None
         sizes = {"in_channels": in_channels, "out_channels": out_channels}
-        start(self, sizes, recipe(self, init, bias, key, dtype))
+        start(self, sizes, recipe(self, init, bias, key, dtype), known=input_size is not None)
 
     def _make(self, how: Recipe) -> None:
         inputs: Any = self.input_size
@@ -75,19 +73,16 @@ class _LocallyConnected(Module):
         x = numbers(self, x, self.weight)
         rank = self.rank
         if self.weight is None and x.ndim > rank:
-            if self.input_size is None:
-                self.input_size = tuple(x.shape[-rank:])
-            fill(self, in_channels=x.shape[-rank - 1])
+            fill(self, in_channels=x.shape[-rank - 1], input_size=tuple(x.shape[-rank:]))
         if x.shape[-rank - 1 :] != (self.in_channels, *(self.input_size or ())):
             raise wrong_shape(self, f"(..., {self.in_channels}, {', '.join(map(str, self.input_size or ()))})", x.shape)
         places, out = self.weight.shape[:rank], self.out_channels
         lead = x.shape[: -rank - 1]
-        patches = unfold(
-            x.reshape(-1, *x.shape[-rank - 1 :]), self.kernel_size, self.dilation, self.padding, self.stride
-        )
-        # (batch, in * kernel, places), as a product for each place: (places, batch, in * kernel) @ (.., in * kernel, out)
+        batch = x.reshape(-1, *x.shape[-rank - 1 :])
+        # (batch, in * kernel, places)
+        patches = unfold(batch, self.kernel_size, self.dilation, self.padding, self.stride)
         weight = self.weight.reshape(math.prod(places), out, -1)
-        y = patches.transpose(2, 0, 1) @ weight.transpose(0, 2, 1)
+        y = patches.transpose(2, 0, 1) @ weight.transpose(0, 2, 1)  # a product for each place: (places, batch, out)
         if self.bias is not None:
             y = y + self.bias.reshape(-1, 1, out)
         return y.transpose(1, 2, 0).reshape(*lead, out, *places)

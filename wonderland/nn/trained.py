@@ -74,9 +74,9 @@ class APL(Module):
 class KAF(Module):
     """sum_i coefficients_i exp(-gamma (x - dictionary_i)^2): a kernel expansion, whose coefficients are trained.
 
-    `dictionary` (a buffer) has `points` numbers between -boundary and boundary at equal distances d; gamma is 1 / (6 d^2)
-    if it isn't given. `coefficients` is (num_parameters, points), drawn from N(0, 0.3^2); or those that make the
-    function, at the points, that of `start` (`start=nn.elu`), by ridge regression. Scardapane et al. 2019, Kafnets.
+    `dictionary` (a buffer) has `points` numbers between -boundary and boundary at equal distances d; gamma is
+    1 / (6 d^2) if it isn't given. `coefficients` is (num_parameters, points), drawn from N(0, 0.3^2); or fitted at the
+    points to a function (`start=nn.elu`), by ridge regression. Scardapane et al. 2019, Kafnets.
     """
 
     def __init__(
