@@ -3,6 +3,28 @@
 # ruff: noqa: F401
 
 from wonderland.nn import init
+from wonderland.nn.activation_layers import (
+    CELU,
+    ELU,
+    GELU,
+    GLU,
+    SELU,
+    Hardsigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    LogSigmoid,
+    LogSoftmax,
+    Mish,
+    ReLU,
+    ReLU6,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softplus,
+    Softsign,
+    Tanh,
+)
 from wonderland.nn.activations import (
     celu,
     elu,
@@ -44,10 +66,13 @@ from wonderland.nn.contrastive import cosine_embedding_loss, cosine_similarity, 
 from wonderland.nn.convolutions import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from wonderland.nn.ctc import ctc_loss
 from wonderland.nn.divergences import jensen_shannon, kl_divergence, total_variation
+from wonderland.nn.embedding import Embedding
 from wonderland.nn.ensemble import stack, unstack
 from wonderland.nn.files import Loaded
 from wonderland.nn.gates import apl, bspline_basis, geglu, glu, kaf, maxout, swiglu
+from wonderland.nn.kan import KAN
 from wonderland.nn.linear import Bilinear, Linear
+from wonderland.nn.local import LocallyConnected1d, LocallyConnected2d
 from wonderland.nn.losses import (
     gaussian_nll_loss,
     hinge_loss,
@@ -86,3 +111,4 @@ from wonderland.nn.safetensors import SafetensorsError
 from wonderland.nn.scores import brier_score, focal_loss, zero_one_loss
 from wonderland.nn.shapes import Flatten, Identity, Unflatten, Upsample
 from wonderland.nn.summary import summary
+from wonderland.nn.trained import APL, KAF, Maxout, PReLU, SwiGLU, Swish
