@@ -15,7 +15,7 @@ from wonderland.nn.convolutions import _Filter, _TransposedConvolution
 from wonderland.nn.linear import Linear
 from wonderland.nn.module import evaluating
 from wonderland.nn.shapes import Identity
-from wonderland.nn.surgery import check_model, replaced, watching
+from wonderland.nn.surgery import check_model, replaced, shared_arrays, watching
 
 Pairs = list[tuple[Any, Any]]  # a layer with weights, and the batch norm of its result
 
@@ -78,22 +78,10 @@ def _by_running(model: Any, args: Any, kwargs: Any) -> Pairs:
 
 def _used_once(model: Any, pairs: Pairs) -> Pairs:
     """Pairs whose layers are in one place of the model, with weights that nothing else has."""
-    modules: dict[int, int] = {}
-
-    def count(module: Any) -> None:
-        if isinstance(module, Sequential):
-            for layer in module.layers:
-                modules[id(layer)] = modules.get(id(layer), 0) + 1
-
-    for _, module in model.named_modules():
-        count(module)
-    _, structure = tree.flatten(model)
-    shared: dict[int, int] = {}
-    for _, number, _ in tree.places(structure):
-        shared[number] = shared.get(number, 0) + 1
-    many = {id(leaf) for number, leaf in enumerate(tree.leaves(model)) if shared.get(number, 1) > 1}
+    held = [id(layer) for _, module in model.named_modules() if isinstance(module, Sequential) for layer in module]
+    many = shared_arrays(model)
     own = lambda layer: not any(id(w) in many for w in (layer.weight, layer.bias))
-    return [(a, b) for a, b in pairs if own(a) and modules.get(id(a), 1) == 1 and modules.get(id(b), 1) == 1]
+    return [(a, b) for a, b in pairs if own(a) and held.count(id(a)) < 2 and held.count(id(b)) < 2]
 
 
 def _absorb(layer: Any, norm: Any) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.level import running
 from wonderland.nn.layout import attributes, is_child
@@ -64,8 +65,23 @@ def replaced(model: Any, change: Callable[[Any], Any]) -> Any:
     return visit(model)
 
 
+def with_attributes(layer: Any, **values: Any) -> Any:
+    """A layer like another one, with other values, possibly traced, for some attributes; for one call."""
+    clone = object.__new__(type(layer))
+    vars(clone).update(vars(layer))
+    vars(clone).update(values)
+    return clone
+
+
+def shared_arrays(model: Any) -> set[int]:
+    """The ids of the arrays that have several places in a model."""
+    leaves, structure = tree.flatten(model)
+    numbers = [number for _, number, _ in tree.places(structure)]
+    return {id(leaf) for number, leaf in enumerate(leaves) if numbers.count(number) > 1}
+
+
 @contextmanager
-def watching(model: Any, seen: Callable[[Any, tuple[Any, ...], Any], None]) -> Any:
+def watching(model: Any, seen: Callable[[Any, tuple[Any, ...], Any], None]) -> Iterator[Any]:
     """While this is in force, `seen(module, args, result)` is called after each call of a Module in the model."""
     classes = [(module, type(module)) for _, module in model.named_modules()]
 
