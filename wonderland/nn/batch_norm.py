@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.errors import ArgumentError
-from wonderland.nn.arguments import axis_of, floating
+from wonderland.nn.arguments import array, axis_of
+from wonderland.nn.building import Recipe, fill, recipe, start
 from wonderland.nn.module import Buffer, Module
-from wonderland.nn.moments import REDUCTIONS, Moments, along, mask_along, moments, standardized
+from wonderland.nn.moments import REDUCTIONS, Moments, along, mask_along, moments, real_numbers, standardized
+from wonderland.nn.placing import place_of, placed, wrong_shape
 from wonderland.transform.derivatives import stop_gradient
 
 
@@ -20,19 +21,25 @@ class RunningNorm(Module):
     _ranks: int = 0  # the number of the sum over ranks, while `nn.synchronize` is in force
 
     def __init__(
-        self, channels: int, eps: float, momentum: float | None, affine: bool, track_running_stats: bool, dtype: Any
-    ):
-        if not isinstance(channels, (int, np.integer)) or channels < 1:
-            raise ArgumentError(f"{type(self).__name__}: the number of channels is a positive integer, got {channels!r}")
-        self.channels = int(channels)
+        self, channels: int | None, eps: float, momentum: float | None, affine: bool, track_running_stats: bool,
+        dtype: Any,
+    ):  # fmt: skip
+        self.channels: int | None = None
         self.eps = float(eps)
         self.momentum = None if momentum is None else float(momentum)
-        self.weight = np.ones(channels, dtype) if affine else None
-        self.bias = np.zeros(channels, dtype) if affine else None
+        self.affine = bool(affine)
         self.track_running_stats = bool(track_running_stats)
-        if track_running_stats:
-            self.running_mean = Buffer(np.zeros(channels, dtype))
-            self.running_var = Buffer(np.ones(channels, dtype))
+        self.weight: Any = None
+        self.bias: Any = None
+        start(self, {"channels": channels}, recipe(self, None, affine, None, dtype))
+
+    def _make(self, how: Recipe) -> None:
+        size, dtype = self.channels, how.dtype
+        if self.affine:
+            self.weight, self.bias = np.ones(size, dtype), np.zeros(size, dtype)  # type: ignore[arg-type]
+        if self.track_running_stats:
+            self.running_mean = Buffer(np.zeros(size, dtype))  # type: ignore[arg-type]
+            self.running_var = Buffer(np.ones(size, dtype))  # type: ignore[arg-type]
             self.num_batches_tracked = Buffer(np.zeros((), np.int64))
 
     def reset_running_stats(self) -> None:
@@ -42,14 +49,16 @@ class RunningNorm(Module):
                 np.zeros_like(self.running_mean), np.ones_like(self.running_var), np.zeros((), np.int64),
             )  # fmt: skip
 
-    def _axis(self, x: Any, axis: int) -> int:
-        axis = axis_of(axis, x.shape, f"{type(self).__name__}: x")
+    def _checked(self, x: Any, axis: int) -> tuple[Any, int]:
+        """The input and the axis of its channels, counted from the front."""
+        x = real_numbers(self, x, self.weight)
+        with placed(self):
+            axis = axis_of(axis, x.shape, "x")
+        if self.channels is None:
+            fill(self, channels=x.shape[axis])
         if x.shape[axis] != self.channels:
-            raise ValueError(
-                f"{type(self).__name__} has {self.channels} channels, but x of shape {x.shape} has {x.shape[axis]} "
-                f"along axis {axis}"
-            )
-        return axis
+            raise wrong_shape(self, f"with {self.channels} channels along axis {axis}", x.shape)
+        return x, axis
 
     def _scaled(self, y: Any, axis: int) -> Any:
         if self.weight is not None:
@@ -79,8 +88,8 @@ class BatchStatistics(RunningNorm):
         With a `mask`, of the shape of x without the channels, positions that are False aren't counted, and are 0 in the
         result.
         """
-        x = floating(x, f"{type(self).__name__}: x")
-        axis = self._axis(x, self.channel_axis(x))
+        x = array(x)
+        x, axis = self._checked(x, self.channel_axis(x))
         if mask is not None:
             mask = mask_along(mask, x.shape, axis, type(self).__name__)
         if self.training or not self.track_running_stats:
@@ -98,7 +107,7 @@ class BatchStatistics(RunningNorm):
         others = tuple(a for a in range(x.ndim) if a != axis)
         if not self._ranks and math.prod(x.shape[a] for a in others) < 2:
             raise ValueError(
-                f"{type(self).__name__}: x of shape {x.shape} has {math.prod(x.shape[a] for a in others)} value for "
+                f"{place_of(self)}: an input of shape {x.shape} has {math.prod(x.shape[a] for a in others)} value for "
                 "each channel, which has no variance. In training give it larger batches (drop a last batch of 1), or "
                 "call model.eval()."
             )
@@ -130,16 +139,17 @@ class BatchNorm(BatchStatistics):
 
     In training mode mu and sigma^2 are mean and variance (divided by n) of each channel in the batch, and the buffers
     `running_mean` and `running_var` move towards them: r <- (1 - momentum) r + momentum s, the variance divided by
-    n - 1. With `momentum=None` they are the averages of all batches. In evaluation mode mu and sigma^2 are these buffers;
-    without `track_running_stats` there are none, and batches are normalised by themselves. One value for each channel
-    raises in training. `affine=False` leaves weight and bias out. All is as in PyTorch.
+    n - 1. With `momentum=None` they are the averages of all batches. In evaluation mode mu and sigma^2 are these
+    buffers; without `track_running_stats` there are none, and batches are normalised by themselves. One value for each
+    channel raises in training. `affine=False` leaves weight and bias out. All is as in PyTorch. `channels=None` is
+    filled by `nn.build`.
 
     S. Ioffe and C. Szegedy, Batch normalization, 2015.
     """
 
     def __init__(
-        self, channels: int, axis: int = 1, *, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
-        track_running_stats: bool = True, dtype: Any = np.float32,
+        self, channels: int | None, axis: int = 1, *, eps: float = 1e-5, momentum: float | None = 0.1,
+        affine: bool = True, track_running_stats: bool = True, dtype: Any = np.float32,
     ):  # fmt: skip
         self.axis = int(axis)
         super().__init__(channels, eps, momentum, affine, track_running_stats, dtype)
@@ -155,7 +165,7 @@ class BatchImages(BatchStatistics):
     rank: int = 0
 
     def __init__(
-        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+        self, num_features: int | None, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
         track_running_stats: bool = True, *, channels_last: bool = False, dtype: Any = np.float32,
     ):  # fmt: skip
         self.channels_last = bool(channels_last)
@@ -167,10 +177,7 @@ class BatchImages(BatchStatistics):
         if x.ndim < self.rank + 2 and not plain:
             spatial = "DHW"[3 - self.rank :] if self.rank > 1 else "L"
             parts = ["N", *spatial, "C"] if self.channels_last else ["N", "C", *spatial]
-            raise ValueError(
-                f"{type(self).__name__} takes x of shape ({', '.join(parts)}){' or (N, C)' * (self.rank == 1)}, "
-                f"got {x.shape}"
-            )
+            raise wrong_shape(self, f"({', '.join(parts)}){' or (N, C)' * (self.rank == 1)}", x.shape)
         return -1 if self.channels_last or plain else -1 - self.rank
 
 

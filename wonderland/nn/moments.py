@@ -15,6 +15,7 @@ import numpy as np
 from wonderland.control.custom import custom_vjp
 from wonderland.control.effects import host_call
 from wonderland.nn.arguments import array
+from wonderland.nn.placing import numbers, place_of
 
 Axes = tuple[int, ...]
 Reduce = Callable[[np.ndarray], np.ndarray]
@@ -77,6 +78,14 @@ def summed(x: Any, reduce: Reduce) -> Any:
 def standardized(x: Any, found: Moments, eps: float) -> Any:
     """(x - mean) / sqrt(variance + eps)."""
     return (x - found.mean) * (1 / np.sqrt(found.variance + eps))
+
+
+def real_numbers(layer: Any, x: Any, weight: Any = None) -> Any:
+    """The input of a layer as an array of floating-point numbers; integers become float64."""
+    x = numbers(layer, x, weight)
+    if x.dtype.kind not in "biuf":
+        raise TypeError(f"{place_of(layer)}: expected an input of real numbers, got dtype {x.dtype}")
+    return x if x.dtype.kind == "f" else x.astype(np.float64)
 
 
 def along(values: Any, axis: int, ndim: int) -> Any:

@@ -11,28 +11,50 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.errors import ArgumentError
-from wonderland.nn.arguments import axis_of, floating
+from wonderland.nn.arguments import array, axis_of
 from wonderland.nn.batch_norm import RunningNorm
+from wonderland.nn.building import Recipe, fill, positive, recipe, start
 from wonderland.nn.module import Module
-from wonderland.nn.moments import along, mask_along, moments, standardized
+from wonderland.nn.moments import along, mask_along, moments, real_numbers, standardized
+from wonderland.nn.placing import place_of, placed, wrong_shape
 
 Shape = Sequence[int] | int
 
 
-def _trailing(name: str, shape: Shape) -> tuple[int, ...]:
-    sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    if not sizes or not all(isinstance(n, (int, np.integer)) and n > 0 for n in sizes):
-        raise ArgumentError(f"{name}: the shape of what is normalised is one or more positive integers, got {shape!r}")
-    return tuple(map(int, sizes))
+class TrailingNorm(Module):
+    """A layer that normalises the last axes, and has parameters of their shape; None is filled with the last one's."""
+
+    def _begin(self, normalized_shape: Shape | None, eps: float | None, scale: bool, shift: bool, dtype: Any) -> None:
+        self.normalized_shape: tuple[int, ...] | None = None
+        self.eps = None if eps is None else float(eps)
+        self.elementwise_affine = bool(scale)
+        self.weight: Any = None
+        self.bias: Any = None
+        how = recipe(self, None, bool(shift), None, dtype)
+        if normalized_shape is None:
+            self._recipe = how
+            return
+        sizes = tuple(normalized_shape) if isinstance(normalized_shape, Sequence) else (normalized_shape,)
+        self.normalized_shape = tuple(positive(n, f"{type(self).__name__}: normalized_shape") for n in sizes)
+        self._make(how)
+
+    def _make(self, how: Recipe) -> None:
+        if self.elementwise_affine:
+            self.weight = np.ones(self.normalized_shape, how.dtype)  # type: ignore[arg-type]
+            self.bias = np.zeros(self.normalized_shape, how.dtype) if how.bias else None  # type: ignore[arg-type]
+
+    def _checked(self, x: Any) -> tuple[Any, tuple[int, ...]]:
+        """The input, and the axes that are normalised."""
+        x = real_numbers(self, x, self.weight)
+        if self.normalized_shape is None and x.ndim:
+            fill(self, normalized_shape=x.shape[-1:])
+        shape: tuple[int, ...] = self.normalized_shape  # type: ignore[assignment]
+        if x.shape[max(x.ndim - len(shape), 0) :] != shape:
+            raise wrong_shape(self, f"(..., {', '.join(map(str, shape))})", x.shape)
+        return x, tuple(range(x.ndim - len(shape), x.ndim))
 
 
-def _last_axes(name: str, x: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    if x.shape[max(x.ndim - len(shape), 0) :] != shape:
-        raise ValueError(f"{name} normalises the last axes, of shape {shape}, but x has shape {x.shape}")
-    return tuple(range(x.ndim - len(shape), x.ndim))
-
-
-class LayerNorm(Module):
+class LayerNorm(TrailingNorm):
     """Each sample by the mean and variance over its last axes, which have the shape `normalized_shape`.
 
         y = (x - mu) / sqrt(sigma^2 + eps) * weight + bias,        x (..., *normalized_shape)
@@ -43,24 +65,21 @@ class LayerNorm(Module):
     """
 
     def __init__(
-        self, normalized_shape: Shape, eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True, *,
+        self, normalized_shape: Shape | None, eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True, *,
         dtype: Any = np.float32,
     ):  # fmt: skip
-        self.normalized_shape = _trailing("LayerNorm", normalized_shape)
-        self.eps = float(eps)
-        self.weight = np.ones(self.normalized_shape, dtype) if elementwise_affine else None
-        self.bias = np.zeros(self.normalized_shape, dtype) if elementwise_affine and bias else None
+        self._begin(normalized_shape, eps, elementwise_affine, bias, dtype)
 
     def __call__(self, x: Any) -> Any:
         """x (..., *normalized_shape) to the same shape."""
-        x = floating(x, "LayerNorm: x")
-        y = standardized(x, moments(x, _last_axes("LayerNorm", x, self.normalized_shape)), self.eps)
+        x, axes = self._checked(x)
+        y = standardized(x, moments(x, axes), self.eps)  # type: ignore[arg-type]
         if self.weight is not None:
             y = y * self.weight
         return y if self.bias is None else y + self.bias
 
 
-class RMSNorm(Module):
+class RMSNorm(TrailingNorm):
     """Each sample by its root mean square over the last axes: nothing is subtracted, and there is no bias.
 
         y = x / sqrt(mean x^2 + eps) * weight,        x (..., *normalized_shape)
@@ -71,17 +90,14 @@ class RMSNorm(Module):
     """
 
     def __init__(
-        self, normalized_shape: Shape, eps: float | None = None, elementwise_affine: bool = True, *,
+        self, normalized_shape: Shape | None, eps: float | None = None, elementwise_affine: bool = True, *,
         dtype: Any = np.float32,
     ):  # fmt: skip
-        self.normalized_shape = _trailing("RMSNorm", normalized_shape)
-        self.eps = None if eps is None else float(eps)
-        self.weight = np.ones(self.normalized_shape, dtype) if elementwise_affine else None
+        self._begin(normalized_shape, eps, elementwise_affine, False, dtype)
 
     def __call__(self, x: Any) -> Any:
         """x (..., *normalized_shape) to the same shape."""
-        x = floating(x, "RMSNorm: x")
-        axes = _last_axes("RMSNorm", x, self.normalized_shape)
+        x, axes = self._checked(x)
         eps = float(np.finfo(x.dtype).eps) if self.eps is None else self.eps
         y = x * (1 / np.sqrt(np.mean(x * x, axis=axes, keepdims=True) + eps))
         return y if self.weight is None else y * self.weight
@@ -99,25 +115,32 @@ class GroupNorm(Module):
     """
 
     def __init__(
-        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, *,
+        self, num_groups: int, num_channels: int | None, eps: float = 1e-5, affine: bool = True, *,
         channels_last: bool = False, dtype: Any = np.float32,
     ):  # fmt: skip
-        if num_groups < 1 or num_channels % num_groups:
-            raise ArgumentError(f"GroupNorm: {num_channels} channels can't be divided into {num_groups} groups")
-        self.num_groups, self.num_channels, self.eps = int(num_groups), int(num_channels), float(eps)
-        self.channels_last = bool(channels_last)
-        self.weight = np.ones(num_channels, dtype) if affine else None
-        self.bias = np.zeros(num_channels, dtype) if affine else None
+        self.num_groups, self.eps = positive(num_groups, "GroupNorm: num_groups"), float(eps)
+        self.num_channels: int | None = None
+        self.affine, self.channels_last = bool(affine), bool(channels_last)
+        self.weight: Any = None
+        self.bias: Any = None
+        start(self, {"num_channels": num_channels}, recipe(self, None, affine, None, dtype))
+
+    def _make(self, how: Recipe) -> None:
+        size: int = self.num_channels  # type: ignore[assignment]
+        if size % self.num_groups:
+            raise ArgumentError(f"GroupNorm: {size} channels can't be divided into {self.num_groups} groups")
+        if self.affine:
+            self.weight, self.bias = np.ones(size, how.dtype), np.zeros(size, how.dtype)
 
     def __call__(self, x: Any, mask: Any = None) -> Any:
         """x (N, C, *spatial) to the same shape; positions of the mask (N, *spatial) that are False aren't counted."""
-        x = floating(x, "GroupNorm: x")
-        axis = axis_of(-1 if self.channels_last else 1, x.shape, "GroupNorm: x")
+        x = real_numbers(self, x, self.weight)
+        with placed(self):
+            axis = axis_of(-1 if self.channels_last else 1, x.shape, "x")
+        if self.num_channels is None:
+            fill(self, num_channels=x.shape[axis])
         if x.shape[axis] != self.num_channels:
-            raise ValueError(
-                f"GroupNorm has {self.num_channels} channels, but x of shape {x.shape} has {x.shape[axis]} "
-                f"along axis {axis}"
-            )
+            raise wrong_shape(self, f"with {self.num_channels} channels along axis {axis}", x.shape)
         grouped = x.reshape(*x.shape[:axis], self.num_groups, -1, *x.shape[axis + 1 :])
         axes = tuple(a for a in range(1, grouped.ndim) if a != axis)
         inside = None if mask is None else mask_along(mask, x.shape, axis, "GroupNorm")
@@ -134,7 +157,7 @@ class InstanceStatistics(RunningNorm):
     rank: int | None = None
 
     def __init__(
-        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = False,
+        self, num_features: int | None, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = False,
         track_running_stats: bool = False, *, channels_last: bool = False, dtype: Any = np.float32,
     ):  # fmt: skip
         self.channels_last = bool(channels_last)
@@ -143,16 +166,19 @@ class InstanceStatistics(RunningNorm):
     def __call__(self, x: Any, mask: Any = None) -> Any:
         """x (N, C, *spatial) to the same shape; positions of the mask (N, *spatial) that are False aren't counted."""
         name = type(self).__name__
-        x = floating(x, f"{name}: x")
+        x = array(x)
         rank = x.ndim - 2 if self.rank is None else self.rank
         if rank < 1 or x.ndim < rank + 1:
-            raise ValueError(f"{name} takes x of shape (N, C, *spatial), got {x.shape}")
-        axis = self._axis(x, -1 if self.channels_last else -1 - rank)
+            raise wrong_shape(self, "(N, C, *spatial)", x.shape)
+        x, axis = self._checked(x, -1 if self.channels_last else -1 - rank)
         spatial = tuple(range(x.ndim - 1 - rank, x.ndim - 1) if self.channels_last else range(x.ndim - rank, x.ndim))
         inside = None if mask is None else mask_along(mask, x.shape, axis, name)
         if self.training or not self.track_running_stats:
             if math.prod(x.shape[a] for a in spatial) < 2:
-                raise ValueError(f"{name}: x of shape {x.shape} has one value for each channel, which has no variance")
+                raise ValueError(
+                    f"{place_of(self)}: an input of shape {x.shape} has one value for each channel of a sample, which "
+                    "has no variance"
+                )
             found = moments(x, spatial, inside)
             if self.training and self.track_running_stats:
                 batch = tuple(a for a in range(x.ndim) if a != axis)

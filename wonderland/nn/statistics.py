@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,7 +18,7 @@ from wonderland.nn.moments import REDUCTIONS, Reduce
 
 
 _numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of the reductions that are known
-_count = count(1)
+_fresh = itertools.count(1)
 
 
 def batch_norms(model: Any, what: str) -> list[Any]:
@@ -40,7 +40,7 @@ def synchronize(model: Module, reduce: Reduce) -> Iterator[Any]:
     if not callable(reduce):
         raise ArgumentError(f"nn.synchronize: reduce is a function from arrays to arrays, got {type(reduce).__name__}")
     layers = batch_norms(model, "nn.synchronize")
-    number = _numbers.setdefault(reduce, next(_count))
+    number = _numbers.setdefault(reduce, next(_fresh))
     REDUCTIONS[number] = reduce
     before = [layer._ranks for layer in layers]
     try:
@@ -50,6 +50,8 @@ def synchronize(model: Module, reduce: Reduce) -> Iterator[Any]:
     finally:
         for layer, ranks in zip(layers, before, strict=True):
             layer._ranks = ranks
+            if not ranks:
+                del layer._ranks  # the class has it
 
 
 def _first(model: Any, batch: Any) -> Any:
@@ -69,33 +71,35 @@ def update_statistics(
     """
     layers = [layer for layer in batch_norms(model, "nn.update_statistics") if layer.track_running_stats]
     if not layers:
-        raise ArgumentError(f"nn.update_statistics: this {type(model).__name__} has no batch norm with running statistics")
+        raise ArgumentError(
+            f"nn.update_statistics: this {type(model).__name__} has no batch norm with running statistics"
+        )
     run = jit(call or _first) if compiled else call or _first
     before = [{name: getattr(layer, name).copy() for name in _TRACKED} for layer in layers]
-    number = 0
+    found: list[Any] = []
+    seen = 0
     with evaluating(model):
-        for layer in layers:
-            layer.training = True
-            layer._sums = Buffer(np.zeros((3, layer.channels)))
         try:
-            for number, batch in enumerate(batches, 1):
+            for layer in layers:
+                layer.training = True
+                layer._sums = Buffer(np.zeros((3, layer.channels)))
+            for batch in batches:
                 run(model, batch)
-            if not number:
-                raise ArgumentError("nn.update_statistics got no batches")
+                seen += 1
             found = [layer._sums.copy() for layer in layers]
-        except BaseException:
-            found = None
-            raise
         finally:
-            for i, layer in enumerate(layers):
-                del layer._sums
-                for name in _TRACKED:
-                    setattr(layer, name, before[i][name])
+            for layer, values in zip(layers, before, strict=True):
+                if "_sums" in vars(layer):
+                    del layer._sums
+                for name, value in values.items():
+                    setattr(layer, name, value)
+    if not seen:
+        raise ArgumentError("nn.update_statistics got no batches")
     for layer, (count, mean, squares) in zip(layers, found, strict=True):
         if count.any():  # otherwise the calls didn't go through it
             layer.running_mean = mean
             layer.running_var = squares / np.maximum(count - 1, 1)
-            layer.num_batches_tracked = number
+            layer.num_batches_tracked = seen
     return model
 
 
