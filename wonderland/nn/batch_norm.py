@@ -127,9 +127,7 @@ class BatchStatistics(RunningNorm):
         total = count + new
         shift = new_mean - mean
         part = new / np.maximum(total, 1)
-        self._sums = np.stack(
-            [total, mean + shift * part, squares + new_variance * new + shift * shift * count * part]
-        )
+        self._sums = np.stack([total, mean + shift * part, squares + new_variance * new + shift * shift * count * part])
 
 
 class BatchNorm(BatchStatistics):

@@ -25,10 +25,11 @@ def fold(model: Any, *args: Any, **kwargs: Any) -> Any:
 
         s = weight / sqrt(running_var + eps),    W' = s W,    b' = s (b - running_mean) + bias
 
-    In their places are `nn.Identity` layers; the copy is in evaluation mode. Without further arguments, these are batch
-    norms that follow a layer directly in a `Sequential`. With arguments of a call (`nn.fold(model, x)`) the model is run
-    to see which batch norm gets the result of which layer, wherever they are; what then differs from the model, because
-    a result was used elsewhere as well, is an error. Layers that are used in several places stay as they are.
+    In their places are `nn.Identity` layers; the copy is in evaluation mode. Without further arguments, these are the
+    batch norms that follow a layer directly in a `Sequential`. With arguments of a call, `nn.fold(model, x)`, the model
+    is run to see which batch norm gets the result of which layer, wherever they are; if the result then differs from
+    the model's, because a layer's result is used elsewhere as well, that is an error. Layers that are used in several
+    places stay as they are.
     """
     check_model(model, "nn.fold")
     new = copy.deepcopy(model).eval()
@@ -116,5 +117,3 @@ def _compare(model: Any, folded: Any, args: Any, kwargs: Any) -> None:
                     f"nn.fold: the folded model's result differs by up to {np.max(np.abs(a - b)):.2g}: the result of a "
                     "layer before a batch norm is used elsewhere, too. Fold the parts where it isn't."
                 )
-
-

@@ -134,8 +134,8 @@ def _sources(layer: Any, i: int, extent: int) -> Any:
         before, after = layer.padding[i]
     if getattr(layer, "padding_mode", "zeros") != "zeros" and before + after:
         raise ValueError(
-            f"{place_of(layer)}: padding_mode={layer.padding_mode!r} repeats elements at the end of an axis, which is at "
-            "another place in each sample: use 'zeros'"
+            f"{place_of(layer)}: padding_mode={layer.padding_mode!r} repeats elements at the end of an axis, which is "
+            "at another place in each sample: use 'zeros'"
         )
     room = extent + before + after - reach - 1
     if not getattr(layer, "ceil_mode", False):
@@ -171,10 +171,10 @@ class Masked(Module):
 
         x (n, c, *spatial), mask (n, *spatial)  ->  y (n, c', *spatial'), mask (n, *spatial')
 
-    The result at a real position, and its derivatives, are what they are for the sample alone; at others it is 0. After a
-    global pooling, which takes real positions only, the mask is None. `channels_last`: x is (n, *spatial, c); then Linear
-    and LayerNorm act on each position. A Module that has an argument `mask` (as batch, group and instance norm have)
-    gets it; one without it acts on each position alone, or is made of such. Names of parameters are those of
+    The result at a real position, and its derivatives, are what they are for the sample alone; at others it is 0.
+    After a global pooling, which takes real positions only, the mask is None. `channels_last`: x is (n, *spatial, c);
+    then Linear and LayerNorm act on each position. A Module that has an argument `mask` (as batch, group and instance
+    norm have) gets it; one without it has to act on each position alone. Names of parameters are those of
     `Sequential`, whose layers this takes, too: `nn.Masked(*sequential)`.
     """
 
@@ -258,5 +258,5 @@ class Masked(Module):
             if isinstance(layer, _AvgPool) and layer.ceil_mode:
                 raise ValueError(f"{where()}, means of incomplete windows aren't known: leave out ceil_mode")
         mixes = isinstance(layer, TrailingNorm) and len(layer.normalized_shape or (0,)) > 1
-        if not self.channels_last and isinstance(layer, (Linear, TrailingNorm)) or mixes:
+        if (not self.channels_last and isinstance(layer, (Linear, TrailingNorm))) or mixes:
             raise ValueError(f"{where()}, the last axis has positions, which it would mix: use channels_last=True")

@@ -58,6 +58,7 @@ from wonderland.nn.approximation import (
     sigmoid_bins,
     tent_map,
 )
+from wonderland.nn.batch_norm import BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d
 from wonderland.nn.binary import binary_cross_entropy, binary_cross_entropy_with_logits, sigmoid_focal_loss
 from wonderland.nn.building import build
 from wonderland.nn.classification import cross_entropy, nll_loss
@@ -66,13 +67,17 @@ from wonderland.nn.contrastive import cosine_embedding_loss, cosine_similarity, 
 from wonderland.nn.convolutions import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from wonderland.nn.ctc import ctc_loss
 from wonderland.nn.divergences import jensen_shannon, kl_divergence, total_variation
+from wonderland.nn.dropconnect import DropConnect
+from wonderland.nn.dropout import Dropout, Dropout1d, Dropout2d, Dropout3d, StochasticDepth
 from wonderland.nn.embedding import Embedding
 from wonderland.nn.ensemble import stack, unstack
 from wonderland.nn.files import Loaded
+from wonderland.nn.fold import fold
 from wonderland.nn.gates import apl, bspline_basis, geglu, glu, kaf, maxout, swiglu
 from wonderland.nn.kan import KAN
 from wonderland.nn.linear import Bilinear, Linear
 from wonderland.nn.local import LocallyConnected1d, LocallyConnected2d
+from wonderland.nn.lora import LoRA, lora, merge_lora, unmerge_lora
 from wonderland.nn.losses import (
     gaussian_nll_loss,
     hinge_loss,
@@ -84,7 +89,18 @@ from wonderland.nn.losses import (
     smooth_l1_loss,
     squared_hinge_loss,
 )
+from wonderland.nn.masks import Masked, length_mask, mask_after, masked_max, masked_mean, masked_sum
 from wonderland.nn.module import Buffer, Module, Parameter, evaluating
+from wonderland.nn.noise import Cutout, GaussianNoise, monte_carlo
+from wonderland.nn.norms import (
+    GroupNorm,
+    InstanceNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    LayerNorm,
+    RMSNorm,
+)
 from wonderland.nn.penalties import Factored, group_penalty, l1_penalty, l2_penalty
 from wonderland.nn.placing import PromotionWarning
 from wonderland.nn.pools import (
@@ -110,5 +126,7 @@ from wonderland.nn.pools import (
 from wonderland.nn.safetensors import SafetensorsError
 from wonderland.nn.scores import brier_score, focal_loss, zero_one_loss
 from wonderland.nn.shapes import Flatten, Identity, Unflatten, Upsample
+from wonderland.nn.statistics import synchronize, update_statistics
 from wonderland.nn.summary import summary
+from wonderland.nn.surgery import delete_paths
 from wonderland.nn.trained import APL, KAF, Maxout, PReLU, SwiGLU, Swish

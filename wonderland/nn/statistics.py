@@ -16,7 +16,6 @@ from wonderland.nn.batch_norm import BatchStatistics
 from wonderland.nn.module import Buffer, Module, evaluating
 from wonderland.nn.moments import REDUCTIONS, Reduce
 
-
 _numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of the reductions that are known
 _fresh = itertools.count(1)
 
