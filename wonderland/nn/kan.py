@@ -71,5 +71,6 @@ class KAN(Module):
         if x.shape[-1:] != (self.in_features,):
             raise wrong_shape(self, f"(..., {self.in_features})", x.shape)
         basis = bspline_basis(x, self.grid, self.order)  # (..., in, splines)
-        y = basis.reshape(*x.shape[:-1], -1) @ self.spline_weight.reshape(self.out_features, -1).T
+        flat = basis.reshape(*x.shape[:-1], basis.shape[-2] * basis.shape[-1])
+        y = flat @ self.spline_weight.reshape(self.out_features, -1).T
         return y if self.base is None else y + self.base(x) @ self.base_weight.T
