@@ -30,9 +30,12 @@ SIMPLE = (int, str, bytes)  # equal and of the same type is all there is to comp
 
 
 def leaf_reader(
-    structure: tree.Structure, args: tuple[Any, ...], kwargs: dict[Any, Any]
+    structure: tree.Structure, args: tuple[Any, ...], kwargs: dict[Any, Any], objects: Sequence[Any] = ()
 ) -> Callable[[tuple[Any, ...], dict[Any, Any]], tuple[Any, ...] | None]:
-    """A function from a call's arguments to the tuple of their leaves (None if a tree has changed its structure)."""
+    """A function from a call's arguments to the tuple of their leaves (None if a tree has changed its structure).
+
+    If there are `objects`, mutable ones of this call, to the pair of the leaves and of those objects of another call.
+    """
     positional, keywords = structure.children
     writer = _LeafReader()
     for i, child in enumerate(positional.children):
@@ -41,20 +44,23 @@ def leaf_reader(
         writer.visit(child, f"kwargs[{name!r}]", kwargs[name])
     lines = ["def read(args, kwargs):", *(f"  global {other}" for other in writer.others), "  try:"]
     lines += [f"    {line}" for line in writer.lines]
-    lines.append(f"    return ({''.join(f'{leaf}, ' for leaf in writer.leaves)})")
+    leaves = f"({''.join(f'{leaf}, ' for leaf in writer.leaves)})"
+    found = [next(node for node, other in writer.nodes if other is wanted) for wanted in objects]
+    lines.append(f"    return {leaves}, ({', '.join(found)},)" if objects else f"    return {leaves}")
     lines += ["  except (KeyError, IndexError, TypeError, ValueError, AttributeError):", "    return None"]
     exec("\n".join(lines), writer.constants)
     return writer.constants["read"]
 
 
-def telling(read: Callable | None, arrays: Sequence[tuple[int, bool]]) -> Callable:
+def telling(read: Callable | None, arrays: Sequence[tuple[int, bool]], objects: bool = False) -> Callable:
     """A reader for calls alone in which these leaves are arrays (True), or are numbers (False)."""
 
     def checked(args: tuple[Any, ...], kwargs: dict[Any, Any]) -> tuple[Any, ...] | None:
-        leaves = args if read is None else read(args, kwargs)
+        found = args if read is None else read(args, kwargs)
+        leaves = found[0] if objects and found is not None else found
         if leaves is None or any(isinstance(leaves[i], np.ndarray) is not array for i, array in arrays):
             return None
-        return leaves
+        return found
 
     return checked
 
@@ -64,7 +70,7 @@ class _LeafReader:
         self.lines: list[str] = []
         self.leaves: list[str] = []
         self.paths: list[str] = []  # of each leaf
-        self.nodes: list[str] = []  # of each mutable object that is finished
+        self.nodes: list[tuple[str, Any]] = []  # of each mutable object that is finished, and the object
         self.constants: dict[str, Any] = {"typed": typed, "copysign": math.copysign}
         self.others: list[str] = []  # names of the last values that were equal but not the same
         self.numbers = itertools.count()
@@ -94,11 +100,12 @@ class _LeafReader:
         self.lines.append(f"{here} = {path}")
         if isinstance(structure.static, Layout):
             self._module(structure, here, sample)
-            self.nodes.append(here)
+            self.nodes.append((here, sample))
             return
         self.require(f"type({here}) is {self.constant(type(sample))}")
         if structure.kind.mutable:
-            self.nodes.append(self._object(structure, here, sample))
+            self._object(structure, here, sample)
+            self.nodes.append((here, sample))
         elif isinstance(sample, dict):
             self.require(f"[*{here}] == {self.constant([*sample])}")  # the order, too
             if any(type(key) is not str for key in sample):  # 1, 1.0 and True are one key, and three structures
@@ -131,7 +138,7 @@ class _LeafReader:
         for i, child in enumerate(structure.children):
             self.visit(child, f"{here}[{i}]", sample[i])
 
-    def _object(self, structure: tree.Structure, node: str, sample: Any) -> str:
+    def _object(self, structure: tree.Structure, node: str, sample: Any) -> None:
         _, names, static = structure.static
         here = f"node{next(self.numbers)}"
         self.lines.append(f"{here} = {node}.__dict__")
@@ -140,7 +147,6 @@ class _LeafReader:
             self.require(self.same(value, f"{here}[{name!r}]"))
         for name, child in zip(names, structure.children, strict=True):
             self.visit(child, f"{here}[{name!r}]", vars(sample)[name])
-        return node
 
     def _module(self, structure: tree.Structure, node: str, sample: Any) -> None:
         """A Module knows its layout, which says everything but what can change in place."""
@@ -157,7 +163,7 @@ class _LeafReader:
     def _shared(self, structure: tree.Structure, path: str) -> None:
         """The same array, or object, as in an earlier place."""
         what, distance, _ = structure.static
-        self.require(f"{path} is {(self.paths if what == 'array' else self.nodes)[-distance]}")
+        self.require(f"{path} is {self.paths[-distance] if what == 'array' else self.nodes[-distance][0]}")
 
     def same(self, value: Any, path: str, remember: bool = True) -> str:
         """A condition: what is at `path` has the type and the value that `value` has now."""

@@ -130,6 +130,7 @@ class Specialization:
         self.program: Program = self.open_program if self.closes_over_tracers else program
         self.name = name
         self.out_structure: Any = call.out_structure
+        self.refers: bool = tree.refers(self.out_structure)  # to objects among the arguments
         self.written: list[int] = list(call.written)
         self.count: int = len(self.program.outputs) - len(self.written)  # of results
         mine = [] if self.closes_over_tracers else [i for i in donated if not call.mutable[i]]
@@ -168,11 +169,29 @@ class Specialization:
     def fast_call(self) -> Callable:
         """The native entry; not for effects inside a transformation: they may belong to what is being recorded."""
         native_call = self.compiled.entry.call
+        if self.refers:
+            return self._returning(native_call)
         outside = lambda *leaves: MISS if running() else native_call(*leaves)
         return outside if self.program.effects else native_call
 
+    def _returning(self, native_call: Callable) -> Callable:
+        """The native entry for leaves and objects: the result has some of these."""
+        weak = [t.weak for t in self.program.output_types[: self.count]]
+
+        def call(leaves: Sequence[Any], objects: Sequence[Any]) -> Any:
+            out: Any = MISS if self.program.effects and running() else native_call(*leaves)
+            if out is MISS:
+                return out
+            found: Any = (out,) if self.count == 1 else out
+            built = [value.item() if w else value for value, w in zip(found, weak, strict=True)]
+            return self.out_structure.unflatten(built, objects)
+
+        return call
+
     def fast_finish(self) -> Callable | None:
         """How to turn what the native entry returns into the result; None if it is that already."""
+        if self.refers:
+            return self.places.watching(None)
         weak = [t.weak for t in self.program.output_types[: self.count]]
         return self.places.watching(result_builder(self.out_structure, weak))
 
@@ -300,15 +319,14 @@ class Jitted(ByName, Generic[P, R]):
         """Make the next call like this one take the native path; one on traced values compiled nothing."""
         if spec._compiled is None or spec.closes_over_tracers or len(self._fast) > MOST_SPECIALIZATIONS:
             return
-        if tree.refers(spec.out_structure):  # to an argument, which the native entry doesn't know
-            return
         others, fast_call = self._fast.get(form, ()), spec.fast_call
         if any(native_call is fast_call for native_call, _, _ in others):
             return  # it was there, but arguments had to be converted
         plain = not kwargs and all(child.kind is None for child in call.structure.children[0].children)
-        read = None if plain else leaf_reader(call.structure, args, kwargs)
+        objects = call.objects() if spec.refers else ()
+        read = None if plain else leaf_reader(call.structure, args, kwargs, objects)
         arrays = without_axes(call.owners, call.types) if spec.writes else ()
-        read = telling(read, arrays) if arrays else read
+        read = telling(read, arrays, bool(objects)) if arrays else read
         self._fast[form] = ((fast_call, read, spec.fast_finish()), *others[: MOST_PATHS - 1])
 
     @edge
@@ -391,7 +409,7 @@ def jit(
     owner = bound_object(f)
     if owner is None:
         return Jitted(f, _several(static_argnums), _several(static_argnames), _several(donate))
-    after = lambda given: tuple([n if isinstance(n, str) or n < 0 else n + 1 for n in _several(given)])
+    after: Any = lambda given: tuple([n if isinstance(n, str) or n < 0 else n + 1 for n in _several(given)])
     return BoundJitted(Jitted(_Unbound(f), after(static_argnums), _several(static_argnames), after(donate)), owner)
 
 

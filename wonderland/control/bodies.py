@@ -83,7 +83,7 @@ class RecordedBody:
         self, f: Callable, structure: tree.Structure, types: Sequence[ArrayType], name: str, recorder: type = Record,
         writes: bool = False,
     ):  # fmt: skip
-        """If it `writes`, the leaves of mutable arguments as the body leaves them are outputs, too, after the others."""
+        """If it `writes`, the leaves of mutable arguments, as the body leaves them, are outputs after the others."""
         check_function(f, name)
         level = recorder(f"the body of {name}")
         with level:
@@ -92,7 +92,8 @@ class RecordedBody:
             remedy = "Carry the arrays that change (return them from the body), and write them to it afterwards."
             with unwritten(f, f"the body of {name}", remedy):
                 out = f(*arguments)
-            leaves, self.structure = tree.flatten_each(out)
+            objects = tree.objects(arguments) if writes else ()  # which are the caller's again in the result
+            leaves, self.structure = tree.flatten(out, objects) if writes else tree.flatten_each(out)
             values = [unwrap(leaf) for leaf in leaves]
             self.types: list[ArrayType] = [type_of(v) for v in values]
             self.written: list[int] = []  # leaves of mutable arguments that the body changed

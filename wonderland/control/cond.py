@@ -77,7 +77,7 @@ def _choose(index: Any, functions: list[Callable], operands: tuple, name: str) -
     owners = tree.flatten_each(operands)[0]
     for i, value in zip(changed, outs[len(goals) :], strict=True):
         write_into(owners[i], value)
-    return first.structure.unflatten(handles(outs[: len(goals)]))
+    return first.structure.unflatten(handles(outs[: len(goals)]), tree.objects(operands))
 
 
 def with_owners(functions: list[Callable], operands: tuple) -> tuple[list[Callable], tuple]:

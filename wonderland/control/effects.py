@@ -16,8 +16,8 @@ from wonderland.control.batched_loops import one_by_one
 from wonderland.control.bodies import any_of, flat_operands, type_like
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, LostDerivativeError, check_function, user_line
-from wonderland.core.kinds import kind_of
 from wonderland.core.functions import handles, is_array
+from wonderland.core.kinds import kind_of
 from wonderland.core.primitive import Primitive
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import NUMERIC_KINDS, ArrayType, is_python_scalar, shape_of, type_of

@@ -176,7 +176,8 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init: Any) -> Any:
 
         def of(f: Callable, held: list) -> Callable:
             own = bound_object(f)
-            return f if own is None else rebound(f, next(new for old, new in zip(owners, held, strict=True) if old is own))
+            same = [new for old, new in zip(owners, held, strict=True) if old is own]
+            return rebound(f, same[0]) if same else f
 
         test = lambda carry: of(cond_fun, carry[0])(carry[1])
         return while_loop(test, lambda carry: (carry[0], of(body_fun, carry[0])(carry[1])), (owners, init))[1]

@@ -22,7 +22,6 @@ from wonderland.core.statics import typed
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import ArrayType, type_of
 
-
 SELF = "the object that the function belongs to"  # the keyword of a hidden argument
 
 
@@ -86,14 +85,14 @@ class Call:
             if type(owner) is np.ndarray and owner.ndim == 0 and type(handle) is Tracer:
                 handle._array = True  # an array without axes, not a number: `x += 1` writes to it
         plain = self.structure is tree.plain_call(len(handles))  # arrays and numbers alone: nothing to put together
-        arguments = (handles, {}) if plain else self.structure.unflatten(handles)
+        arguments: Any = (handles, {}) if plain else self.structure.unflatten(handles)
         out = apply(self.f, *arguments)
         results, self.out_structure = tree.flatten(out)
         if self.out_structure.has_mutable and self.structure.has_mutable:  # an argument is the caller's object again
             results, self.out_structure = tree.flatten(out, tree.objects(arguments))
         self.written = []
         new: list = []
-        if any(self.mutable):
+        if self.structure.has_mutable:
             after: list = []
             for part, before in zip((*arguments[0], *map(arguments[1].get, self.keywords)), self.parts(), strict=True):
                 after += read_again(part, before) if before.has_mutable else [None] * before.leaf_count

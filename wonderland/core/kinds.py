@@ -1,4 +1,4 @@
-"""Kinds of nodes of a tree: tuples, lists, dicts, None, registered classes, and mutable objects with their attributes."""
+"""Kinds of nodes of a tree: tuples, lists, dicts, None, registered classes, mutable objects and their attributes."""
 
 from __future__ import annotations
 
@@ -60,32 +60,41 @@ def register_mutable(cls: type) -> type:
 class Layout:
     """What an `nn.Module` is besides its arrays and Modules; its static data, which reads (class, names, static).
 
-    They are interned: equal ones are the same object. Direct array attributes have a role ("parameter", "buffer");
-    `frozen` are dotted names, below the Module, of parameters that aren't trained, `fixed` those of read-only arrays.
+    They are interned: equal ones are the same object. Array attributes have a role ("parameter", "buffer"); `marked`
+    are containers of buffers. `frozen` are dotted names, below the Module, of parameters that aren't trained, `fixed`
+    those of read-only arrays in containers.
     """
 
-    __slots__ = ("__weakref__", "fixed", "frozen", "loose", "parts", "read", "roles")
+    __slots__ = ("__weakref__", "direct", "fixed", "frozen", "loose", "marked", "parts", "read", "roles", "template")
 
     def __init__(
-        self, parts: tuple, roles: dict[str, str], frozen: frozenset, fixed: frozenset, loose: tuple, read: Callable
-    ):
+        self, parts: tuple, roles: dict[str, str], marked: frozenset, frozen: frozenset, fixed: frozenset,
+        loose: tuple, template: dict[str, Any], read: Callable,
+    ):  # fmt: skip
         self.parts: tuple[Any, ...] = parts
         self.roles: dict[str, str] = roles
+        self.marked: frozenset[str] = marked
         self.frozen: frozenset[str] = frozen
         self.fixed: frozenset[str] = fixed
+        self.template: dict[str, Any] = template  # all attributes in order, with static values
+        # The roles of array attributes, frozen ones as such.
+        self.direct: dict[str, str] = {
+            name: "frozen" if role == "parameter" and name in frozen else role for name, role in roles.items()
+        }
         self.read: Callable[[Any], Layout] = read  # the layout of a Module
         self.loose: tuple[tuple[str, Any], ...] = loose  # static attributes that can change in place, as they were
 
     def __getitem__(self, number: int) -> Any:
         return self.parts[number]
 
-    def role(self, value: Any, path: str, role: str | None) -> str:
-        """The role of an array at a dotted name, in an attribute of a role."""
-        if role is None:
-            read_only = isinstance(value, np.ndarray) and not value.flags.writeable
-            trained = value.dtype.kind in "fc" and not read_only and path not in self.fixed
-            role = "parameter" if trained else "buffer"
-        return "frozen" if role == "parameter" and path in self.frozen else role
+    def role(self, value: Any, path: str) -> str:
+        """The role of an array at a dotted name."""
+        if path in self.direct:
+            return self.direct[path]
+        read_only = path in self.fixed or (isinstance(value, np.ndarray) and not value.flags.writeable)
+        if value.dtype.kind not in "fc" or read_only or path.split(".")[0] in self.marked:
+            return "buffer"
+        return "frozen" if path in self.frozen else "parameter"
 
 
 def is_data(value: Any) -> bool:

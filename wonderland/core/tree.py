@@ -110,7 +110,7 @@ _COUNT = "count"
 
 
 def flatten_call(args: tuple[Any, ...], kwargs: dict[Any, Any]) -> tuple[list[Any], Structure]:
-    """`flatten((args, kwargs))`, quick where the arguments are plain; arrays are shared inside of one argument alone."""
+    """`flatten((args, kwargs))`, quick where arguments are plain; arrays are shared inside of one argument alone."""
     if not kwargs and _LEAVES.issuperset(map(type, args)):
         return list(args), plain_call(len(args))
     leaves: list = []
@@ -193,20 +193,23 @@ def _flatten_object(node: Any, kind: NodeKind, leaves: list, seen: dict) -> Stru
     children, static = kind.flatten(node)
     layout = static if type(static) is Layout else None
     parts = []
+    direct = {} if layout is None else layout.direct
     for name, child in zip(static[1], children, strict=True):
-        role = None if layout is None else layout.roles.get(name)
-        parts.append(_flatten_inside(child, leaves, seen, layout, name, role))
+        if name in direct and id(child) not in seen:  # by far the most
+            seen[id(child)] = len(leaves)
+            leaves.append(child)
+            parts.append(_ROLES[direct[name]])
+        else:
+            parts.append(_flatten_inside(child, leaves, seen, layout, name))
     seen[id(node)] = seen[_COUNT]
     seen[_COUNT] += 1
     return Structure(kind, static, tuple(parts))
 
 
-def _flatten_inside(
-    value: Any, leaves: list, seen: dict, layout: Layout | None, path: str, role: str | None
-) -> Structure:
+def _flatten_inside(value: Any, leaves: list, seen: dict, layout: Layout | None, path: str) -> Structure:
     """What a mutable object holds. Of a Module, what is no array is static, inside of containers too."""
     if isinstance(value, tuple(ARRAYS)):
-        role = None if layout is None else layout.role(value, path, role)
+        role = None if layout is None else layout.role(value, path)
         known = seen.get(id(value))
         if known is not None:
             return Structure(SHARED, ("array", len(leaves) - known, role), ())
@@ -224,8 +227,7 @@ def _flatten_inside(
     children, static = kind.flatten(value)
     keys = static[1] if kind is DICT else range(len(children))
     parts = [
-        _flatten_inside(child, leaves, seen, layout, f"{path}.{key}", role)
-        for key, child in zip(keys, children, strict=True)
+        _flatten_inside(child, leaves, seen, layout, f"{path}.{key}") for key, child in zip(keys, children, strict=True)
     ]
     return Structure(kind, static, tuple(parts))
 

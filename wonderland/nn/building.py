@@ -1,7 +1,8 @@
 """How layers get their parameters: when they are made, or, if a size is None, when `build` sees an input.
 
 A layer with parameters has a method `_make(self, recipe)`, which assigns them once all sizes are known. `start` calls
-it at once, or leaves the recipe on the layer; `fill` takes the sizes that were missing from an input, while `build` runs.
+it at once, or leaves the recipe on the layer; `fill` takes the sizes that were missing from an input, while `build`
+runs.
 """
 
 from __future__ import annotations
@@ -76,11 +77,11 @@ def recipe(layer: Any, init: Init | None, bias: Any, key: Any, dtype: Any) -> Re
     return Recipe(init, bias, key, dtype.type)
 
 
-def start(layer: Any, sizes: dict[str, int | None], how: Recipe) -> None:
-    """Store the sizes of a layer, and make its parameters, if none is missing."""
+def start(layer: Any, sizes: dict[str, int | None], how: Recipe, known: bool = True) -> None:
+    """Store the sizes of a layer, and make its parameters, if none is missing and all else is known."""
     for name, size in sizes.items():
         setattr(layer, name, None if size is None else positive(size, f"{type(layer).__name__}: {name}"))
-    if None not in sizes.values():
+    if known and None not in sizes.values():
         layer._make(how)
         return
     if isinstance(how.key, Tracer):

@@ -60,6 +60,11 @@ def _read(module: Any, name: str) -> Any:
     return as_input(value, vars(module)["_wl"].born)
 
 
+def is_recording() -> bool:
+    """Is a function being recorded, in this thread, to be compiled?"""
+    return bool(_count and _recordings.levels)
+
+
 def as_input(value: Any, born: int) -> Any:
     """An array of a Module, or a container of arrays, as the function that is being recorded sees it."""
     if not _recordings.levels:

@@ -74,8 +74,8 @@ class Residual(Module):
         if around.shape != change.shape:
             way = "the input" if self.shortcut is None else "the shortcut"
             raise ValueError(
-                f"{place_of(self)}: inner made {change.shape} of an input of shape {x.shape}, {way} has {around.shape}; "
-                "they are added, so give a shortcut= that makes them the same"
+                f"{place_of(self)}: inner made {change.shape} of an input of shape {x.shape}, {way} has "
+                f"{around.shape}; they are added, so give a shortcut= that makes them the same"
             )
         return around + change
 

@@ -121,7 +121,7 @@ class Conv1d(_Convolution):
 
     `weight` is (out, in / groups, kernel), `bias` (out,), drawn as PyTorch's, whose arguments these are. `padding` is
     also "same", "valid" or "causal" (all before), or a pair (before, after) for each axis; `channels_last=True` takes
-    (..., n, in). m = (n + padding - dilation (kernel - 1) - 1) // stride + 1. `in_channels=None` is filled by `nn.build`.
+    (..., n, in). m = (n + padding - dilation (kernel - 1) - 1) // stride + 1. `nn.build` fills `in_channels=None`.
     """
 
     rank = 1
@@ -130,7 +130,7 @@ class Conv1d(_Convolution):
 class Conv2d(_Convolution):
     """y_o = b_o + sum_c w_oc * x_c, * the correlation of images: (..., in, h, w) becomes (..., out, h', w').
 
-    `weight` is (out, in / groups, *kernel). The arguments are those of `Conv1d`, with one number for both axes, or two.
+    `weight` is (out, in / groups, *kernel). The arguments are those of `Conv1d`, one number for both axes, or two.
     """
 
     rank = 2
@@ -139,7 +139,7 @@ class Conv2d(_Convolution):
 class Conv3d(_Convolution):
     """y_o = b_o + sum_c w_oc * x_c, * the correlation of volumes: (..., in, d, h, w) becomes (..., out, d', h', w').
 
-    `weight` is (out, in / groups, *kernel). The arguments are those of `Conv1d`, with one number for all axes, or three.
+    `weight` is (out, in / groups, *kernel). The arguments are those of `Conv1d`, one number for all axes, or three.
     """
 
     rank = 3

@@ -59,6 +59,8 @@ def unstack(models: Any) -> list[Any]:
     leaves, structure = tree.flatten(models)
     sizes = {leaf.shape[:1] for leaf in leaves}
     if len(sizes) != 1 or sizes == {()}:
-        raise ArgumentError(f"nn.unstack: the arrays have no common first axis: {sorted(sizes)}. Was it made by nn.stack?")
+        raise ArgumentError(
+            f"nn.unstack: the arrays have no common first axis: {sorted(sizes)}. Was it made by nn.stack?"
+        )
     ((size,),) = sizes
     return [structure.unflatten([leaf[i].copy() for leaf in leaves]) for i in range(size)]

@@ -50,7 +50,8 @@ def maxout(x: Any, pieces: int, axis: int = -1) -> Any:
     axis = axis_of(axis, x.shape, "maxout: x")
     if pieces < 1 or x.shape[axis] % pieces:
         raise ValueError(f"maxout: axis {axis} of x, which has shape {x.shape}, isn't a multiple of pieces={pieces}")
-    return np.max(x.reshape(*x.shape[:axis], -1, pieces, *x.shape[axis + 1 :]), axis=axis + 1)
+    shape = (*x.shape[:axis], x.shape[axis] // pieces, pieces, *x.shape[axis + 1 :])
+    return np.max(x.reshape(shape), axis=axis + 1)
 
 
 # Sums of functions with trained coefficients -------------------------------------------------------------------------

@@ -9,37 +9,50 @@ one thing per Module.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import MethodType
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
 from wonderland.compile.arguments import snapshot
-from wonderland.core.errors import ArgumentError
 from wonderland.core.kinds import KINDS, Keys, Layout, NodeKind, kind_of
 from wonderland.core.level import running
 from wonderland.core.statics import is_fixed, typed
 from wonderland.core.tracer import Tracer
-from wonderland.nn.captured import as_input
+from wonderland.nn.captured import as_input, is_recording
 
 BOOK = "_wl"  # the attribute that holds a Module's book
 ARRAY = (np.ndarray, Tracer)
 
 
 class Book:
-    """What a Module knows of its attributes."""
+    """What a Module knows of its attributes. What it holds is replaced and never changed in place: clones share it."""
 
-    __slots__ = ("born", "frozen", "known", "layout", "marked", "roles")
+    __slots__ = ("born", "fixed", "frozen", "known", "layout", "marked", "roles")
 
-    def __init__(self, roles: dict[str, str] | None = None, frozen: Sequence[str] = (), marked: Sequence[str] = ()):
+    def __init__(
+        self, roles: dict[str, str] | None = None, frozen: Iterable[str] = (), marked: Iterable[str] = (),
+        fixed: Iterable[str] = (),
+    ):  # fmt: skip
         self.roles: dict[str, str] = {} if roles is None else roles  # of attributes that are arrays
-        self.marked: set[str] = set(marked)  # containers that were assigned as a Buffer
-        self.frozen: set[str] = set(frozen)  # dotted names below the Module
+        self.frozen: frozenset[str] = frozenset(frozen)  # dotted names below the Module
+        self.marked: frozenset[str] = frozenset(marked)  # containers that were assigned as a Buffer
+        self.fixed: frozenset[str] = frozenset(fixed)  # read-only arrays in containers, also of what this is a copy of
         self.born: int = len(running())
         self.layout: Layout | None = None
         self.known: Layout | None = None  # of a clone: what it was made from
+
+    def set_role(self, name: str, role: str | None, marked: bool = False) -> None:
+        """An attribute becomes an array of a role (None: it is no array), or a container of buffers."""
+        if role is not None:
+            self.roles = {**self.roles, name: role}
+        elif name in self.roles:
+            self.roles = {other: role for other, role in self.roles.items() if other != name}
+        if marked or name in self.marked:
+            self.marked = self.marked | {name} if marked else self.marked - {name}
+        self.layout = None
 
 
 class OwnMethod:
@@ -85,6 +98,7 @@ def role_of(value: Any) -> str:
 
 
 _layouts: WeakValueDictionary[Any, Layout] = WeakValueDictionary()
+_unhashable: WeakSet[Layout] = WeakSet()
 
 
 def layout_of(module: Any) -> Layout:
@@ -93,57 +107,49 @@ def layout_of(module: Any) -> Layout:
     layout = book.layout
     if layout is not None:
         own = vars(module)
-        if not layout.loose or all(typed(own.get(name)) == typed(value) for name, value in layout.loose):
-            return layout
+        if len(own) == len(layout.template) + 1:  # a cached property comes without being assigned
+            if not layout.loose or all(typed(own.get(name)) == typed(value) for name, value in layout.loose):
+                return layout
     book.layout = layout = _interned(module, book)
     return layout
 
 
 def _interned(module: Any, book: Book) -> Layout:
     cls = type(module)
-    names, static, order, fixed, roles = [], [], [], set(), {}
+    names, static, order, roles = [], [], [], {}
+    fixed = set(book.fixed)
     for name, value in attributes(module):
         cached = isinstance(getattr(cls, name, None), functools.cached_property)
-        if cached and book.known is not None and name not in book.known[1].order:
+        if cached and book.known is not None and name not in book.known.template:
             continue  # computed while the function ran, on a clone: nobody else has it
         order.append(name)
         if isinstance(value, ARRAY):
             if name not in book.roles:  # not by assignment: a cached property, or through vars()
-                book.roles[name] = "buffer" if cached else role_of(value)
+                book.set_role(name, "buffer" if cached else role_of(value))
             roles[name] = book.roles[name]
             names.append(name)
         elif is_child(value):
-            if name in book.marked:
-                roles[name] = "buffer"
             fixed |= _read_only(value, name)
             names.append(name)
         else:
             own = isinstance(value, MethodType) and value.__self__ is module
             static.append((name, OwnMethod(value.__func__) if own else value))
-    if book.known is not None:
-        fixed |= book.known.fixed
     held = tuple([(name, snapshot(value)) for name, value in static])
     loose = tuple([(name, value) for name, value in held if not is_fixed(value)])
-    frozen = frozenset(book.frozen)
     parts = cls, Keys.of(names, dict.fromkeys(order)), held
-    key = cls, tuple(order), tuple(names), typed(held), tuple(roles.items()), frozen, frozenset(fixed)
-    made = Layout(parts, roles, frozen, frozenset(fixed), loose, layout_of)
+    template = {**dict.fromkeys(order), **dict(held)}
+    made = Layout(parts, roles, book.marked, book.frozen, frozenset(fixed), loose, template, layout_of)
+    key = cls, tuple(order), tuple(names), tuple(roles.items()), made.marked, made.frozen, made.fixed
+    value = typed(held)
     try:
-        return _layouts.setdefault(key, made)
-    except TypeError as error:
-        wrong = next((name for name, value in held if not _hashable(value)), names)
-        raise ArgumentError(
-            f"{cls.__name__}.{wrong} can't be a static attribute of a Module ({error}): it is part of what is "
-            "compiled, and compared by value. Use a tuple, a frozen dataclass, or make it an array."
-        ) from None
-
-
-def _hashable(value: Any) -> bool:
-    try:
-        hash(typed(value))
-    except TypeError:
-        return False
-    return True
+        return _layouts.setdefault((key, value), made)
+    except TypeError:  # a static value without a hash: compared one by one
+        for other in list(_unhashable):
+            same = (other[0], tuple(other.template), tuple(other[1]), tuple(other.roles.items()))
+            if (*same, other.marked, other.frozen, other.fixed) == key and typed(other[2]) == value:
+                return other
+        _unhashable.add(made)
+        return made
 
 
 def _read_only(value: Any, path: str) -> set[str]:
@@ -165,41 +171,36 @@ def register(cls: type) -> None:
 
 
 def _flatten(module: Any) -> tuple[list[Any], Layout]:
-    layout = layout_of(module)
-    own = vars(module)
+    layout, own = layout_of(module), vars(module)
     try:
         children = [own[name] for name in layout[1]]
     except KeyError:  # deleted through vars()
-        book_of(module).layout = None
+        own[BOOK].layout = None
         return _flatten(module)
-    for name, child in zip(layout[1], children, strict=True):
-        if not isinstance(child, ARRAY) and not is_child(child):  # a list that was emptied
-            book_of(module).layout = None
+    if len(layout.roles) < len(children):
+        pairs = zip(layout[1], children, strict=True)
+        if not all(is_child(child) for name, child in pairs if name not in layout.roles):  # a list that was emptied
+            own[BOOK].layout = None
             return _flatten(module)
-    born = own[BOOK].born
-    return [as_input(child, born) for child in children], layout
+    if is_recording():
+        children = [as_input(child, own[BOOK].born) for child in children]
+    return children, layout
 
 
 def _unflatten(layout: Layout, children: Sequence[Any]) -> Any:
-    cls, names, static = layout.parts
-    module = object.__new__(cls)
+    module = object.__new__(layout[0])
+    book = Book(layout.roles, layout.frozen, layout.marked, layout.fixed)
     own = vars(module)
-    book = own[BOOK] = Book(frozen=layout.frozen)
-    found = dict(zip(names, children, strict=True))
-    for name, value in static:
-        found[name] = MethodType(value.function, module) if type(value) is OwnMethod else value
+    own[BOOK] = book
+    own.update(layout.template)
     for name, value in layout.loose:
-        found[name] = snapshot(value)
-    own.update([(name, found[name]) for name in names.order])
-    book.known = layout
-    whole = True
-    for name, child in zip(names, children, strict=True):
-        if isinstance(child, ARRAY) and name in layout.roles:
-            book.roles[name] = layout.roles[name]
-        elif is_child(child) and not isinstance(child, ARRAY):
-            if layout.roles.get(name) == "buffer":
-                book.marked.add(name)
-        else:  # of a derivative, which has None where nothing is trained
-            whole = False
-    book.layout = layout if whole else None
+        own[name] = snapshot(value)
+    for name, value in layout[2]:
+        if type(value) is OwnMethod:
+            own[name] = MethodType(value.function, module)
+    book.known = book.layout = layout
+    for name, child in zip(layout[1], children, strict=True):
+        own[name] = child
+        if name in layout.roles and not isinstance(child, ARRAY):  # of a derivative: None where nothing is trained
+            book.set_role(name, None)
     return module

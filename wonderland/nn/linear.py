@@ -96,6 +96,7 @@ class Bilinear(Module):
             expected = f"(..., {self.in1_features}) and (..., {self.in2_features})"
             raise ValueError(str(wrong_shape(self, expected, x1.shape, "inputs")) + f" and {x2.shape}")
         # first with x2, so that one product with the parameters is a plain matrix product: (..., out, in1)
-        inner = (x2 @ self.weight.reshape(-1, self.in2_features).T).reshape(*x2.shape[:-1], self.out_features, -1)
+        inner = x2 @ self.weight.reshape(-1, self.in2_features).T
+        inner = inner.reshape(*x2.shape[:-1], self.out_features, self.in1_features)
         y = np.sum(inner * x1[..., None, :], axis=-1)
         return y if self.bias is None else y + self.bias

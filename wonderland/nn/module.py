@@ -22,7 +22,7 @@ from wonderland.core.tracebacks import user_line
 from wonderland.core.tracer import Tracer
 from wonderland.nn import names as naming
 from wonderland.nn.captured import hooked
-from wonderland.nn.layout import ARRAY, BOOK, Book, book_of, is_child, register, role_of
+from wonderland.nn.layout import ARRAY, BOOK, Book, book_of, is_child, layout_of, register, role_of
 from wonderland.nn.names import LoadReport
 from wonderland.nn.static import check_attribute
 
@@ -107,7 +107,9 @@ class Module:
                 f"{cls.__name__} is a Module and a {wrong[0]}: hold the {wrong[0]} in an attribute, self.items = [...]."
             )
         if hasattr(cls, "forward") and cls.__call__ is Module.__call__:
-            raise TypeError(f"{cls.__name__} has forward and no __call__: call it __call__, or write __call__ = forward.")
+            raise TypeError(
+                f"{cls.__name__} has forward and no __call__: call it __call__, or write __call__ = forward."
+            )
         register(cls)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -137,32 +139,28 @@ class Module:
         inside = book.known is not None and running()  # a clone: what an attribute is stays as it is
         if isinstance(value, ARRAY):
             if not (inside and name in book.roles):
-                book.roles[name] = role_of(value)
-                book.layout = None
+                role = role_of(value)
+                if book.roles.get(name) != role or not isinstance(old, ARRAY):
+                    book.set_role(name, role)
         elif not (inside and name in book.roles and isinstance(value, NUMBERS)):
             if isinstance(old, ARRAY) and book.roles.get(name) == "parameter" and isinstance(value, NUMBERS):
                 value = np.array(value, old.dtype) if not old.shape else value
             if not isinstance(value, np.ndarray):
                 check_attribute(self, name, value)
-                book.roles.pop(name, None)
-                book.marked.discard(name)
+                book.set_role(name, None, marked=name in book.marked and is_child(value))
             book.layout = None
         own[name] = value
 
     def __delattr__(self, name: str) -> None:
         object.__delattr__(self, name)
-        book = book_of(self)
-        book.roles.pop(name, None)
-        book.marked.discard(name)
-        book.layout = None
+        book_of(self).set_role(name, None)
 
     def __getstate__(self) -> dict[str, Any]:
-        book = book_of(self)
-        return {**vars(self), BOOK: (book.roles, sorted(book.frozen), sorted(book.marked))}
+        layout, book = layout_of(self), book_of(self)
+        return {**vars(self), BOOK: (book.roles, sorted(book.frozen), sorted(book.marked), sorted(layout.fixed))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        roles, frozen, marked = state.get(BOOK, ({}, (), ()))
-        vars(self).update({**state, BOOK: Book(dict(roles), frozen, marked)})
+        vars(self).update({**state, BOOK: Book(*state.get(BOOK, ()))})
 
     def __repr__(self) -> str:
         return naming.shown(self)
@@ -236,16 +234,10 @@ def _tame(cls: Any) -> None:
 
 
 def _assign_marked(own: dict[str, Any], book: Book, name: str, marked: Marked) -> None:
-    value = marked.value
-    book.layout = None
-    book.frozen.discard(name)
-    if isinstance(value, ARRAY):
-        book.roles[name] = marked.role
-        book.marked.discard(name)
-    else:
-        book.roles.pop(name, None)
-        (book.marked.add if marked.role == "buffer" else book.marked.discard)(name)
-    own[name] = value
+    array = isinstance(marked.value, ARRAY)
+    book.frozen -= {name}
+    book.set_role(name, marked.role if array else None, marked=marked.role == "buffer" and not array)
+    own[name] = marked.value
 
 
 def _write(module: Module, name: str, old: Any, value: Any) -> None:
@@ -267,12 +259,11 @@ def _write(module: Module, name: str, old: Any, value: Any) -> None:
     if isinstance(old, Tracer):
         old[...] = given.astype(old.dtype) if given.dtype != old.dtype else given
         return
-    if isinstance(given, Tracer):
-        raise _captured(module, name)
+    if isinstance(given, Tracer):  # in a Module that the function made: until then a plain array
+        vars(module)[name] = given.astype(old.dtype)
+        return
     if not old.flags.writeable:
-        raise MutationError(
-            f"{what} is read-only, so{user_line()} it can't be written. Assign nn.Buffer(np.array(value)) to replace it."
-        )
+        raise MutationError(f"{what} is read-only{user_line()}. To replace it, assign nn.Buffer(np.array(value)).")
     np.copyto(old, given, casting="same_kind")
 
 

@@ -96,7 +96,7 @@ def load_state(module: Any, state: Mapping[str, Any], strict: bool) -> LoadRepor
             + (f" It has {_few(unexpected)}, which the model lacks." if unexpected else "")
             + " With strict=False, what fits is loaded."
         )
-    for number, (name, value) in given.items():
+    for number, (name, _) in given.items():
         if not leaves[number].flags.writeable:
             raise ArgumentError(f"load_state: {name} is a read-only array. Replace it: nn.Buffer(np.array(value)).")
     for number, (_, value) in given.items():
@@ -145,7 +145,7 @@ def set_frozen(module: Any, patterns: Sequence[str], frozen: bool) -> None:
     for owner, path, number in _owners(module):
         if number in chosen:
             book = book_of(owner)
-            (book.frozen.add if frozen else book.frozen.discard)(path)
+            book.frozen = book.frozen | {path} if frozen else book.frozen - {path}
             book.layout = None
 
 
@@ -206,7 +206,7 @@ def shown(module: Any) -> str:
             for key, child in zip(keys, children, strict=True):
                 below(str(key), child, full, indent + 1, layout, f"{path}.{key}")
             return
-        role = layout.role(value, path, layout.roles.get(path.split(".")[0])) if isinstance(value, ARRAY) else None
+        role = layout.role(value, path) if isinstance(value, ARRAY) else None
         show(label, value, full, indent, role)
 
     show("", module, "", 0, None)

@@ -74,8 +74,8 @@ def _check_dtype(layer: Any, x: Any, weight: Any) -> None:
     real = x.dtype.kind != "c"
     if wide != weight.dtype and real and any(isinstance(level, Record) for level in running()):
         warn_user(
-            f"{place_of(layer)}: the input is {x.dtype} and the parameters are {weight.dtype}, so that all that follows "
-            f"is computed in {wide}. Convert the input, x.astype(np.{weight.dtype}), or make the layer with "
+            f"{place_of(layer)}: the input is {x.dtype} and the parameters are {weight.dtype}, so that all that "
+            f"follows is computed in {wide}. Convert the input, x.astype(np.{weight.dtype}), or make the layer with "
             f"dtype=np.{wide}.",
             PromotionWarning,
         )

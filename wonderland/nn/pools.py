@@ -279,7 +279,7 @@ class GlobalSumPool(_GlobalPool):
 
 
 class GlobalMaxPool(_GlobalPool):
-    """The maximum over `rank` spatial axes: (..., channels, h, w) becomes (..., channels). Ties share the derivative."""
+    """The maximum over `rank` spatial axes: (..., channels, h, w) becomes (..., channels). Ties share derivatives."""
 
     def __call__(self, x: Any) -> Any:
         return np.max(image(self, x), axis=self._axes())

@@ -3,6 +3,28 @@
 # ruff: noqa: F401
 
 from wonderland.nn import init
+from wonderland.nn.activation_layers import (
+    CELU,
+    ELU,
+    GELU,
+    GLU,
+    SELU,
+    Hardsigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    LogSigmoid,
+    LogSoftmax,
+    Mish,
+    ReLU,
+    ReLU6,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softplus,
+    Softsign,
+    Tanh,
+)
 from wonderland.nn.activations import (
     celu,
     elu,
@@ -37,11 +59,14 @@ from wonderland.nn.ctc import ctc_loss
 from wonderland.nn.divergences import jensen_shannon, kl_divergence, total_variation
 from wonderland.nn.dropconnect import DropConnect
 from wonderland.nn.dropout import Dropout, Dropout1d, Dropout2d, Dropout3d, StochasticDepth
+from wonderland.nn.embedding import Embedding
 from wonderland.nn.ensemble import stack, unstack
 from wonderland.nn.files import Loaded
 from wonderland.nn.fold import fold
 from wonderland.nn.gates import apl, bspline_basis, geglu, glu, kaf, maxout, swiglu
+from wonderland.nn.kan import KAN
 from wonderland.nn.linear import Bilinear, Linear
+from wonderland.nn.local import LocallyConnected1d, LocallyConnected2d
 from wonderland.nn.lora import LoRA, lora, merge_lora, unmerge_lora
 from wonderland.nn.losses import (
     gaussian_nll_loss,
@@ -94,3 +119,4 @@ from wonderland.nn.shapes import Flatten, Identity, Unflatten, Upsample
 from wonderland.nn.statistics import synchronize, update_statistics
 from wonderland.nn.summary import summary
 from wonderland.nn.surgery import delete_paths
+from wonderland.nn.trained import APL, KAF, Maxout, PReLU, SwiGLU, Swish

@@ -96,8 +96,8 @@ class Upsample(Module):
             goal = tuple(round(n) for n in exact)
             if any(abs(n - m) > 1e-6 * m for n, m in zip(exact, goal, strict=True)):
                 raise ValueError(
-                    f"{place_of(self)}: scale_factor={self.scale_factor} times an input of shape {x.shape} isn't a whole "
-                    "number of elements: give size="
+                    f"{place_of(self)}: scale_factor={self.scale_factor} times an input of shape {x.shape} isn't a "
+                    "whole number of elements: give size="
                 )
         with placed(self):
             return resize(x, goal, self.mode, self.align_corners, channels="last" if self.channels_last else "first")

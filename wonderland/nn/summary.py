@@ -12,7 +12,7 @@ from wonderland.nn.module import Module, evaluating
 
 
 def summary(model: Any, *args: Any, **kwargs: Any) -> str:
-    """A table of the Modules that `model(*args, **kwargs)` calls, in order: name, class, shape of the result, parameters.
+    """A table of the Modules that `model(*args, **kwargs)` calls: name, class, shape of the result, parameters.
 
     It runs a copy of the model in evaluation mode: nothing changes. A Module that is called several times has a row for
     each; its parameters count once.
@@ -54,5 +54,7 @@ def _watch(node: Any, name: str, rows: list[list[Any]], count: int) -> None:
 
 
 def _shapes(out: Any) -> str:
-    shapes = [str(tuple(getattr(leaf, "shape", ()))) for leaf in tree.leaves(out) if not isinstance(leaf, (Tracer, str))]
+    shapes = [
+        str(tuple(getattr(leaf, "shape", ()))) for leaf in tree.leaves(out) if not isinstance(leaf, (Tracer, str))
+    ]
     return ", ".join(shapes)

@@ -63,7 +63,8 @@ class VectorFunction:
     def __init__(self, f: Callable, call: Call, numbers: Sequence[int]):
         self.f, self.structure, self.types, self.numbers = f, call.structure, call.types, numbers
         starts = np.cumsum([0, *(child.leaf_count for child in call.structure.children[0].children)])
-        self.chosen: list[int] = [k for i in numbers for k in range(starts[i], starts[i + 1]) if call.trainable[k]]  # leaves
+        leaves = [k for i in numbers for k in range(starts[i], starts[i + 1])]
+        self.chosen: list[int] = [k for k in leaves if call.trainable[k]]
         chosen = [self.types[k] for k in self.chosen]
         self.size: int = sum(t.size for t in chosen)
         dtypes = [t.dtype for t in chosen if is_differentiable(t.dtype)]

@@ -15,8 +15,8 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
-from wonderland.core.kinds import DICT
 from wonderland.core.functions import Call
+from wonderland.core.kinds import DICT
 from wonderland.core.level import Traced
 from wonderland.core.printing import Printer
 from wonderland.core.program import Equation, Var

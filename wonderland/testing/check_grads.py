@@ -108,7 +108,23 @@ def check_grads(
         raise TypeError("check_grads takes a tuple of arguments: check_grads(f, (x,))")
     if not any(is_inexact(leaf) for leaf in tree.leaves(tuple(args))):
         raise TypeError("check_grads: no argument has a floating-point dtype")
-    _Check(modes, atol, rtol, eps).run(f, tuple(args), order, ())
+    parts = [_trained(argument) for argument in args]
+    g = lambda *values: f(*(rebuild(value) for (_, rebuild), value in zip(parts, values, strict=True)))
+    _Check(modes, atol, rtol, eps).run(g, tuple(value for value, _ in parts), order, ())
+
+
+def _trained(argument: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """What is differentiated of an argument, the trainable parameters of Modules, and how it is put together again."""
+    leaves, structure = tree.flatten(argument)
+    flags = tree.trainable(structure)
+    if all(flags):
+        return argument, lambda value: value
+
+    def rebuild(trained: list) -> Any:
+        given = iter(trained)
+        return structure.unflatten([next(given) if f else leaf.copy() for leaf, f in zip(leaves, flags, strict=True)])
+
+    return [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag], rebuild
 
 
 @dataclass(frozen=True)

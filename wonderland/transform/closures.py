@@ -13,8 +13,8 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, MutationError, check_function
-from wonderland.core.kinds import kind_of
 from wonderland.core.functions import Call, handles
+from wonderland.core.kinds import kind_of
 from wonderland.core.level import Level, Traced
 from wonderland.core.program import Program, hoist, run
 from wonderland.core.tracer import Tracer, unwrap

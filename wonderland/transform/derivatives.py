@@ -71,8 +71,8 @@ def flat_tangents(tangents: Sequence[Any], call: Call) -> list[Any]:
             flat += [unwrap(leaf) for leaf in tree.paired(structure, tangent)]
         except ValueError as error:
             found = tree.flatten(tangent)[1]
-            what = f"the tangent of argument {number} has structure {found}, its primal {structure}"
-            raise ArgumentError(what if not found.has_mutable else f"the tangent of argument {number}: {error}") from None
+            differ = f": {error}" if found.has_mutable else f" has structure {found}, its primal {structure}"
+            raise ArgumentError(f"the tangent of argument {number}{differ}") from None
     flat += [None] * (len(call.types) - len(flat))
     return [matched(t, kind, f"tangent of leaf {i}") for i, (t, kind) in enumerate(zip(flat, call.types, strict=True))]
 
@@ -110,9 +110,7 @@ class Linearized:
         with tape:
             lifted, variables = [], []
             with Dual(tape) as level:
-                for value, kind, selected, trained in zip(
-                    call.values, call.types, select, call.trainable, strict=True
-                ):
+                for value, kind, selected, trained in zip(call.values, call.types, select, call.trainable, strict=True):
                     selected = selected and trained and is_differentiable(kind.dtype)
                     self.select.append(selected)
                     if selected:

@@ -10,8 +10,8 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
-from wonderland.core.kinds import kind_of
 from wonderland.core.functions import Call, handles
+from wonderland.core.kinds import kind_of
 from wonderland.core.level import Traced, freeze
 from wonderland.core.tracer import unwrap
 from wonderland.core.types import P, R, is_differentiable, type_of

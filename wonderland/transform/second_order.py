@@ -15,7 +15,7 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, check_function
-from wonderland.core.functions import handles
+from wonderland.core.functions import bound_object, handles, rebound
 from wonderland.core.level import Traced
 from wonderland.core.program import Program, run
 from wonderland.core.tracer import Tracer, unwrap
@@ -61,6 +61,9 @@ class Point:
         if not 0 < len(self.numbers) == len(set(self.numbers)):
             raise ArgumentError(f"{name}: argnums name one argument or several, each once, not {self.numbers}")
         self.aux: Any = None  # what the function returned beside its value, once it has run
+        owner = bound_object(f)
+        if owner is not None:  # the last argument, which isn't differentiated
+            self.args, f = (*self.args, owner), partial(_of_object, f)
         f = partial(f, **kwargs) if kwargs else f
         self.f: Any = partial(_checked, name, f, has_aux) if scalar else f
         parts = [tree.flatten(self.args[i]) for i in self.numbers]
@@ -86,8 +89,9 @@ class Point:
                 flat += tree.paired(structure, part)
             except ValueError as error:
                 found = tree.flatten(part)[1]
-                text = f"has structure {found}, the argument {structure}" if not found.has_mutable else f"differs: {error}"
-                raise ArgumentError(f"{self.name}: the {what} of argument {number} {text}") from None
+                differ = f"has structure {found}, the argument {structure}"
+                differ = f"differs: {error}" if found.has_mutable else differ
+                raise ArgumentError(f"{self.name}: the {what} of argument {number} {differ}") from None
         checked = [
             matched(unwrap(leaf), ArrayType(t.shape, t.dtype), f"{self.name}: the {what}'s leaf {i}")
             for i, (leaf, t) in enumerate(zip(flat, self.kinds, strict=True))
@@ -173,6 +177,10 @@ class Point:
                 f"{self.name} needs real arguments: with respect to complex ones the second derivatives of a real "
                 f"function are no complex matrix. Use {instead}, or the real and the imaginary part as arguments."
             )
+
+
+def _of_object(f: Callable, *args: Any, **kwargs: Any) -> Any:
+    return rebound(f, args[-1])(*args[:-1], **kwargs)
 
 
 def _checked(name: str, f: Callable, has_aux: bool, *args: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from wonderland.core.errors import ArgumentError
 from wonderland.core.tracer import Tracer, unwrap
-from wonderland.core.tree import Structure, flatten
+from wonderland.core.tree import Structure, flatten, trainable
 from wonderland.core.types import type_of
 
 
@@ -61,9 +61,13 @@ def tree_ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
         found = scipy.optimize.minimize(wl.value_and_grad(lambda x: loss(unravel(x))), x0, jac=True)
         best = unravel(found.x)
 
-    Integers beside floating-point numbers are refused: an optimiser would move them, without a derivative.
+    Of Modules it has the trainable parameters; what else they hold is copied, as it is now. Integers beside
+    floating-point numbers are refused: an optimiser would move them, without a derivative.
     """
-    leaves, structure = flatten(tree)
+    everything, structure = flatten(tree)
+    flags = trainable(structure)
+    leaves = [leaf for leaf, flag in zip(everything, flags, strict=True) if flag]
+    rest: list[Any] = [None if flag else leaf.copy() for leaf, flag in zip(everything, flags, strict=True)]
     types = []
     for number, leaf in enumerate(leaves):
         try:
@@ -96,6 +100,7 @@ def tree_ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
             part = given[start] if number else given[start:end].reshape(kind.shape)
             real = given.dtype.kind == "c" and kind.dtype.kind != "c"
             parts.append((part.real if real else part).astype(kind.dtype))
-        return structure.unflatten(parts)
+        given = iter(parts)
+        return structure.unflatten([next(given) if f else leaf.copy() for leaf, f in zip(rest, flags, strict=True)])
 
     return vector, unravel

@@ -67,9 +67,10 @@ def _written(size: int, pair: tuple[Any, bool], axis: int | None, call: Call, le
     name, role = next((".".join(path), role) for path, i, role in tree.places(call.structure) if i == leaf)
     if was_batched or role is not None:
         what = "given a value that differs along the batch" if was_batched else "written, once for the whole batch"
+        where = name.split(".", 2)[-1]
         raise MutationError(
-            f"inside vmap, a mutable argument that isn't batched was {what} ({name.split('.', 2)[-1]}). Return it from the "
-            "function instead, reduce it over the batch outside, or batch the object, too: in_axes=0 with an ensemble, "
+            f"inside vmap, a mutable argument that isn't batched was {what} ({where}). Return it from the function "
+            "instead, reduce it over the batch outside, or batch the object, too: in_axes=0 with an ensemble, "
             "nn.stack([model, ...])."
         )
     return value
