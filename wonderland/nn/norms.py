@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.errors import ArgumentError
 from wonderland.nn.arguments import array, axis_of
 from wonderland.nn.batch_norm import RunningNorm
 from wonderland.nn.building import Recipe, fill, positive, recipe, start
@@ -128,7 +127,7 @@ class GroupNorm(Module):
     def _make(self, how: Recipe) -> None:
         size: int = self.num_channels  # type: ignore[assignment]
         if size % self.num_groups:
-            raise ArgumentError(f"GroupNorm: {size} channels can't be divided into {self.num_groups} groups")
+            raise ValueError(f"GroupNorm: {size} channels can't be divided into {self.num_groups} groups")
         if self.affine:
             self.weight, self.bias = np.ones(size, how.dtype), np.zeros(size, how.dtype)
 
