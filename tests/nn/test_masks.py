@@ -133,8 +133,8 @@ def test_images_of_different_sizes(fill, jit):
     for i, (h, w) in enumerate(sizes):
         x[i, :, :h, :w], mask[i, :h, :w] = images[i], True
     layers = [
-        f64(nn.Conv2d, 2, 4, 3, stride=(2, 1), padding=1), nn.relu, nn.MaxPool2d(2), nn.GroupNorm(2, 4, dtype=np.float64),
-        nn.AvgPool2d(2, 1, 1, count_include_pad=False), nn.GlobalAvgPool(),
+        f64(nn.Conv2d, 2, 4, 3, stride=(2, 1), padding=1), nn.relu, nn.MaxPool2d(2),
+        nn.GroupNorm(2, 4, dtype=np.float64), nn.AvgPool2d(2, 1, 1, count_include_pad=False), nn.GlobalAvgPool(),
     ]  # fmt: skip
     y, _ = jit(lambda m, x, mask: m(x, mask))(nn.Masked(*layers), x, mask)
     np.testing.assert_allclose(y, [nn.Sequential(*layers)(image[None])[0] for image in images], atol=1e-12)

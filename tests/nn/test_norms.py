@@ -408,3 +408,40 @@ def test_what_is_not_folded():
         folded = nn.fold(model)
         assert isinstance(folded[1 if len(layers) == 2 or layers[1] is not nn.relu else 2], nn.BatchNorm1d)
         np.testing.assert_allclose(folded(x), model(x), atol=1e-6)
+
+
+def test_checkpoints_and_loops_write_once():
+    x, weights = normal(6, 3), normal(6, 3, seed=1)
+    plain, again, carried = (nn.BatchNorm1d(3, dtype=np.float64) for _ in range(3))
+    a = wl.grad(sines, (0, 1))(plain, x, weights)
+    b = wl.grad(wl.checkpoint(sines), (0, 1))(again, x, weights)
+    np.testing.assert_allclose(a[1], b[1])
+    np.testing.assert_allclose(a[0].weight, b[0].weight)
+    for name, value in plain.state().items():
+        np.testing.assert_allclose(again.state()[name], value)
+
+    def run(layer, x):
+        return wl.scan(lambda layer, _: (layer, layer(x)), layer, np.arange(3))[1]
+
+    wl.jit(run)(carried, x)
+    plain(x)
+    plain(x)
+    for name, value in plain.state().items():
+        np.testing.assert_allclose(carried.state()[name], value)
+
+
+@JIT
+def test_too_few_real_values(jit):
+    layer, x = nn.BatchNorm1d(3, dtype=np.float64), normal(2, 3, 4)
+    mask = np.zeros((2, 4), bool)
+    mask[0, 0] = True
+    with pytest.raises(ValueError, match="no variance"):
+        jit(lambda layer, x, mask: layer(x, mask))(layer, x, mask)
+    assert layer.num_batches_tracked == 0
+    with nn.synchronize(layer, lambda a: a), pytest.raises(ValueError, match="no variance"):
+        jit(call)(layer, x[:1, :, :1])
+    with nn.synchronize(layer, lambda a: 2 * a):
+        kept = copy.deepcopy(layer)
+        jit(call)(layer, x[:1, :, :1])
+    with pytest.raises(ValueError, match="after it has ended"):
+        kept(x)

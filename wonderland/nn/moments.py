@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -20,8 +19,16 @@ from wonderland.nn.placing import numbers, place_of
 Axes = tuple[int, ...]
 Reduce = Callable[[np.ndarray], np.ndarray]
 
-# The sums over ranks that layers name by number: a function may hold arrays, which no static attribute does.
-REDUCTIONS: WeakValueDictionary[int, Reduce] = WeakValueDictionary()
+# The sums over ranks that are in force, which layers name by number: a function may hold arrays, which no static
+# attribute does.
+REDUCTIONS: dict[int, Reduce] = {}
+
+
+def reduction(number: int) -> Reduce | None:
+    """The sum over ranks of a number; None of 0."""
+    if number and number not in REDUCTIONS:
+        raise ValueError("a copy of a model that was made inside nn.synchronize is called after it has ended")
+    return REDUCTIONS[number] if number else None
 
 
 class Moments(NamedTuple):

@@ -16,13 +16,14 @@ from wonderland import random
 from wonderland.core.errors import ArgumentError
 from wonderland.nn.arguments import array, floating
 from wonderland.nn.module import Buffer, Module, evaluating
+from wonderland.random.keys import checked
 
 
 class Random(Module):
     """A layer with a key of its own; without one given, the next of the stream that `wl.random.seed` starts."""
 
     def __init__(self, key: Any = None):
-        key = random.next_key() if key is None else random.keys.checked(key)
+        key = random.next_key() if key is None else checked(key)
         self.key = Buffer(np.array(key, np.uint32))
 
     def next_key(self) -> Any:
