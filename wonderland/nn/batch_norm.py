@@ -64,10 +64,10 @@ class RunningNorm(Module):
             raise wrong_shape(self, f"with {self.channels} channels along axis {axis}", x.shape)
         return x, axis
 
-    def _scaled(self, y: Any, axis: int) -> Any:
-        if self.weight is not None:
-            y = y * along(self.weight, axis, y.ndim)
-        return y if self.bias is None else y + along(self.bias, axis, y.ndim)
+    def _scaled(self, x: Any, found: Moments, axis: int) -> Any:
+        if self.weight is None:
+            return standardized(x, found, self.eps)
+        return standardized(x, found, self.eps, along(self.weight, axis, x.ndim), along(self.bias, axis, x.ndim))
 
     def _tracked(self, axis: int, ndim: int) -> Moments:
         return Moments(along(self.running_mean, axis, ndim), along(self.running_var, axis, ndim), 0)
@@ -100,7 +100,7 @@ class BatchStatistics(RunningNorm):
             found = self._statistics(x, axis, mask)
         else:
             found = self._tracked(axis, x.ndim)
-        y = self._scaled(standardized(x, found, self.eps), axis)
+        y = self._scaled(x, found, axis)
         return y if mask is None else np.where(mask, y, 0)
 
     def channel_axis(self, x: Any) -> int:

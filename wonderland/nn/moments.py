@@ -82,9 +82,11 @@ def summed(x: Any, reduce: Reduce) -> Any:
     return over_ranks(x)
 
 
-def standardized(x: Any, found: Moments, eps: float) -> Any:
-    """(x - mean) / sqrt(variance + eps)."""
-    return (x - found.mean) * (1 / np.sqrt(found.variance + eps))
+def standardized(x: Any, found: Moments, eps: float, weight: Any = None, bias: Any = None) -> Any:
+    """(x - mean) / sqrt(variance + eps) * weight + bias, the factors first: they are few."""
+    scale = 1 / np.sqrt(found.variance + eps)
+    y = (x - found.mean) * (scale if weight is None else scale * weight)
+    return y if bias is None else y + bias
 
 
 def real_numbers(layer: Any, x: Any, weight: Any = None) -> Any:
