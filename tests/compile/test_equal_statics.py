@@ -75,6 +75,18 @@ def test_equal_models_take_the_native_path_in_turn(slow_calls):
     assert slow_calls == [1] and len(step._specializations) == 1
 
 
+def test_long_containers_that_change_in_place():
+    @wl.register_mutable
+    class Model:
+        def __init__(self):
+            self.w, self.items = np.ones(2), [*range(40)]
+
+    model, f = Model(), wl.jit(lambda m: np.sum(m.w) * m.items[5])
+    assert f(model) == f(model) == 10.0
+    model.items[5] = 6
+    assert f(model) == f(model) == 12.0
+
+
 def test_written_leaves_of_models_in_turn(slow_calls):
     @wl.jit
     def step(model, x):

@@ -772,3 +772,24 @@ def test_summary():
     assert net.norm.calls == 0 and net.training
     with pytest.raises(wl.ArgumentError, match="takes a Module"):
         nn.summary(np.tanh, X)
+
+
+def test_long_static_containers_are_compared():
+    class Model(nn.Module):
+        def __init__(self):
+            self.w, self.vocabulary, self.ids = np.ones(2), {str(i): i for i in range(100)}, list(range(50))
+
+        def __call__(self):
+            return np.sum(self.w) * self.vocabulary["7"] * self.ids[3]
+
+    model, f = Model(), wl.jit(lambda m: m())
+    assert f(model) == f(model) == 42.0 and compiled(f) == 1
+    model.vocabulary["7"] = 8
+    assert f(model) == f(model) == 48.0
+    model.ids[3] = True
+    assert f(model) == f(model) == 16.0
+    model.ids[3] = 1
+    assert f(model) == 16.0 and compiled(f) == 4
+    model.vocabulary["7"] = 7
+    model.ids[3] = 3
+    assert f(model) == 42.0 and compiled(f) == 4

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from scipy.stats import ks_2samp
 
 import wonderland as wl
 from wonderland import nn, train
@@ -312,17 +313,19 @@ def test_twenty_steps_from_the_same_weights(name, dtype):
 
 
 def test_initialisation_has_the_laws_of_pytorch():
+    """Samples of many layers of each: by the test of Kolmogorov and Smirnov, and by their extremes."""
     torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    wl.random.seed(0)
     for name, args in {
-        "Linear": (40, 500), "Bilinear": (20, 30, 40), "Conv1d": (8, 60, 5), "Conv2d": (6, 80, 3), "Conv3d": (4, 70, 2),
-        "ConvTranspose2d": (60, 20, 3), "Embedding": (300, 50),
+        "Linear": (40, 50), "Bilinear": (20, 3, 40), "Conv1d": (8, 60, 5), "Conv2d": (6, 80, 3), "Conv3d": (4, 70, 2),
+        "ConvTranspose2d": (60, 20, 3), "Embedding": (30, 50),
     }.items():  # fmt: skip
-        ours, theirs = getattr(nn, name)(*args), getattr(torch.nn, name)(*args)
-        for key, value in theirs.state_dict().items():
-            mine, value = ours.state()[key], value.numpy()
-            assert mine.shape == value.shape and mine.dtype == value.dtype
-            if name == "Embedding":
-                assert abs(mine.std() - 1) < 0.03 and abs(mine.mean()) < 0.03
-            else:
-                assert np.abs(mine).max() == pytest.approx(np.abs(value).max(), rel=0.1 if key == "bias" else 0.01)
-                assert abs(mine.mean()) < 0.2 * np.abs(mine).max()
+        ours = [getattr(nn, name)(*args).state() for _ in range(30)]
+        theirs = [getattr(torch.nn, name)(*args).state_dict() for _ in range(30)]
+        for key in theirs[0]:
+            mine, other = (np.stack([np.asarray(state[key]) for state in states]) for states in (ours, theirs))
+            assert mine.shape == other.shape and mine.dtype == other.dtype
+            assert ks_2samp(mine.ravel(), other.ravel()).pvalue > 0.01
+            if name != "Embedding":
+                assert np.abs(mine).max() == pytest.approx(np.abs(other).max(), rel=0.01)

@@ -27,6 +27,7 @@ from wonderland.core.statics import is_fixed, typed
 
 MOST_UNROLLED = 16  # items of a static container that are compared one by one, in generated code
 SIMPLE = (int, str, bytes)  # equal and of the same type is all there is to compare
+_FLAT = frozenset({*SIMPLE, bool, type(None)})
 
 
 def leaf_reader(
@@ -193,6 +194,14 @@ class _LeafReader:
         if kind in (tuple, list) and len(value) <= MOST_UNROLLED:
             items = [self.same(item, f"{here}[{i}]", remember) for i, item in enumerate(value)]
             return " and ".join([f"len({here}) == {len(value)}", *items])
+        if kind in (list, dict) and _FLAT.issuperset(map(type, value)):  # long ones, by loops of Python's own
+            types = self.constant([*map(type, value)])
+            same = f"{here} == {self.constant(kind(value))} and [*map(type, {here})] == {types}"
+            if kind is list:
+                return same
+            if _FLAT.issuperset(map(type, value.values())):
+                types = self.constant([*map(type, value.values())])
+                return f"{same} and [*{here}] == {self.constant([*value])} and [*map(type, {here}.values())] == {types}"
         return f"typed({here}) == {self.constant(typed(value))}"
 
 

@@ -56,7 +56,7 @@ class _Filter(Module):
         """The input, with the axes and channels that the layer takes."""
         x = numbers(self, x, self.weight)
         axis = -1 if self.channels_last else -self.rank - 1
-        if self.weight is None and x.ndim > self.rank:
+        if self.in_channels is None and x.ndim > self.rank:
             fill(self, in_channels=x.shape[axis])
         if x.ndim <= self.rank or x.shape[axis] != self.in_channels:
             spatial = ", ".join(("length",) if self.rank == 1 else ("depth", "height", "width")[-self.rank :])

@@ -111,7 +111,11 @@ def dirac(key: Any, shape: Shape, dtype: Any = np.float32, *, groups: int = 1) -
 
 
 def uniform(key: Any, shape: Shape, dtype: Any = np.float32, *, low: float = 0.0, high: float = 1.0) -> Any:
-    """Uniform in [low, high)."""
+    """Uniform in [low, high); of complex numbers, both parts."""
+    if np.dtype(dtype).kind == "c":
+        part = np.zeros((), dtype).real.dtype
+        real, imaginary = random.split(random.next_key() if key is None else key)
+        return uniform(real, shape, part, low=low, high=high) + 1j * uniform(imaginary, shape, part, low=low, high=high)
     return _drawn(lambda drawn: random.uniform(key, _shape(shape), low, high, dtype=drawn), dtype)
 
 
@@ -179,7 +183,7 @@ def variance_scaling(
         raise ValueError(f'distribution is "normal", "uniform" or "truncated_normal", not {distribution!r}')
     std = math.sqrt(scale / max(_MODES[mode](*fans(shape)), 1))
     if distribution == "uniform":
-        bound = math.sqrt(3.0) * std
+        bound = math.sqrt(3.0) * std * _per_part(dtype)
         return uniform(key, shape, dtype, low=-bound, high=bound)
     return (normal if distribution == "normal" else truncated_normal)(key, shape, dtype, std=std)
 
@@ -242,7 +246,7 @@ def fan_in_uniform(key: Any, shape: Shape, dtype: Any = np.float32, *, fan_in: i
 
     A bias has no fan of its own: `fan_in` is that of its weight.
     """
-    bound = 1.0 / math.sqrt(max(fans(shape)[0] if fan_in is None else fan_in, 1))
+    bound = _per_part(dtype) / math.sqrt(max(fans(shape)[0] if fan_in is None else fan_in, 1))
     return uniform(key, shape, dtype, low=-bound, high=bound)
 
 
@@ -284,6 +288,11 @@ def sparse(key: Any, shape: Shape, dtype: Any = np.float32, *, sparsity: float =
 
 def _shape(shape: Shape) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+
+
+def _per_part(dtype: Any) -> float:
+    """By how much a bound is smaller for each part of a complex number, so that the variance is the same."""
+    return math.sqrt(0.5) if np.dtype(dtype).kind == "c" else 1.0
 
 
 def _drawn(draw: Any, dtype: Any) -> Any:

@@ -66,7 +66,7 @@ class KAN(Module):
 
     def __call__(self, x: Any) -> Any:
         x = numbers(self, x, self.spline_weight)
-        if self.spline_weight is None and x.ndim:
+        if self.in_features is None and x.ndim:
             fill(self, in_features=x.shape[-1])
         if x.shape[-1:] != (self.in_features,):
             raise wrong_shape(self, f"(..., {self.in_features})", x.shape)

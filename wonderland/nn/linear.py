@@ -46,7 +46,7 @@ class Linear(Module):
 
     def __call__(self, x: Any) -> Any:
         x = numbers(self, x, self.weight)
-        if self.weight is None and x.ndim:
+        if self.in_features is None and x.ndim:
             fill(self, in_features=x.shape[-1])
         if x.shape[-1:] != (self.in_features,):
             raise wrong_shape(self, f"(..., {self.in_features})", x.shape)
@@ -90,7 +90,7 @@ class Bilinear(Module):
 
     def __call__(self, x1: Any, x2: Any) -> Any:
         x1, x2 = numbers(self, x1, self.weight), numbers(self, x2, self.weight)
-        if self.weight is None and x1.ndim and x2.ndim:
+        if (self.in1_features is None or self.in2_features is None) and x1.ndim and x2.ndim:
             fill(self, in1_features=x1.shape[-1], in2_features=x2.shape[-1])
         if x1.shape[-1:] != (self.in1_features,) or x2.shape[-1:] != (self.in2_features,):
             expected = f"(..., {self.in1_features}) and (..., {self.in2_features})"

@@ -72,7 +72,7 @@ class _LocallyConnected(Module):
     def __call__(self, x: Any) -> Any:
         x = numbers(self, x, self.weight)
         rank = self.rank
-        if self.weight is None and x.ndim > rank:
+        if (self.in_channels is None or self.input_size is None) and x.ndim > rank:
             fill(self, in_channels=x.shape[-rank - 1], input_size=tuple(x.shape[-rank:]))
         if x.shape[-rank - 1 :] != (self.in_channels, *(self.input_size or ())):
             raise wrong_shape(self, f"(..., {self.in_channels}, {', '.join(map(str, self.input_size or ()))})", x.shape)

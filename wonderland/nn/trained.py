@@ -179,6 +179,6 @@ class SwiGLU(Module):
 
     def __call__(self, x: Any) -> Any:
         x = numbers(self, x)
-        if self.gate is None and x.ndim:
+        if self.in_features is None and x.ndim:
             fill(self, in_features=x.shape[-1])
         return self.outer(activations.silu(self.gate(x)) * self.inner(x))

@@ -199,6 +199,16 @@ def test_initialisers():
         nn.Linear(3, 4, key=5)
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_layers(dtype):
+    linear, conv = nn.Linear(40, 400, dtype=dtype), nn.Conv1d(2, 3, 3, dtype=dtype)
+    assert np.mean(np.abs(linear.weight) ** 2) == pytest.approx(1 / 120, rel=0.05)  # as of real numbers
+    for layer, x in ((linear, normal(3, 40) * (1 + 2j)), (conv, normal(3, 2, 7) * (1 + 2j))):
+        y = layer(x.astype(dtype))
+        assert y.dtype == dtype and all(p.dtype == dtype for p in layer.parameters())
+        np.testing.assert_allclose(wl.jit(layer)(x.astype(dtype)), y, rtol=1e-5, atol=1e-5)
+
+
 def test_a_layer_is_made_inside_a_transformation_with_a_key():
     made = lambda key, x: nn.Linear(4, 3, key=key)(x)
     key, x = wl.random.key(1), normal(2, 4)
