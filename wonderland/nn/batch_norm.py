@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.nn.arguments import array, axis_of
+from wonderland.nn.arguments import array, axis_of, demand
 from wonderland.nn.building import Recipe, fill, recipe, start
 from wonderland.nn.module import Buffer, Module
-from wonderland.nn.moments import REDUCTIONS, Moments, along, mask_along, moments, real_numbers, standardized
+from wonderland.nn.moments import Moments, along, mask_along, moments, real_numbers, reduction, standardized
 from wonderland.nn.placing import place_of, placed, wrong_shape
 from wonderland.transform.derivatives import stop_gradient
 
@@ -18,6 +18,10 @@ from wonderland.transform.derivatives import stop_gradient
 class RunningNorm(Module):
     """A layer with a weight and a bias for each channel, and averages of means and variances over batches."""
 
+    running_mean: Any
+    running_var: Any
+    num_batches_tracked: Any
+    _sums: Any  # what `nn.update_statistics` adds up while it runs: count, mean, sum of squared deviations
     _ranks: int = 0  # the number of the sum over ranks, while `nn.synchronize` is in force
 
     def __init__(
@@ -60,10 +64,10 @@ class RunningNorm(Module):
             raise wrong_shape(self, f"with {self.channels} channels along axis {axis}", x.shape)
         return x, axis
 
-    def _scaled(self, y: Any, axis: int) -> Any:
-        if self.weight is not None:
-            y = y * along(self.weight, axis, y.ndim)
-        return y if self.bias is None else y + along(self.bias, axis, y.ndim)
+    def _scaled(self, x: Any, found: Moments, axis: int) -> Any:
+        if self.weight is None:
+            return standardized(x, found, self.eps)
+        return standardized(x, found, self.eps, along(self.weight, axis, x.ndim), along(self.bias, axis, x.ndim))
 
     def _tracked(self, axis: int, ndim: int) -> Moments:
         return Moments(along(self.running_mean, axis, ndim), along(self.running_var, axis, ndim), 0)
@@ -96,7 +100,7 @@ class BatchStatistics(RunningNorm):
             found = self._statistics(x, axis, mask)
         else:
             found = self._tracked(axis, x.ndim)
-        y = self._scaled(standardized(x, found, self.eps), axis)
+        y = self._scaled(x, found, axis)
         return y if mask is None else np.where(mask, y, 0)
 
     def channel_axis(self, x: Any) -> int:
@@ -111,7 +115,9 @@ class BatchStatistics(RunningNorm):
                 "each channel, which has no variance. In training give it larger batches (drop a last batch of 1), or "
                 "call model.eval()."
             )
-        found = moments(x, others, mask, REDUCTIONS[self._ranks] if self._ranks else None)
+        found = moments(x, others, mask, reduction(self._ranks))
+        if not isinstance(found.count, float):
+            demand(found.count > 1, "BatchNorm: a channel has {} values, which have no variance", found.count)
         if self.training and self.track_running_stats:
             self.num_batches_tracked = self.num_batches_tracked + 1
             self._move(found.mean, found.unbiased())

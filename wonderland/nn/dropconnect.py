@@ -39,7 +39,7 @@ class DropConnect(Random):
                 f"DropConnect takes a layer with a weight and a bias, such as nn.Linear, got {type(layer).__name__}"
             )
         if not isinstance(samples, (int, np.integer)) or samples < 0:
-            raise ArgumentError(f"DropConnect: samples is the number of draws in evaluation mode, got {samples!r}")
+            raise ValueError(f"DropConnect: samples is the number of draws in evaluation mode, got {samples!r}")
         super().__init__(key)
         self.p = probability(p, "DropConnect")
         self.samples = int(samples)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from wonderland.core.errors import ArgumentError
 from wonderland.nn.noise import Random, dropped, inexact, probability
 
 
@@ -86,7 +85,7 @@ class StochasticDepth(Random):
     def __init__(self, p: float, mode: str = "row", *, key: Any = None):
         self.p = probability(p, "StochasticDepth")
         if mode not in ("row", "batch"):
-            raise ArgumentError(f'StochasticDepth: mode is "row" or "batch", got {mode!r}')
+            raise ValueError(f'StochasticDepth: mode is "row" or "batch", got {mode!r}')
         self.mode = mode
         super().__init__(key)
 

@@ -7,6 +7,7 @@ count neither in statistics nor in pooling, and results and derivatives are thos
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import Any
 
@@ -15,12 +16,15 @@ import numpy as np
 from wonderland.nn.arguments import array
 from wonderland.nn.containers import Residual, Sequential, _callables
 from wonderland.nn.convolutions import _Convolution, _Filter, _TransposedConvolution
+from wonderland.nn.kan import KAN
 from wonderland.nn.linear import Linear
+from wonderland.nn.local import _LocallyConnected
 from wonderland.nn.module import Module
 from wonderland.nn.norms import TrailingNorm
 from wonderland.nn.placing import place_of
 from wonderland.nn.pools import GlobalAvgPool, GlobalMaxPool, GlobalSumPool, _AdaptivePool, _AvgPool, _MaxPool, _Pool
 from wonderland.nn.shapes import Flatten, Unflatten, Upsample
+from wonderland.nn.trained import Maxout, SwiGLU
 from wonderland.numpy.pooling import sum_pool
 
 
@@ -66,7 +70,7 @@ def _positions(x: Any, mask: Any, rank: int | None, last: bool, name: str) -> tu
     x, mask = array(x), array(mask)
     if mask.dtype != bool:
         raise TypeError(f"{name}: a mask is an array of bools, True for what counts, got dtype {mask.dtype}")
-    rank = mask.ndim - 1 if rank is None else rank
+    rank = int(mask.ndim - 1) if rank is None else rank
     end = x.ndim - last
     axes = tuple(range(end - rank, end))
     if rank < 1 or mask.ndim != x.ndim - 1:
@@ -146,7 +150,8 @@ def _sources(layer: Any, i: int, extent: int) -> Any:
     return np.maximum(starts - before, starts - step + 1 + reach - before - after)
 
 
-_MIXING = (_Filter, _Pool, _AdaptivePool, Flatten, Unflatten, Upsample)
+_MIXING = (_Filter, _Pool, _AdaptivePool, _LocallyConnected, Flatten, Unflatten, Upsample)
+_OF_LAST_AXIS = (Linear, TrailingNorm, KAN, Maxout, SwiGLU)
 
 
 def _check_keeps(layer: Any) -> None:
@@ -163,7 +168,12 @@ def _check_keeps(layer: Any) -> None:
 
 def takes_mask(layer: Any) -> bool:
     """Does a Module have an argument `mask`?"""
-    return isinstance(layer, Module) and "mask" in inspect.signature(type(layer).__call__).parameters
+    return isinstance(layer, Module) and _has_mask(type(layer))
+
+
+@functools.cache
+def _has_mask(kind: type) -> bool:
+    return "mask" in inspect.signature(kind.__call__).parameters
 
 
 class Masked(Module):
@@ -223,7 +233,8 @@ class Masked(Module):
         elif isinstance(layer, _AvgPool) and not layer.count_include_pad:
             y = self._mean(layer, x, mask)
         else:
-            y = layer(x, mask=mask) if takes_mask(layer) else layer(x)
+            given: dict[str, Any] = {"mask": mask} if takes_mask(layer) else {}
+            y = layer(x, **given)
         return self._cleared(y, after), after
 
     def _around(self, layer: Any, x: Any, mask: Any) -> tuple[Any, Any]:
@@ -258,5 +269,5 @@ class Masked(Module):
             if isinstance(layer, _AvgPool) and layer.ceil_mode:
                 raise ValueError(f"{where()}, means of incomplete windows aren't known: leave out ceil_mode")
         mixes = isinstance(layer, TrailingNorm) and len(layer.normalized_shape or (0,)) > 1
-        if (not self.channels_last and isinstance(layer, (Linear, TrailingNorm))) or mixes:
+        if (not self.channels_last and isinstance(layer, _OF_LAST_AXIS)) or mixes:
             raise ValueError(f"{where()}, the last axis has positions, which it would mix: use channels_last=True")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -20,8 +19,16 @@ from wonderland.nn.placing import numbers, place_of
 Axes = tuple[int, ...]
 Reduce = Callable[[np.ndarray], np.ndarray]
 
-# The sums over ranks that layers name by number: a function may hold arrays, which no static attribute does.
-REDUCTIONS: WeakValueDictionary[int, Reduce] = WeakValueDictionary()
+# The sums over ranks that are in force, which layers name by number: a function may hold arrays, which no static
+# attribute does.
+REDUCTIONS: dict[int, Reduce] = {}
+
+
+def reduction(number: int) -> Reduce | None:
+    """The sum over ranks of a number; None of 0."""
+    if number and number not in REDUCTIONS:
+        raise ValueError("a copy of a model that was made inside nn.synchronize is called after it has ended")
+    return REDUCTIONS[number] if number else None
 
 
 class Moments(NamedTuple):
@@ -75,9 +82,11 @@ def summed(x: Any, reduce: Reduce) -> Any:
     return over_ranks(x)
 
 
-def standardized(x: Any, found: Moments, eps: float) -> Any:
-    """(x - mean) / sqrt(variance + eps)."""
-    return (x - found.mean) * (1 / np.sqrt(found.variance + eps))
+def standardized(x: Any, found: Moments, eps: float, weight: Any = None, bias: Any = None) -> Any:
+    """(x - mean) / sqrt(variance + eps) * weight + bias, the factors first: they are few."""
+    scale = 1 / np.sqrt(found.variance + eps)
+    y = (x - found.mean) * (scale if weight is None else scale * weight)
+    return y if bias is None else y + bias
 
 
 def real_numbers(layer: Any, x: Any, weight: Any = None) -> Any:

@@ -16,13 +16,14 @@ from wonderland import random
 from wonderland.core.errors import ArgumentError
 from wonderland.nn.arguments import array, floating
 from wonderland.nn.module import Buffer, Module, evaluating
+from wonderland.random.keys import checked
 
 
 class Random(Module):
     """A layer with a key of its own; without one given, the next of the stream that `wl.random.seed` starts."""
 
     def __init__(self, key: Any = None):
-        key = random.next_key() if key is None else random.keys.checked(key)
+        key = random.next_key() if key is None else checked(key)
         self.key = Buffer(np.array(key, np.uint32))
 
     def next_key(self) -> Any:
@@ -36,7 +37,7 @@ def probability(p: Any, name: str) -> float:
     """A number between 0 and 1, of one that is given."""
     if isinstance(p, (int, float, np.number)) and 0 <= p <= 1:
         return float(p)
-    raise ArgumentError(f"{name}: p is the probability of dropping, a number from 0 to 1, got {p!r}")
+    raise ValueError(f"{name}: p is the probability of dropping, a number from 0 to 1, got {p!r}")
 
 
 def inexact(x: Any, name: str) -> Any:
@@ -86,7 +87,7 @@ class GaussianNoise(Random):
 
     def __init__(self, sigma: float, key: Any = None):
         if not isinstance(sigma, (int, float, np.number)) or not sigma >= 0:
-            raise ArgumentError(f"GaussianNoise: sigma is a standard deviation, a number of at least 0, got {sigma!r}")
+            raise ValueError(f"GaussianNoise: sigma is a standard deviation, a number of at least 0, got {sigma!r}")
         super().__init__(key)
         self.sigma = float(sigma)
 
@@ -110,7 +111,7 @@ class Cutout(Random):
     def __init__(self, size: int | tuple[int, int], *, channels_last: bool = False, key: Any = None):
         sides = (size, size) if isinstance(size, (int, np.integer)) else tuple(size)
         if len(sides) != 2 or not all(isinstance(n, (int, np.integer)) and n > 0 for n in sides):
-            raise ArgumentError(f"Cutout: size is a positive integer or two of them, (height, width), got {size!r}")
+            raise ValueError(f"Cutout: size is a positive integer or two of them, (height, width), got {size!r}")
         super().__init__(key)
         self.size = tuple(map(int, sides))
         self.channels_last = bool(channels_last)

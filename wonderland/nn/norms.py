@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.errors import ArgumentError
 from wonderland.nn.arguments import array, axis_of
 from wonderland.nn.batch_norm import RunningNorm
 from wonderland.nn.building import Recipe, fill, positive, recipe, start
 from wonderland.nn.module import Module
-from wonderland.nn.moments import along, mask_along, moments, real_numbers, standardized
+from wonderland.nn.moments import mask_along, moments, real_numbers, standardized
 from wonderland.nn.placing import place_of, placed, wrong_shape
 
 Shape = Sequence[int] | int
@@ -128,7 +127,7 @@ class GroupNorm(Module):
     def _make(self, how: Recipe) -> None:
         size: int = self.num_channels  # type: ignore[assignment]
         if size % self.num_groups:
-            raise ArgumentError(f"GroupNorm: {size} channels can't be divided into {self.num_groups} groups")
+            raise ValueError(f"GroupNorm: {size} channels can't be divided into {self.num_groups} groups")
         if self.affine:
             self.weight, self.bias = np.ones(size, how.dtype), np.zeros(size, how.dtype)
 
@@ -145,9 +144,11 @@ class GroupNorm(Module):
         axes = tuple(a for a in range(1, grouped.ndim) if a != axis)
         inside = None if mask is None else mask_along(mask, x.shape, axis, "GroupNorm")
         found = moments(grouped, axes, None if inside is None else np.expand_dims(inside, axis))
-        y = standardized(grouped, found, self.eps).reshape(x.shape)
+        factors = []
         if self.weight is not None:
-            y = y * along(self.weight, axis, x.ndim) + along(self.bias, axis, x.ndim)
+            channels = (self.num_groups, -1, *(1,) * (x.ndim - axis - 1))
+            factors = [self.weight.reshape(channels), self.bias.reshape(channels)]
+        y = standardized(grouped, found, self.eps, *factors).reshape(x.shape)
         return y if inside is None else np.where(inside, y, 0)
 
 
@@ -187,7 +188,7 @@ class InstanceStatistics(RunningNorm):
                 self._move(np.mean(found.mean, axis=batch), np.mean(found.unbiased(), axis=batch))
         else:
             found = self._tracked(axis, x.ndim)
-        y = self._scaled(standardized(x, found, self.eps), axis)
+        y = self._scaled(x, found, axis)
         return y if inside is None else np.where(inside, y, 0)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +20,8 @@ from wonderland.nn.moments import REDUCTIONS, Reduce
 
 _numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of the reductions that are known
 _fresh = itertools.count(1)
+_users: Counter[int] = Counter()  # by the number of a reduction, how many contexts it is in force in
+_lock = threading.Lock()
 
 
 def batch_norms(model: Any, what: str) -> list[Any]:
@@ -39,8 +43,10 @@ def synchronize(model: Module, reduce: Reduce) -> Iterator[Any]:
     if not callable(reduce):
         raise ArgumentError(f"nn.synchronize: reduce is a function from arrays to arrays, got {type(reduce).__name__}")
     layers = batch_norms(model, "nn.synchronize")
-    number = _numbers.setdefault(reduce, next(_fresh))
-    REDUCTIONS[number] = reduce
+    with _lock:
+        number = _numbers.setdefault(reduce, next(_fresh))
+        _users[number] += 1
+        REDUCTIONS[number] = reduce
     before = [layer._ranks for layer in layers]
     try:
         for layer in layers:
@@ -51,6 +57,10 @@ def synchronize(model: Module, reduce: Reduce) -> Iterator[Any]:
             layer._ranks = ranks
             if not ranks:
                 del layer._ranks  # the class has it
+        with _lock:
+            _users[number] -= 1
+            if not _users[number]:
+                del _users[number], REDUCTIONS[number]
 
 
 def _first(model: Any, batch: Any) -> Any:
