@@ -36,6 +36,7 @@ LAYERS = {
     "optimize": "minimisers and LP/QP layers, differentiated by `implicit`",
     "integrate": "ordinary differential equations and their adjoints",
     "nn": "`Module`, layers, initialisers, losses",
+    "models": "whole networks, one screen each",
     "data": "datasets, loaders, augmentation; knows arrays, and no models",
     "train": "optimisers, schedules, the loop, checkpoints of weights, metrics",
     "text": "tokenisers, language models, sampling from them",

@@ -1,8 +1,11 @@
-"""Training steps of networks that are `nn.Module`s, with an optimiser of `wl.train`: a residual MLP of 100 layers, a wide
-MLP, and ResNet-18 on small images. The whole step is one compiled call; the Python around it is part of the time.
+"""Training steps of networks that are `nn.Module`s, with an optimiser of `wl.train`.
+
+A residual MLP of 100 layers, a wide MLP, and ResNet-18 on small images. The whole step is one compiled call; the Python
+around it is part of the time.
 """
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -118,7 +121,7 @@ def deep_in_jax(weights, x, y):
 def wide_inputs():
     rng = np.random.default_rng(0)
     weights = {}
-    for i, (inputs, outputs) in enumerate(zip(SIZES[:-1], SIZES[1:], strict=True)):
+    for i, (inputs, outputs) in enumerate(pairwise(SIZES)):
         weights |= dense(rng, f"{2 * i}", inputs, outputs)
     return weights, *batch(rng, 128, SIZES[0])
 
@@ -126,14 +129,14 @@ def wide_inputs():
 def wide(weights, x, y):
     from wonderland import nn
 
-    first, second, last = (nn.Linear(*pair) for pair in zip(SIZES[:-1], SIZES[1:], strict=True))
+    first, second, last = (nn.Linear(*pair) for pair in pairwise(SIZES))
     return trained(nn.Sequential(first, nn.relu, second, nn.relu, last), weights, x, y)
 
 
 def wide_in_torch(compile, weights, x, y):
     from torch import nn
 
-    first, second, last = (nn.Linear(*pair) for pair in zip(SIZES[:-1], SIZES[1:], strict=True))
+    first, second, last = (nn.Linear(*pair) for pair in pairwise(SIZES))
     return trained_in_torch(compile, nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), last), weights, x, y)
 
 

@@ -19,10 +19,12 @@ plt.rcParams.update({"font.size": 9, "figure.dpi": 150, "axes.titlesize": 9, "ax
 
 
 def g(x):
+    """sin(x) / x."""
     return np.sinc(x / np.pi)
 
 
 def at(model, x):
+    """A network of one input, at points (n,)."""
     return model(x[:, None])[:, 0]
 
 

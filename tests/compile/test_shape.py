@@ -249,12 +249,16 @@ def classes():
 
 
 def test_no_class_is_long():
-    """With its bases: a class spread over several files by inheritance is one large class."""
+    """With its bases: a class spread over several files by inheritance is one large class.
+
+    Layers, models and optimisers are built on `Module` as users' own classes are: it counts once.
+    """
     known = {name: (bases, lines) for name, bases, lines in classes()}
+    assert known["Module"][1] <= MOST_LINES_OF_A_CLASS
 
     def length(name):
         bases, lines = known.get(name, ([], 0))
-        return lines + sum(map(length, bases))
+        return lines + sum(length(base) for base in bases if base != "Module")
 
     assert not {name: length(name) for name in known if length(name) > MOST_LINES_OF_A_CLASS}
 

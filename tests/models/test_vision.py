@@ -79,7 +79,7 @@ def test_names_are_torchvisions():
 
 
 def test_receptive_fields():
-    conv = lambda k, **options: nn.Conv2d(1, 1, k, **options)  # noqa: E731
+    conv = lambda k, **options: nn.Conv2d(1, 1, k, **options)
     assert models.receptive_field(conv(3), (1, 9, 9)).size == (3, 3)
     assert models.receptive_field(nn.Sequential(conv(3), conv(3), conv(3)), (1, 16, 16)).size == (7, 7)
     assert models.receptive_field(nn.Sequential(conv(3, stride=2), conv(3)), (1, 16, 16)).size == (7, 7)

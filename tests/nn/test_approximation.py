@@ -71,7 +71,7 @@ def test_error_against_width():
 def test_bins_of_sigmoids():
     """sin(x) / x on [0, 10]: the book's mean squared errors with 5, 15 and 50 bins are 0.02, 0.002 and 0.00016."""
     x = np.linspace(0.0005, 9.9995, 20_000)
-    g = lambda x: np.sinc(np.asarray(x) / np.pi)  # noqa: E731
+    g = lambda x: np.sinc(np.asarray(x) / np.pi)
     errors = [np.mean((at(nn.sigmoid_bins(g, 0, 10, bins), x) - g(x)) ** 2) for bins in (5, 15, 50)]
     np.testing.assert_allclose(errors, [0.02, 0.002, 0.00016], rtol=0.5)
     model = nn.sigmoid_bins(g, 0, 10, 5)
@@ -79,7 +79,7 @@ def test_bins_of_sigmoids():
 
 
 def test_several_inputs_by_ridge_functions():
-    g = lambda x: np.sin(x[:, 0]) * np.cos(2 * x[:, 1])  # noqa: E731
+    g = lambda x: np.sin(x[:, 0]) * np.cos(2 * x[:, 1])
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (2000, 2))
     errors = []

@@ -1,4 +1,4 @@
-"""A ResNet against one written in PyTorch with torchvision's names: its weights load, and training goes the same way."""
+"""A ResNet against one written in PyTorch with torchvision's names: its weights load, and training is the same."""
 
 import numpy as np
 import pytest

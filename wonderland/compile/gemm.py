@@ -225,7 +225,8 @@ def _store_edge(t: Tile) -> Function:
 def _pack_task(t: Tile, placed: bool) -> Function:
     """Panels of B."""
     f, (context, chunk) = begin(t, "pack_task", "context& chunk", RARE)
-    n, k, b, rsb, csb, out, first = Fields(f, t, _words(BLOCK, placed), context).get("n k b rsb csb columns packed_from")
+    block = Fields(f, t, _words(BLOCK, placed), context)
+    n, k, b, rsb, csb, out, first = block.get("n k b rsb csb columns packed_from")
     start = first + chunk * (PACKED_PANELS * t.columns)
     with f.when((start + PACKED_PANELS * t.columns <= n) & csb.equals(1)):
         f.call(pack_wide(t), k, b.at(start), rsb, out.at((start - first) * k))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wonderland.core.errors import ArgumentError
+from wonderland.core.forks import loading
 from wonderland.nn.activations import relu, sigmoid
 from wonderland.nn.containers import Sequential
 from wonderland.nn.linear import Linear
@@ -20,7 +21,7 @@ from wonderland.nn.linear import Linear
 SMALLEST = 1e-9  # radius of a ball inside a region, below which it counts as empty
 
 
-class Region(NamedTuple):
+class AffineRegion(NamedTuple):
     """A piece of the input space, `normals @ x <= offsets`, on which a network is `weight @ x + bias`."""
 
     normals: np.ndarray
@@ -94,8 +95,8 @@ def ridge_network(
 
         g(x) ~ sum_i c_i exp(<v_i, x>) ~ sum_i c_i E_i(<v_i, x>),   E_i linear between the values of exp
 
-    `directions` are the v_i, (k, d); the c_i are a least-squares fit of the E_i on a grid of `samples` points an axis of the box
-    between `lower` and `upper`. g takes (n, d) and gives (n,).
+    `directions` are the v_i, (k, d); the c_i are a least-squares fit of the E_i on a grid of the box between `lower`
+    and `upper`, with `samples` points an axis. g takes (n, d) and gives (n,).
     """
     lower, upper, directions = (np.asarray(a, np.float64) for a in (lower, upper, directions))
     if directions.ndim != 2 or lower.shape != directions.shape[1:] or upper.shape != lower.shape:
@@ -161,7 +162,7 @@ def narrow_network(steps: Sequence[tuple[str, Any, float]], lower: Any) -> Seque
     return Sequential(*layers, _linear(value_weight[None], np.array([value_bias])))
 
 
-def affine_regions(model: Any, lower: Any, upper: Any) -> list[Region]:
+def affine_regions(model: Any, lower: Any, upper: Any) -> list[AffineRegion]:
     """The pieces of a box on which a `Sequential` of `Linear` and `relu` is affine: exactly, by linear programs.
 
     A piece is split by every unit that changes its sign inside it, so pieces that differ in which units are active
@@ -171,19 +172,19 @@ def affine_regions(model: Any, lower: Any, upper: Any) -> list[Region]:
     lower, upper = np.atleast_1d(np.asarray(lower, np.float64)), np.atleast_1d(np.asarray(upper, np.float64))
     d = len(lower)
     box = np.vstack([np.eye(d), -np.eye(d)]), np.concatenate([upper, -lower])
-    regions = [Region(*box, np.eye(d), np.zeros(d))]
+    regions = [AffineRegion(*box, np.eye(d), np.zeros(d))]
     for layer in model:
         if getattr(layer, "__wrapped__", layer) is relu or type(layer).__name__ == "ReLU":
             regions = [part for region in regions for part in _split(region)]
         elif isinstance(layer, Linear):
             w, b = layer.weight, 0.0 if layer.bias is None else layer.bias
-            regions = [Region(r.normals, r.offsets, w @ r.weight, w @ r.bias + b) for r in regions]
+            regions = [AffineRegion(r.normals, r.offsets, w @ r.weight, w @ r.bias + b) for r in regions]
         else:
             raise ArgumentError(f"affine_regions takes a Sequential of Linear and relu, got a layer {layer!r}")
     return regions
 
 
-def _split(region: Region) -> list[Region]:
+def _split(region: AffineRegion) -> list[AffineRegion]:
     """The parts of a region in which the same units are positive, each with ReLU applied."""
     parts = [region]
     for unit in range(len(region.bias)):
@@ -191,7 +192,7 @@ def _split(region: Region) -> list[Region]:
     return parts
 
 
-def _halves(part: Region, unit: int) -> list[Region]:
+def _halves(part: AffineRegion, unit: int) -> list[AffineRegion]:
     """The part where a unit is positive, which keeps it, and the one where it is negative, which has 0 for it."""
     normal, offset = part.weight[unit], part.bias[unit]
     out = []
@@ -203,7 +204,7 @@ def _halves(part: Region, unit: int) -> list[Region]:
         if sign < 0:
             weight, bias = weight.copy(), bias.copy()
             weight[unit], bias[unit] = 0.0, 0.0
-        out.append(Region(normals, offsets, weight, bias))
+        out.append(AffineRegion(normals, offsets, weight, bias))
     return out
 
 
@@ -216,7 +217,8 @@ def _has_interior(normals: np.ndarray, offsets: np.ndarray) -> bool:
         keep = lengths > 0
         bounds, up = offsets[keep] / normals[keep, 0], normals[keep, 0] > 0
         return np.min(bounds[up]) - np.max(bounds[~up]) > SMALLEST
-    from scipy.optimize import linprog
+    with loading():
+        from scipy.optimize import linprog
 
     cost = np.append(np.zeros(normals.shape[1]), -1.0)
     free = [(None, None)] * normals.shape[1] + [(0, None)]

@@ -49,7 +49,7 @@ from wonderland.nn.activations import (
     tanh,
 )
 from wonderland.nn.approximation import (
-    Region,
+    AffineRegion,
     affine_regions,
     interpolate,
     narrow_network,
