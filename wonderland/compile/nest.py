@@ -29,6 +29,7 @@ LONGEST_KEPT_ROW = 1 << 16  # bytes of a row kept between sweeps
 MOST_PIECES = 32  # of a long row
 COLUMN_BYTES, LEAST_COLUMNS = 1 << 14, 512  # of columns summed at a time: whole rows in order are what memory likes
 SHARED_COLUMNS, MOST_SHARED = 64, 4  # of an update in order: threads share multiples of these, in a few pieces
+LEAST_SHARE = 0.1  # of what an access counts for in the choice of the inner loop
 ENOUGH_BLOCKS = 4  # of columns, for the threads to share
 
 
@@ -275,6 +276,12 @@ class Order(NamedTuple):
     column: bool
 
 
+def _share(access: Access, space: tuple[int, ...]) -> float:
+    """The part of the turns of all loops in which an access is at another place: what is read again is in the cache."""
+    turns = math.prod(n for n, stride in zip(space, access.strides, strict=True) if stride)
+    return turns / max(1, math.prod(space))
+
+
 def arrange(space: tuple[int, ...], reduced: tuple[int, ...], weights: dict[Access, float], ordered: bool) -> Order:
     """The order of the loops: innermost the axis along which most accesses are contiguous.
 
@@ -284,7 +291,11 @@ def arrange(space: tuple[int, ...], reduced: tuple[int, ...], weights: dict[Acce
     inner = rank - 1
     if rank > 1 and not ordered:
         # What is read or written once a row doesn't decide the inner loop.
-        counted = {a: w for a, w in weights.items() if not reduced or any(a.strides[i] for i in reduced)}
+        counted = {
+            access: weight * max(LEAST_SHARE, _share(access, space))
+            for access, weight in weights.items()
+            if not reduced or any(access.strides[i] for i in reduced)
+        }
 
         def score(i: int) -> tuple[float, int]:
             total = sum(

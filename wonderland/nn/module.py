@@ -168,7 +168,8 @@ class Module:
     def train(self, mode: bool = True) -> Any:
         """Set `training` of this Module and of all in it; returns the Module."""
         for _, module in self.named_modules():
-            module.training = bool(mode)
+            if module.training is not bool(mode):  # an assignment would be a change, whatever the value
+                module.training = bool(mode)
         return self
 
     def eval(self) -> Any:
