@@ -192,7 +192,7 @@ def test_float16_is_updated_in_float32(jitted):
     for _ in range(3):  # where the gradient is 0, the step is 0 / epsilon
         one(model, optimizer)
     np.testing.assert_array_equal(model.w, 1)
-    assert model.w.dtype == np.float16 and optimizer.kept["second"].get("w").dtype == np.float32
+    assert model.w.dtype == np.float16 and optimizer.state()["kept.second.w"].dtype == np.float32
 
 
 # Rates, groups -------------------------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ def test_momentum_of_a_group_alone():
         optimizer.momentum = 0.9
     for _ in range(2):
         optimizer.update(model, {name: np.ones_like(w) for name, w in model.named_parameters()})
-    np.testing.assert_allclose(optimizer.kept["velocity"].get("first.bias"), 1.9)
+    np.testing.assert_allclose(optimizer.state()["kept.velocity.first.bias"], 1.9)
 
 
 # Before and after a step ---------------------------------------------------------------------------------------------

@@ -155,3 +155,20 @@ def test_an_exception_leaves_everything():
         one(model, optimizer, x, y)
     assert_equal(before[0], arrays(model), rtol=0)
     assert_equal(before[1], arrays(optimizer), rtol=0)
+
+
+@pytest.mark.parametrize("name", ["put", "get", "keep", "rate", "kept", "updates"])
+def test_parameters_may_have_any_name(name):
+    class Odd(nn.Module):
+        def __init__(self):
+            setattr(self, name, np.ones(3))
+
+        def __call__(self, x):
+            return x * vars(self)[name]
+
+    for make in (train.Adam, lambda m: train.Accumulate(train.SGD(m, 0.1), 2)):
+        model = Odd()
+        optimizer = make(model)
+        for one in (step, wl.jit(step)):
+            one(model, optimizer, np.ones(3), np.zeros(3))
+        assert np.all(vars(model)[name] < 1)

@@ -25,20 +25,23 @@ DYNAMIC = ("rate", "weight_decay", "momentum")  # numbers that are buffers: to c
 
 
 class ArraysByName(Module):
-    """Arrays by the names of parameters: buffers, one for each."""
+    """Arrays by the names of parameters: buffers, one for each. A parameter may have any name, so it has no methods."""
 
-    def put(self, name: str, value: Any) -> None:
-        """A new array, or a new value for the array of this name."""
-        setattr(self, name, value if name in vars(self) else Buffer(value))
 
-    def get(self, name: str) -> Any:
-        """The array of this name."""
-        return vars(self)[name]
+def put(held: ArraysByName, name: str, value: Any) -> None:
+    """A new array, or a new value for the array of this name."""
+    setattr(held, name, value if name in vars(held) else Buffer(value))
 
-    def keep(self, names: Iterable[str]) -> None:
-        """Forget the arrays of other names."""
-        for name in {*vars(self)} - {*names, "_wl", "training"}:
-            delattr(self, name)
+
+def get(held: ArraysByName, name: str) -> Any:
+    """The array of this name."""
+    return vars(held)[name]
+
+
+def keep(held: ArraysByName, names: Iterable[str]) -> None:
+    """Forget the arrays of other names."""
+    for name in {*vars(held)} - {*names, "_wl", "training"}:
+        delattr(held, name)
 
 
 class Settings(Module):
@@ -153,11 +156,11 @@ class Optimizer(Module):
             wanted = self.slots_of(name, w)
             for slot, held in self.kept.items():
                 if name not in stayed:
-                    held.keep({*vars(held)} - {name})
+                    keep(held, {*vars(held)} - {name})
                     if slot in wanted:
-                        held.put(name, self.initial(slot, name, _parts(w)))
+                        put(held, name, self.initial(slot, name, _parts(w)))
         for slot, held in self.kept.items():
-            held.keep(name for name, w in parameters.items() if slot in self.slots_of(name, w))
+            keep(held, (name for name, w in parameters.items() if slot in self.slots_of(name, w)))
         self.shapes = shapes
         self.born = Buffer(np.array([stayed.get(name, now) for name in parameters], np.int64))
 
@@ -216,7 +219,7 @@ class Optimizer(Module):
         choose = lambda changed, old: np.where(fine, changed, old)
         new = {name: choose(value, parameters[name]) for name, value in new.items()}
         kept = {
-            slot: {name: choose(value, self.kept[slot].get(name)) for name, value in values.items()}
+            slot: {name: choose(value, get(self.kept[slot], name)) for name, value in values.items()}
             for slot, values in kept.items()
         }
         others = {name: choose(value, vars(self)[name]) for name, value in others.items()}
@@ -232,7 +235,7 @@ class Optimizer(Module):
             parameters[name][...] = value
         for slot, values in new[1].items():
             for name, value in values.items():
-                self.kept[slot].put(name, value)
+                put(self.kept[slot], name, value)
         for name, value in new[2].items():
             setattr(self, name, value)
 
@@ -243,7 +246,7 @@ class Optimizer(Module):
         values: dict[Any, Any] = {}
         for number, (name, w) in enumerate(parameters.items()):
             now = Now(self, name, w.dtype, number, values)
-            state = {slot: held.get(name) for slot, held in self.kept.items() if name in vars(held)}
+            state = {slot: get(held, name) for slot, held in self.kept.items() if name in vars(held)}
             changed, state = self.rule(_parts(w), _parts(_cast(gradients[name], w.dtype)), state, now)
             new[name] = changed[0] + 1j * changed[1] if w.dtype.kind == "c" else changed
             for slot, value in state.items():
