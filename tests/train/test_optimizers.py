@@ -280,6 +280,8 @@ def test_rates_of_the_users_own():
         (lambda m: train.Adam(m, groups={"*.gamma": {"rate": 1}}), r"'\*.gamma' matches none of first.weight"),
         (lambda m: train.Adam(m, groups={"*.bias": {"lr": 1}}), "has no setting 'lr'; it has rate"),
         (lambda m: train.Adam(m, groups={"*.bias": {"rate": -1}}), "rate is not negative"),
+        (lambda m: train.Adam(m, groups={"*.bias": 1}), "groups are settings by patterns"),
+        (lambda m: train.Adam(m, groups=[("*", {"rate": 1})]), "groups are settings by patterns"),
         (lambda m: train.Adam({"w": np.ones(3)}), "updates an nn.Module"),
         (lambda m: train.Adam(m.freeze()), "no trainable parameters"),
     ],

@@ -64,6 +64,19 @@ class Accumulate(Module):
         self.sums = ArraysByName()
         self._follow()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        optimizer = vars(self).get("optimizer")
+        if optimizer is not None and (optimizer.defaults.has(name) or name in ("lr", "learning_rate")):
+            setattr(optimizer, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        optimizer = vars(self).get("optimizer")
+        if optimizer is not None and optimizer.defaults.has(name):
+            return getattr(optimizer, name)
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
     def _follow(self) -> None:
         names = [name for name, _, _ in self.optimizer.shapes]
         keep(self.sums, names)

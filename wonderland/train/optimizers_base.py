@@ -91,6 +91,10 @@ class Optimizer(Module):
         self.skipped: Any = Buffer(np.array(0, np.int64))
         self.skip_nonfinite = bool(skip_nonfinite)
         self.defaults = Settings(settings)
+        if not (groups is None or isinstance(groups, dict) and all(isinstance(own, dict) for own in groups.values())):
+            raise ArgumentError(
+                f"groups are settings by patterns of names, {{'*.bias': {{'weight_decay': 0}}}}, not {groups!r}"
+            )
         self.patterns = tuple(groups or {})
         for pattern, own in (groups or {}).items():
             unknown = sorted({*own} - {*settings, "rate_scale"})
@@ -111,6 +115,8 @@ class Optimizer(Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         defaults = vars(self).get("defaults")
+        if name in ("lr", "learning_rate"):
+            raise ArgumentError(f"{type(self).__name__} has no {name!r}: it is called rate, optimizer.rate = {value!r}")
         if defaults is None or not defaults.has(name):
             super().__setattr__(name, value)
         elif name == "momentum" and self.slots and not self.uses(name, ""):
@@ -145,9 +151,10 @@ class Optimizer(Module):
             raise TracingError("optimizer.track(model) is called outside of jit: it makes new arrays")
         if not parameters:
             raise ArgumentError(f"{type(model).__name__} has no trainable parameters")
+        known = [name for name, _ in model.named_parameters()]  # a group may be frozen for a while
         for pattern in self.patterns:
-            if not any(matches(name, pattern) for name in parameters):
-                raise ArgumentError(f"groups: {pattern!r} matches none of {_listed(parameters)}")
+            if not any(matches(name, pattern) for name in known):
+                raise ArgumentError(f"groups: {pattern!r} matches none of {_listed(known)}")
         before = {entry[0]: (entry, int(born)) for entry, born in zip(self.shapes, self.born, strict=True)}
         now = int(self.updates)
         shapes = tuple((name, tuple(w.shape), str(w.dtype)) for name, w in parameters.items())
@@ -231,6 +238,12 @@ class Optimizer(Module):
 
     def write(self, parameters: Arrays, new: tuple[Arrays, dict[str, Arrays], Arrays]) -> None:
         """Put what `next` returned into the arrays."""
+        for name, w in parameters.items():
+            if isinstance(w, np.ndarray) and not w.flags.writeable:
+                raise ArgumentError(
+                    f"the parameter {name!r} is a read-only array: model.freeze({name!r}) and optimizer.track(model), "
+                    "to leave it as it is, or make it writable"
+                )
         for name, value in new[0].items():
             parameters[name][...] = value
         for slot, values in new[1].items():
