@@ -185,7 +185,7 @@ def test_a_group_may_be_frozen():
     assert_equal(before, arrays(model.first), rtol=0)
     model.unfreeze("first.*")
     optimizer.track(model)
-    with pytest.raises(wl.ArgumentError, match="matches none of first.weight"):
+    with pytest.raises(wl.ArgumentError, match=r"matches none of first\.weight"):
         train.SGD(model, 0.1, groups={"third.*": {"rate": 0.2}})
 
 

@@ -91,7 +91,8 @@ class Optimizer(Module):
         self.skipped: Any = Buffer(np.array(0, np.int64))
         self.skip_nonfinite = bool(skip_nonfinite)
         self.defaults = Settings(settings)
-        if not (groups is None or isinstance(groups, dict) and all(isinstance(own, dict) for own in groups.values())):
+        fine = isinstance(groups, dict) and all(isinstance(own, dict) for own in groups.values())
+        if not (groups is None or fine):
             raise ArgumentError(
                 f"groups are settings by patterns of names, {{'*.bias': {{'weight_decay': 0}}}}, not {groups!r}"
             )
