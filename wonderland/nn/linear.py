@@ -50,12 +50,13 @@ class Linear(Module):
             fill(self, in_features=x.shape[-1])
         if x.shape[-1:] != (self.in_features,):
             raise wrong_shape(self, f"(..., {self.in_features})", x.shape)
-        if self.weight.ndim != 2:
+        weight: Any = self.weight
+        if weight.ndim != 2:
             raise ValueError(
-                f"{place_of(self)}: its weight has shape {tuple(self.weight.shape)}, not (out, in). An ensemble, which "
+                f"{place_of(self)}: its weight has shape {tuple(weight.shape)}, not (out, in). An ensemble, which "
                 "nn.stack makes, is called by vmap: wl.vmap(lambda model, x: model(x), in_axes=(0, None))(models, x)."
             )
-        y = x @ self.weight.T
+        y = x @ weight.T
         return y if self.bias is None else y + self.bias
 
 
