@@ -130,3 +130,12 @@ def test_embedding_indices():
     x = np.array([[0, 1, 1], [0, 0, 4]])
     grads = wl.jit(wl.grad(lambda m: np.sum(m(x))))(layer)
     np.testing.assert_array_equal(grads.weight, np.array([0, 2, 0, 0, 1], np.float32)[:, None] * np.ones(3))
+
+
+def test_an_ensemble_is_called_by_vmap():
+    models = nn.stack([nn.Sequential(nn.Linear(3, 3)) for _ in range(3)])
+    x = np.ones((3, 3), np.float32)
+    for call in (models, wl.jit(models)):
+        with pytest.raises(ValueError, match=r"0 \(Linear\): its weight has shape \(3, 3, 3\)(.|\n)*wl\.vmap"):
+            call(x)
+    assert wl.vmap(lambda model, x: model(x), in_axes=(0, None))(models, x).shape == (3, 3, 3)

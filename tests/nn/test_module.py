@@ -1,10 +1,12 @@
 """NETWORKS 1, statements 1 to 4 and 9 to 12: what a Module is, roles, assignment, static values, names, states."""
 
+import collections
 import copy
 import dataclasses
 import enum
 import functools
 import pickle
+import types
 import warnings
 
 import numpy as np
@@ -447,6 +449,11 @@ HIDING = {
     "a closure over an array": lambda layer, w=1: (lambda w: lambda x: x * w)(layer.weight),
     "a default": lambda layer: lambda x, m=layer: m(x),
     "a set": lambda layer: {layer},
+    "a deque": lambda layer: collections.deque([layer]),
+    "a deque of arrays": lambda layer: collections.deque([layer.weight]),
+    "a mapping proxy": lambda layer: types.MappingProxyType({"a": layer}),
+    "keys of a dict": lambda layer: {layer: 1},
+    "values of a dict": lambda layer: {"a": layer}.values(),
     "a gradient": lambda layer: wl.grad(lambda x: np.sum(layer(x))),
     "in a list": lambda layer: [np.tanh, lambda x: layer(x)],
 }
@@ -793,3 +800,79 @@ def test_long_static_containers_are_compared():
     model.vocabulary["7"] = 7
     model.ids[3] = 3
     assert f(model) == 42.0 and compiled(f) == 4
+
+
+def test_own_methods_belong_to_copies():
+    for copied in (copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))):
+        model = OwnMethod()
+        other = copied(model)
+        assert other.method.__self__ is other and model.method.__self__ is model
+        gradient = wl.grad(lambda m: np.sum(m(X)))(other)
+        assert_same(arrays(gradient), arrays(wl.grad(lambda m: np.sum(m(X)))(model)))
+        assert np.any(gradient.layer.weight) and "OwnMethod(method=apply)" in repr(other)
+
+
+class OwnMethod(nn.Module):
+    def __init__(self):
+        self.layer = Linear(X.shape[-1], 2)
+        self.method = self.apply
+
+    def apply(self, x):
+        return self.layer(x)
+
+    def __call__(self, x):
+        return self.method(x)
+
+
+def test_two_arrays_with_one_dotted_name_are_refused():
+    class Model(nn.Module):
+        def __init__(self):
+            self.d = {"a": {"b": np.ones(2)}}
+
+    model = Model()
+    model.d["a.b"] = np.zeros(2)
+    for call in (model.state, model.parameters, lambda: nn.Module.freeze(model, "*") and model.state()):
+        with pytest.raises(wl.ArgumentError, match=r"same dotted name, 'd\.a\.b'"):
+            call()
+
+
+def test_names_that_begin_with_underscores():
+    model = nn.Module()
+    setattr(model, "__x", nn.Buffer(np.zeros(2)))
+    assert roles(model) == ([], ["__x"])
+
+
+def test_a_captured_module_that_changes_is_noticed():
+    """Its arrays are hidden inputs; its mode, its numbers and its layers are part of what was compiled."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            self.layer, self.scale = Linear(X.shape[-1], 2), 2.0
+
+        def __call__(self, x):
+            return self.layer(x) * (self.scale if self.training else 1.0)
+
+    def mode(net):
+        net.eval()
+
+    def number(net):
+        net.scale = 3.0
+
+    def layer(net):
+        net.layer = Linear(X.shape[-1], 2)
+
+    for change in (mode, number, layer):
+        net = Net()
+        f = wl.jit(lambda x, net=net: net(x))
+        f(X), f(X)
+        net.layer.weight *= 2.0
+        np.testing.assert_allclose(f(X), net(X), rtol=1e-6)
+        change(net)
+        with pytest.warns(wl.ReboundArrayWarning, match="compiled with the attributes that net|net.layer"):
+            f(X)
+    net = Net()
+    f = wl.jit(lambda x: net(x))
+    f(X)
+    net = Net()
+    with pytest.warns(wl.ReboundArrayWarning, match="attributes that net had"):
+        f(X)

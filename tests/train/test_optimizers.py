@@ -192,7 +192,7 @@ def test_float16_is_updated_in_float32(jitted):
     for _ in range(3):  # where the gradient is 0, the step is 0 / epsilon
         one(model, optimizer)
     np.testing.assert_array_equal(model.w, 1)
-    assert model.w.dtype == np.float16 and optimizer.kept["second"].get("w").dtype == np.float32
+    assert model.w.dtype == np.float16 and optimizer.state()["kept.second.w"].dtype == np.float32
 
 
 # Rates, groups -------------------------------------------------------------------------------------------------------
@@ -280,6 +280,8 @@ def test_rates_of_the_users_own():
         (lambda m: train.Adam(m, groups={"*.gamma": {"rate": 1}}), r"'\*.gamma' matches none of first.weight"),
         (lambda m: train.Adam(m, groups={"*.bias": {"lr": 1}}), "has no setting 'lr'; it has rate"),
         (lambda m: train.Adam(m, groups={"*.bias": {"rate": -1}}), "rate is not negative"),
+        (lambda m: train.Adam(m, groups={"*.bias": 1}), "groups are settings by patterns"),
+        (lambda m: train.Adam(m, groups=[("*", {"rate": 1})]), "groups are settings by patterns"),
         (lambda m: train.Adam({"w": np.ones(3)}), "updates an nn.Module"),
         (lambda m: train.Adam(m.freeze()), "no trainable parameters"),
     ],
@@ -325,7 +327,7 @@ def test_momentum_of_a_group_alone():
         optimizer.momentum = 0.9
     for _ in range(2):
         optimizer.update(model, {name: np.ones_like(w) for name, w in model.named_parameters()})
-    np.testing.assert_allclose(optimizer.kept["velocity"].get("first.bias"), 1.9)
+    np.testing.assert_allclose(optimizer.state()["kept.velocity.first.bias"], 1.9)
 
 
 # Before and after a step ---------------------------------------------------------------------------------------------

@@ -155,3 +155,63 @@ def test_an_exception_leaves_everything():
         one(model, optimizer, x, y)
     assert_equal(before[0], arrays(model), rtol=0)
     assert_equal(before[1], arrays(optimizer), rtol=0)
+
+
+@pytest.mark.parametrize("name", ["put", "get", "keep", "rate", "kept", "updates"])
+def test_parameters_may_have_any_name(name):
+    class Odd(nn.Module):
+        def __init__(self):
+            setattr(self, name, np.ones(3))
+
+        def __call__(self, x):
+            return x * vars(self)[name]
+
+    for make in (train.Adam, lambda m: train.Accumulate(train.SGD(m, 0.1), 2)):
+        model = Odd()
+        optimizer = make(model)
+        for one in (step, wl.jit(step)):
+            one(model, optimizer, np.ones(3), np.zeros(3))
+        assert np.all(vars(model)[name] < 1)
+
+
+def test_a_group_may_be_frozen():
+    x, y = data()
+    model = Net()
+    optimizer = train.SGD(model, 0.1, groups={"first.*": {"rate": 0.2}})
+    model.freeze("first.*")
+    optimizer.track(model)
+    before = arrays(model.first)
+    step(model, optimizer, x, y)
+    assert_equal(before, arrays(model.first), rtol=0)
+    model.unfreeze("first.*")
+    optimizer.track(model)
+    with pytest.raises(wl.ArgumentError, match=r"matches none of first\.weight"):
+        train.SGD(model, 0.1, groups={"third.*": {"rate": 0.2}})
+
+
+@pytest.mark.parametrize("name", ["Adam", "accumulating"])
+def test_a_read_only_parameter_leaves_all_as_it_was(name):
+    x, y = data()
+    model = Net()
+    optimizer = MAKERS[name](model)
+    last = [*model.named_parameters()][-1]
+    last[1].flags.writeable = False
+    grads = wl.grad(loss)(model, x, y)
+    before = (arrays(model), arrays(optimizer))
+    with pytest.raises(wl.ArgumentError, match=f"{last[0]!r} is a read-only array"):
+        optimizer.update(model, grads)
+    assert_equal(before[0], arrays(model), rtol=0)
+    assert_equal(before[1], arrays(optimizer), rtol=0)
+
+
+def test_settings_by_other_names():
+    model = Net()
+    optimizer = train.Adam(model, 0.1)
+    for one in (optimizer, train.Accumulate(optimizer, 2)):
+        with pytest.raises(wl.ArgumentError, match="it is called rate"):
+            one.lr = 0.5
+        one.rate = 0.25
+        assert one.rate == optimizer.rate == 0.25
+    assert not hasattr(one, "momentum")
+    copy.deepcopy(one).rate = 0.5
+    assert one.rate == 0.25

@@ -20,7 +20,8 @@ from wonderland.core.tracebacks import warn_user
 from wonderland.transform.closures import Part, parts
 from wonderland.transform.surprises import ReboundArrayWarning
 
-_watchers: list[Callable[[Record], AbstractContextManager[Any]]] = []
+Seen = list[tuple[Any, Callable[[Any], Any]]]  # objects, and what tells of each whether it is as it was
+_watchers: list[Callable[[Record, Seen], AbstractContextManager[Any]]] = []
 _DEPTH = 4  # of objects in objects: model.layers[0].w
 _MOST = 2000  # objects looked at
 _EACH, _THEN_EVERY = 16, 16  # calls that are looked at, and then one of so many: counting alone takes 0.04 us a call
@@ -78,35 +79,41 @@ def _names(code: CodeType) -> list[str]:
     return list(dict.fromkeys((*code.co_names, *(name for c in inner for name in _names(c)))))
 
 
-def on_recording(watcher: Callable[[Record], AbstractContextManager[Any]]) -> None:
-    """Have a context around every recording of a function that is compiled."""
+def on_recording(watcher: Callable[[Record, Seen], AbstractContextManager[Any]]) -> None:
+    """Have a context around every recording of a function that is compiled, which may say what objects it read."""
     _watchers.append(watcher)
 
 
 @contextmanager
-def recording(level: Record) -> Iterator[None]:
-    """While the function is recorded at this level."""
+def recording(level: Record) -> Iterator[Seen]:
+    """While the function is recorded at this level; then the list has the objects that it read without being given."""
+    seen: Seen = []
     with ExitStack() as stack:
         for watcher in _watchers:
-            stack.enter_context(watcher(level))
-        yield
+            stack.enter_context(watcher(level, seen))
+        yield seen
 
 
 class Places:
-    """Where a function found the arrays that it captured."""
+    """Where a function found the arrays that it captured, and what else it read of captured objects."""
 
-    def __init__(self, f: Callable, values: Sequence[Any], name: str):
+    def __init__(self, f: Callable, values: Sequence[Any], name: str, objects: Seen | None = None):
         self.name: str = name
         self.looks: int = 0
-        self.watched: list[tuple[Callable[[Any], Any], Any, Any, str]] = []  # read(key) is the array; how it is written
-        wanted = {id(a) for value in values for a in _with_bases(value)}
+        self.watched: list[tuple[Callable[[Any], Any], Any, Any, str]] = []  # read(key) is the value; how it is written
+        objects = objects or []
+        wanted = {id(a) for value in values for a in _with_bases(value)} | {id(thing) for thing, _ in objects}
+        labels: dict[int, str] = {}
         for label, (holder, key, value) in found(f) if wanted else ():
             if id(value) in wanted and holder is not None:
                 wanted.discard(id(value))
+                labels[id(value)] = label
                 if isinstance(holder, CellType):
                     self.watched.append((holder.__getattribute__, "cell_contents", value, label))
                 else:
                     self.watched.append((holder.__getitem__, key, value, label))
+        for thing, state in objects:
+            self.watched.append((state, thing, state(thing), labels.get(id(thing), f"a {type(thing).__name__}")))
 
     def watching(self, finish: Callable | None) -> Callable | None:
         """`finish`, which makes the result of a native call, with a look at the places."""
@@ -132,7 +139,14 @@ class Places:
                 now = None
             if now is not array:
                 self.watched = []
-                if now is not None:
+                if not isinstance(array, np.ndarray):
+                    warn_user(
+                        f"{self.name} was compiled with the attributes that {label} had then (its mode, numbers, layers), "
+                        f"and goes on with them. They are others now: make {label} an argument of {self.name}, or "
+                        "compile a method of it, wl.jit(model).",
+                        ReboundArrayWarning,
+                    )
+                elif now is not None:
                     warn_user(
                         f"{self.name} was compiled with the array that {label} was then. It is another one now, which "
                         f"the compiled code doesn't see: write into the array, {label}[...] = new, or make it an "

@@ -119,7 +119,7 @@ class Specialization:
         lines = Lines()
         level = Record(f"the jitted function {name}", first=lines.look)
         writes = _state.writes
-        with level, nothing_drawn(call.f, name), recording(level):
+        with level, nothing_drawn(call.f, name), recording(level) as seen:
             inputs = [level.variable(t) for t in call.types]
             program = level.finish(inputs, call.run(inputs))
         self.writes: bool = _state.writes != writes
@@ -136,7 +136,7 @@ class Specialization:
         mine = [] if self.closes_over_tracers else [i for i in donated if not call.mutable[i]]
         # Outputs in the memory of donated arguments.
         self.taken: dict[int, int] = donation.pairs(self.program, self.count, mine)
-        self.places: Places = Places(call.f, () if self.closes_over_tracers else self.captured, name)
+        self.places: Places = Places(call.f, () if self.closes_over_tracers else self.captured, name, seen)
         self._compiled: Compiled | None = None
 
     @property

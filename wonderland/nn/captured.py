@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile.captured import on_recording
+from wonderland.compile.captured import Seen, on_recording
 from wonderland.core.kinds import kind_of
 from wonderland.core.program import Record
 from wonderland.core.tracer import Tracer
@@ -21,7 +21,8 @@ from wonderland.core.tracer import Tracer
 
 class _Recordings(threading.local):
     def __init__(self) -> None:
-        self.levels: list[tuple[Record, dict[int, tuple[Any, Tracer]]]] = []  # with the handles of arrays, by id
+        # With the handles of arrays, and the Modules that were read, by id.
+        self.levels: list[tuple[Record, dict[int, tuple[Any, Tracer]], dict[int, Any]]] = []
 
 
 _recordings = _Recordings()
@@ -29,21 +30,26 @@ _lock = threading.Lock()
 _count = 0  # of recordings, in all threads
 
 
-def hooked(cls: Any) -> Any:
-    """A class whose attributes are read as hidden inputs while a function is recorded that closes over the object."""
+def hooked(cls: Any, layout_of: Callable[[Any], Any]) -> Any:
+    """A class whose attributes are read as hidden inputs while a function is recorded that closes over the object.
+
+    The layouts of such objects are part of what is compiled: the function is told of them.
+    """
 
     @contextmanager
-    def reading(level: Record) -> Iterator[None]:
+    def reading(level: Record, seen: Seen) -> Iterator[None]:
         global _count
         with _lock:
             _count += 1
             if _count == 1:
                 cls.__getattribute__ = _read
-        _recordings.levels.append((level, {}))
+        modules: dict[int, Any] = {}
+        _recordings.levels.append((level, {}, modules))
         try:
             yield
         finally:
             _recordings.levels.pop()
+            seen += [(module, layout_of) for module in modules.values()]
             with _lock:
                 _count -= 1
                 if _count == 0:
@@ -55,9 +61,15 @@ def hooked(cls: Any) -> Any:
 
 def _read(module: Any, name: str) -> Any:
     value = object.__getattribute__(module, name)
-    if name[:2] == "__" or not _recordings.levels or not isinstance(value, (np.ndarray, list, tuple, dict)):
+    if name[:2] == "__" or not _recordings.levels:
         return value
-    return as_input(value, vars(module)["_wl"].born)
+    book = object.__getattribute__(module, "__dict__").get("_wl")
+    if book is None:
+        return value
+    level, _, modules = _recordings.levels[-1]
+    if book.born < level.depth:
+        modules[id(module)] = module
+    return as_input(value, book.born) if isinstance(value, (np.ndarray, list, tuple, dict)) else value
 
 
 def is_recording() -> bool:
@@ -69,7 +81,7 @@ def as_input(value: Any, born: int) -> Any:
     """An array of a Module, or a container of arrays, as the function that is being recorded sees it."""
     if not _recordings.levels:
         return value
-    level, handles = _recordings.levels[-1]
+    level, handles, _ = _recordings.levels[-1]
     if born >= level.depth:
         return value  # the Module was made by the function itself
     return _mapped(value, lambda array: _handle(array, level, handles, born))

@@ -63,11 +63,19 @@ class OwnMethod:
     def __init__(self, function: Any):
         self.function = function
 
+    @staticmethod
+    def of(value: Any, module: Any) -> Any:
+        """The value of an attribute, as this if it is a bound method of the Module itself."""
+        return OwnMethod(value.__func__) if isinstance(value, MethodType) and value.__self__ is module else value
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OwnMethod) and self.function is other.function
 
     def __hash__(self) -> int:
         return hash(self.function)
+
+    def __repr__(self) -> str:
+        return getattr(self.function, "__name__", repr(self.function))
 
 
 def book_of(module: Any) -> Book:
@@ -132,8 +140,7 @@ def _interned(module: Any, book: Book) -> Layout:
             fixed |= _read_only(value, name)
             names.append(name)
         else:
-            own = isinstance(value, MethodType) and value.__self__ is module
-            static.append((name, OwnMethod(value.__func__) if own else value))
+            static.append((name, OwnMethod.of(value, module)))
     held = tuple([(name, snapshot(value)) for name, value in static])
     loose = tuple([(name, value) for name, value in held if not is_fixed(value)])
     parts = cls, Keys.of(names, dict.fromkeys(order)), held

@@ -9,7 +9,7 @@ import numpy as np
 from wonderland.nn import init as initialisers
 from wonderland.nn.building import Init, Recipe, fill, recipe, start
 from wonderland.nn.module import Module
-from wonderland.nn.placing import numbers, wrong_shape
+from wonderland.nn.placing import numbers, place_of, wrong_shape
 
 
 class Linear(Module):
@@ -50,7 +50,13 @@ class Linear(Module):
             fill(self, in_features=x.shape[-1])
         if x.shape[-1:] != (self.in_features,):
             raise wrong_shape(self, f"(..., {self.in_features})", x.shape)
-        y = x @ self.weight.T
+        weight: Any = self.weight
+        if weight.ndim != 2:
+            raise ValueError(
+                f"{place_of(self)}: its weight has shape {tuple(weight.shape)}, not (out, in). An ensemble, which "
+                "nn.stack makes, is called by vmap: wl.vmap(lambda model, x: model(x), in_axes=(0, None))(models, x)."
+            )
+        y = x @ weight.T
         return y if self.bias is None else y + self.bias
 
 

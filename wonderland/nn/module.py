@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from wonderland.core.tracebacks import user_line
 from wonderland.core.tracer import Tracer
 from wonderland.nn import names as naming
 from wonderland.nn.captured import hooked
-from wonderland.nn.layout import ARRAY, BOOK, Book, book_of, is_child, layout_of, register, role_of
+from wonderland.nn.layout import ARRAY, BOOK, Book, OwnMethod, book_of, is_child, layout_of, register, role_of
 from wonderland.nn.names import LoadReport
 from wonderland.nn.static import check_attribute
 
@@ -69,7 +71,7 @@ class Parameter(Marked):
     """Marks what is assigned to an attribute of a Module as a parameter, also where there was a buffer."""
 
 
-@hooked
+@partial(hooked, layout_of=layout_of)
 class Module:
     """A model, or a part of one: subclass it, assign arrays and other Modules to attributes, write `__call__`.
 
@@ -122,7 +124,7 @@ class Module:
         return id(self) >> 4
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name[:2] == "__" or hasattr(getattr(type(self), name, None), "__set__"):
+        if (name[:2] == "__" and name[-2:] == "__") or hasattr(getattr(type(self), name, None), "__set__"):
             object.__setattr__(self, name, value)  # __class__, or a property
             return
         book, own = book_of(self), vars(self)
@@ -157,10 +159,14 @@ class Module:
 
     def __getstate__(self) -> dict[str, Any]:
         layout, book = layout_of(self), book_of(self)
-        return {**vars(self), BOOK: (book.roles, sorted(book.frozen), sorted(book.marked), sorted(layout.fixed))}
+        own = {name: OwnMethod.of(value, self) for name, value in vars(self).items()}
+        return {**own, BOOK: (book.roles, sorted(book.frozen), sorted(book.marked), sorted(layout.fixed))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update({**state, BOOK: Book(*state.get(BOOK, ()))})
+        for name, value in state.items():
+            if type(value) is OwnMethod:
+                vars(self)[name] = MethodType(value.function, self)
 
     def __repr__(self) -> str:
         return naming.shown(self)

@@ -38,6 +38,12 @@ def arrays(module: Any) -> list[tuple[str, Any, str]]:
     for name, number, role in found:
         names.setdefault(number, name)
         roles[number] = role if roles.get(number, "parameter") == "parameter" else roles[number]
+    if len({*names.values()}) < len(names):
+        again = next(name for name in names.values() if [*names.values()].count(name) > 1)
+        raise ArgumentError(
+            f"two arrays of this {type(module).__name__} have the same dotted name, {again!r}: attributes and keys of "
+            "dicts with dots in them are ambiguous. Rename one."
+        )
     return [(names[i], leaf, roles[i]) for i, leaf in enumerate(leaves)]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from collections import deque
+from collections.abc import ItemsView, KeysView, ValuesView
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ PLAIN = (
     type(None), bool, int, float, complex, str, bytes, np.generic, np.dtype, np.ufunc, type, slice, range, enum.Enum,
     ModuleType, BuiltinFunctionType, FunctionType, type(Ellipsis),
 )  # fmt: skip
+CONTAINERS = (deque, MappingProxyType, KeysView, ValuesView, ItemsView)  # that trees don't know, and `parts` neither
 _warned: set[type] = set()
 _MOST = 2000  # things looked at
 
@@ -60,15 +63,16 @@ def _check_containers(where: str, value: Any, module: Any, seen: set[int]) -> No
                 )
         for child in kind.flatten(value)[0]:
             _check_containers(where, child, module, seen | {id(value)})
-        return
-    hidden = _hidden(value, module)
+        hidden = _hidden(value.keys(), module) if isinstance(value, dict) else None
+    else:
+        hidden = _hidden(value, module)
     if hidden is not None:
         raise ArgumentError(
             f"{where} is a {type(value).__name__} that holds {hidden} out of sight: its parameters would be constants, "
             "without derivatives and updates. Assign the Module or the array itself to an attribute, and call it in a "
             "method; a constant array can be made read-only (array.flags.writeable = False)."
         )
-    known = isinstance(value, PLAIN) or callable(value) or type(value).__eq__ is not object.__eq__
+    known = kind is not None or isinstance(value, PLAIN) or callable(value) or type(value).__eq__ is not object.__eq__
     if not known and contents(value) is None and type(value) not in _warned:
         _warned.add(type(value))
         warn_user(
@@ -110,7 +114,8 @@ def _hidden(value: Any, module: Any) -> str | None:
             return f"a {type(thing).__name__}"
         if isinstance(thing, np.ndarray) or _is_library(thing):
             continue
-        todo += [part for _, _, part in parts(thing)]
+        todo += [part for _, _, part in parts(thing)] if not isinstance(thing, CONTAINERS) else list(thing)
+        todo += list(thing.values()) if isinstance(thing, MappingProxyType) else ()
     return None
 
 

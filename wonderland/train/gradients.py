@@ -22,6 +22,9 @@ from wonderland.train.optimizers_base import (
     Number,
     Optimizer,
     checked_number,
+    get,
+    keep,
+    put,
     trainable,
     try_schedule,
 )
@@ -61,14 +64,27 @@ class Accumulate(Module):
         self.sums = ArraysByName()
         self._follow()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        optimizer = vars(self).get("optimizer")
+        if optimizer is not None and (optimizer.defaults.has(name) or name in ("lr", "learning_rate")):
+            setattr(optimizer, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        optimizer = vars(self).get("optimizer")
+        if optimizer is not None and optimizer.defaults.has(name):
+            return getattr(optimizer, name)
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
     def _follow(self) -> None:
         names = [name for name, _, _ in self.optimizer.shapes]
-        self.sums.keep(names)
+        keep(self.sums, names)
         for name, shape, dtype in self.optimizer.shapes:
             held = vars(self.sums).get(name)
             if held is None or (held.shape, str(held.dtype)) != (shape, dtype):
-                self.sums.keep({*names} - {name} if held is not None else names)
-                self.sums.put(name, np.zeros(shape, dtype))
+                keep(self.sums, {*names} - {name} if held is not None else names)
+                put(self.sums, name, np.zeros(shape, dtype))
 
     def track(self, model: Module) -> None:
         """The optimiser's; sums of parameters that stayed are kept."""
@@ -79,7 +95,7 @@ class Accumulate(Module):
         """Add gradients; every `count`-th time, make a step."""
         optimizer = self.optimizer
         parameters, gradients = optimizer._matched(model, grads)
-        sums = {name: self.sums.get(name) + g.astype(parameters[name].dtype) for name, g in gradients.items()}
+        sums = {name: get(self.sums, name) + g.astype(parameters[name].dtype) for name, g in gradients.items()}
         collected = self.collected + 1
         complete = collected >= self.count
 
@@ -96,7 +112,7 @@ class Accumulate(Module):
         new, kept, others, sums = cond(complete, step, wait)
         optimizer.write(parameters, (new, kept, others))
         for name, value in sums.items():
-            self.sums.put(name, value)
+            put(self.sums, name, value)
         self.collected = np.where(complete, 0, collected)
 
     def _current(self, parameters: Arrays) -> Any:

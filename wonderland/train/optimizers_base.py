@@ -25,20 +25,23 @@ DYNAMIC = ("rate", "weight_decay", "momentum")  # numbers that are buffers: to c
 
 
 class ArraysByName(Module):
-    """Arrays by the names of parameters: buffers, one for each."""
+    """Arrays by the names of parameters: buffers, one for each. A parameter may have any name, so it has no methods."""
 
-    def put(self, name: str, value: Any) -> None:
-        """A new array, or a new value for the array of this name."""
-        setattr(self, name, value if name in vars(self) else Buffer(value))
 
-    def get(self, name: str) -> Any:
-        """The array of this name."""
-        return vars(self)[name]
+def put(held: ArraysByName, name: str, value: Any) -> None:
+    """A new array, or a new value for the array of this name."""
+    setattr(held, name, value if name in vars(held) else Buffer(value))
 
-    def keep(self, names: Iterable[str]) -> None:
-        """Forget the arrays of other names."""
-        for name in {*vars(self)} - {*names, "_wl", "training"}:
-            delattr(self, name)
+
+def get(held: ArraysByName, name: str) -> Any:
+    """The array of this name."""
+    return vars(held)[name]
+
+
+def keep(held: ArraysByName, names: Iterable[str]) -> None:
+    """Forget the arrays of other names."""
+    for name in {*vars(held)} - {*names, "_wl", "training"}:
+        delattr(held, name)
 
 
 class Settings(Module):
@@ -88,6 +91,11 @@ class Optimizer(Module):
         self.skipped: Any = Buffer(np.array(0, np.int64))
         self.skip_nonfinite = bool(skip_nonfinite)
         self.defaults = Settings(settings)
+        fine = isinstance(groups, dict) and all(isinstance(own, dict) for own in groups.values())
+        if not (groups is None or fine):
+            raise ArgumentError(
+                f"groups are settings by patterns of names, {{'*.bias': {{'weight_decay': 0}}}}, not {groups!r}"
+            )
         self.patterns = tuple(groups or {})
         for pattern, own in (groups or {}).items():
             unknown = sorted({*own} - {*settings, "rate_scale"})
@@ -108,6 +116,8 @@ class Optimizer(Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         defaults = vars(self).get("defaults")
+        if name in ("lr", "learning_rate"):
+            raise ArgumentError(f"{type(self).__name__} has no {name!r}: it is called rate, optimizer.rate = {value!r}")
         if defaults is None or not defaults.has(name):
             super().__setattr__(name, value)
         elif name == "momentum" and self.slots and not self.uses(name, ""):
@@ -142,9 +152,10 @@ class Optimizer(Module):
             raise TracingError("optimizer.track(model) is called outside of jit: it makes new arrays")
         if not parameters:
             raise ArgumentError(f"{type(model).__name__} has no trainable parameters")
+        known = [name for name, _ in model.named_parameters()]  # a group may be frozen for a while
         for pattern in self.patterns:
-            if not any(matches(name, pattern) for name in parameters):
-                raise ArgumentError(f"groups: {pattern!r} matches none of {_listed(parameters)}")
+            if not any(matches(name, pattern) for name in known):
+                raise ArgumentError(f"groups: {pattern!r} matches none of {_listed(known)}")
         before = {entry[0]: (entry, int(born)) for entry, born in zip(self.shapes, self.born, strict=True)}
         now = int(self.updates)
         shapes = tuple((name, tuple(w.shape), str(w.dtype)) for name, w in parameters.items())
@@ -153,11 +164,11 @@ class Optimizer(Module):
             wanted = self.slots_of(name, w)
             for slot, held in self.kept.items():
                 if name not in stayed:
-                    held.keep({*vars(held)} - {name})
+                    keep(held, {*vars(held)} - {name})
                     if slot in wanted:
-                        held.put(name, self.initial(slot, name, _parts(w)))
+                        put(held, name, self.initial(slot, name, _parts(w)))
         for slot, held in self.kept.items():
-            held.keep(name for name, w in parameters.items() if slot in self.slots_of(name, w))
+            keep(held, (name for name, w in parameters.items() if slot in self.slots_of(name, w)))
         self.shapes = shapes
         self.born = Buffer(np.array([stayed.get(name, now) for name in parameters], np.int64))
 
@@ -216,7 +227,7 @@ class Optimizer(Module):
         choose = lambda changed, old: np.where(fine, changed, old)
         new = {name: choose(value, parameters[name]) for name, value in new.items()}
         kept = {
-            slot: {name: choose(value, self.kept[slot].get(name)) for name, value in values.items()}
+            slot: {name: choose(value, get(self.kept[slot], name)) for name, value in values.items()}
             for slot, values in kept.items()
         }
         others = {name: choose(value, vars(self)[name]) for name, value in others.items()}
@@ -228,11 +239,17 @@ class Optimizer(Module):
 
     def write(self, parameters: Arrays, new: tuple[Arrays, dict[str, Arrays], Arrays]) -> None:
         """Put what `next` returned into the arrays."""
+        for name, w in parameters.items():
+            if isinstance(w, np.ndarray) and not w.flags.writeable:
+                raise ArgumentError(
+                    f"the parameter {name!r} is a read-only array: model.freeze({name!r}) and optimizer.track(model), "
+                    "to leave it as it is, or make it writable"
+                )
         for name, value in new[0].items():
             parameters[name][...] = value
         for slot, values in new[1].items():
             for name, value in values.items():
-                self.kept[slot].put(name, value)
+                put(self.kept[slot], name, value)
         for name, value in new[2].items():
             setattr(self, name, value)
 
@@ -243,7 +260,7 @@ class Optimizer(Module):
         values: dict[Any, Any] = {}
         for number, (name, w) in enumerate(parameters.items()):
             now = Now(self, name, w.dtype, number, values)
-            state = {slot: held.get(name) for slot, held in self.kept.items() if name in vars(held)}
+            state = {slot: get(held, name) for slot, held in self.kept.items() if name in vars(held)}
             changed, state = self.rule(_parts(w), _parts(_cast(gradients[name], w.dtype)), state, now)
             new[name] = changed[0] + 1j * changed[1] if w.dtype.kind == "c" else changed
             for slot, value in state.items():
