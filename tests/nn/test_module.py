@@ -868,7 +868,7 @@ def test_a_captured_module_that_changes_is_noticed():
         net.layer.weight *= 2.0
         np.testing.assert_allclose(f(X), net(X), rtol=1e-6)
         change(net)
-        with pytest.warns(wl.ReboundArrayWarning, match="compiled with the attributes that net|net.layer"):
+        with pytest.warns(wl.ReboundArrayWarning, match="compiled with the attributes that"):
             f(X)
     net = Net()
     f = wl.jit(lambda x: net(x))

@@ -74,7 +74,8 @@ class Optimizer(Module):
 
     `groups` gives parameters settings of their own by globs over their names, `{"*.bias": {"weight_decay": 0}}`; of
     several that match, the last one that has a setting counts. `rate_scale` of every group that matches multiplies the
-    rate, whatever that is. `skip_nonfinite`: a step with a gradient that isn't finite changes nothing, and is counted in `skipped`.
+    rate, whatever that is. `skip_nonfinite`: a step with a gradient that isn't finite changes nothing, and is counted
+    in `skipped`.
     """
 
     slots: tuple[str, ...] = ()  # the names of the arrays that are kept for each parameter
