@@ -261,7 +261,7 @@ def test_the_machine_fits_in_the_head():
         for path in FILES
         if layer_of(path) in ("core", "transform") and path.name not in COMPOSED
     }
-    assert sum(lines.values()) < 3270, lines
+    assert sum(lines.values()) < 3290, lines
 
 
 OF_NETWORKS = {"Module", "Buffer"}  # what users know them by, and what LLVM and the memory plan call other things

@@ -876,3 +876,16 @@ def test_a_captured_module_that_changes_is_noticed():
     net = Net()
     with pytest.warns(wl.ReboundArrayWarning, match="attributes that net had"):
         f(X)
+
+
+def test_arrays_of_things_that_are_no_numbers():
+    for wrong in (np.array(["a"]), np.array([Linear(1, 1)], object), np.zeros(2, [("a", "f4")])):
+        with pytest.raises(wl.ArgumentError, match=r"Linear\.table would be an array of dtype"):
+            Linear(1, 1).table = wrong
+
+
+def test_changes_of_the_mode_inside():
+    model = Linear(X.shape[-1], 2)
+    for change in (lambda m: m.eval(), lambda m: m.freeze("*")):
+        with pytest.raises(wl.MutationError, match=r"nn\.evaluating"):
+            wl.jit(lambda m, change=change: (change(m), m(X))[1])(model)

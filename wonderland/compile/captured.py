@@ -141,7 +141,7 @@ class Places:
                 self.watched = []
                 if not isinstance(array, np.ndarray):
                     warn_user(
-                        f"{self.name} was compiled with the attributes that {label} had then (its mode, numbers, layers) "
+                        f"{self.name} was compiled with the attributes that {label} had then (mode, numbers, layers) "
                         f"and goes on with them. They are others now: make it an argument of {self.name}, or compile "
                         "a method of it, wl.jit(model).",
                         ReboundArrayWarning,

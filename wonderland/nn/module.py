@@ -140,6 +140,11 @@ class Module:
             return
         inside = book.known is not None and running()  # a clone: what an attribute is stays as it is
         if isinstance(value, ARRAY):
+            if value.dtype.kind not in "biufc":
+                raise ArgumentError(
+                    f"{type(self).__name__}.{name} would be an array of dtype {value.dtype}: a Module holds arrays of "
+                    "numbers. Keep strings and objects in a tuple or a list (they are static), Modules in a list."
+                )
             if not (inside and name in book.roles):
                 role = role_of(value)
                 if book.roles.get(name) != role or not isinstance(old, ARRAY):
