@@ -25,7 +25,7 @@ plt.rcParams.update({"font.size": 9, "figure.dpi": 150, "axes.titlesize": 9, "ax
 def network(depth, activation=nn.relu, init=None, norm=None, residual=None):
     """`depth` blocks between two linear layers.
 
-    Plain: a(norm(W x)). Residual: "post", x + a(norm(W x)); "pre", x + W a(norm(x)); "scaled", x + a(W x) / sqrt(depth).
+    Plain: a(norm(W x)). Residual: "post", x + a(norm(W x)); "pre", x + W a(norm(x)); "scaled", x + a(W x) / √depth.
     """
     blocks = []
     for _ in range(depth):
@@ -81,7 +81,7 @@ def gradients(depths=(1, 2, 4, 8, 16, 24, 32, 40, 48, 64)):
                 wl.random.seed(0)
                 found.append(first_gradient(network(depth, **options)))
             print(f"{title}: {label}: {', '.join(f'{g:.1e}' for g in found)}")
-            place.semilogy(depths, np.maximum(found, 1e-30), "o-", color=colour, label=label, linewidth=1.3, markersize=3)
+            place.semilogy(depths, found, "o-", color=colour, label=label, linewidth=1.3, markersize=3)
         place.set(title=title, xlabel="depth", xticks=[0, 16, 32, 48, 64], ylim=(1e-14, 1e14))
         place.legend(frameon=False, loc="lower left" if place is axes[2] else "upper left")
     axes[0].set_ylabel("|gradient of the first block|")

@@ -1,4 +1,4 @@
-"""The figures of docs/optimizers.md: schedules, and the paths of all optimisers on Rosenbrock's and Himmelblau's function.
+"""The figures of docs/optimizers.md: schedules, and paths of all optimisers on Rosenbrock's and Himmelblau's function.
 
 Run from the repository: python docs/plots/optimizers.py
 """
@@ -161,8 +161,8 @@ def paths(name, f, start, limits, goals, small, large, ticks, count=300):
         reached = f"{near[0]} steps" if len(near) else f"f = {values[-1]:.2g}"
         place.set(title=f"{title}: {reached}", xlim=limits[0], ylim=limits[1])
     axes.flat[14].axis("off")
-    axes.flat[14].text(0.5, 0.5, f"○ start\n× minimum\n\nsteps until f < 0.001,\nor f after {count} steps", ha="center", va="center",
-                       transform=axes.flat[14].transAxes)  # fmt: skip
+    legend = f"○ start\n× minimum\n\nsteps until f < 0.001,\nor f after {count} steps"
+    axes.flat[14].text(0.5, 0.5, legend, ha="center", va="center", transform=axes.flat[14].transAxes)
     axes[0, 0].set(xticks=ticks, yticks=ticks)
     figure.savefig(IMAGES / f"optimizers-{name}.png")
     return last
