@@ -163,7 +163,7 @@ def paths(name, f, start, limits, goals, small, large, ticks, count=300):
     axes.flat[14].axis("off")
     legend = f"○ start\n× minimum\n\nsteps until f < 0.001,\nor f after {count} steps"
     axes.flat[14].text(0.5, 0.5, legend, ha="center", va="center", transform=axes.flat[14].transAxes)
-    axes[0, 0].set(xticks=ticks, yticks=ticks)
+    axes[0, 0].set(xticks=ticks, yticks=ticks, xlim=limits[0], ylim=limits[1])
     figure.savefig(IMAGES / f"optimizers-{name}.png")
     return last
 
