@@ -18,6 +18,7 @@ ORDER = [
     "cnn",
     "nanogpt",
     "resnet",
+    "modules",
     "generation",
     "loops",
     "first_call",

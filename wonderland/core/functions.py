@@ -311,7 +311,7 @@ def check_unchanged(before: tree.Structure, after: tree.Structure) -> None:
             changed = [n for n in {**was, **now} if typed(was.get(n)) != typed(now.get(n))]
             changed += [n for n in {*names} ^ {*new_names} if n not in changed]
             what = ", ".join(f"{kind.__name__}.{n}" for n in changed) or kind.__name__
-            remedy = "Make it an array (np.array(0)), write `self.t = self.t + 1`, and create every attribute in __init__."
+            remedy = "Make it an array (np.array(0)), write `self.t = self.t + 1`; make all attributes in __init__."
             if not changed or changed == ["training"]:
                 remedy = "Set the mode (train, eval, freeze) outside; inside, `with nn.evaluating(model):` restores it."
             raise MutationError(
@@ -322,9 +322,9 @@ def check_unchanged(before: tree.Structure, after: tree.Structure) -> None:
         if counts[0] != counts[1] or old.children != new.children:
             name = getattr(old.static[0], "__name__", "an argument")
             raise MutationError(
-                f"{name} holds other arrays, or more or fewer, than before the function ran{user_line()}: lists and dicts "
-                f"of a mutable argument keep their length inside a transformation ({old} became {new}). Make them "
-                "outside, or keep what grows in a variable of the function and return it."
+                f"{name} holds other arrays, or more or fewer, than before the function ran{user_line()}: lists and "
+                f"dicts of a mutable argument keep their length inside a transformation ({old} became {new}). Make "
+                "them outside, or keep what grows in a variable of the function and return it."
             )
     raise MutationError("the structure of a mutable argument changed inside a transformed function")
 

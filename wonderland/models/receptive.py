@@ -34,7 +34,7 @@ def receptive_field(f: Callable, shape: tuple[int, ...], at: tuple[int, ...] | N
         raise ArgumentError(f"receptive_field takes the shape (channels, *size) of an image or a sequence, got {shape}")
 
     def pixel(x: Any) -> Any:
-        y = f(x)
+        y = f(x[None])[0]  # a batch of one: batch norm asks for one
         place = tuple(n // 2 for n in y.shape[1:]) if at is None else at
         if len(place) != y.ndim - 1 or any(not -n <= i < n for i, n in zip(place, y.shape[1:], strict=False)):
             raise ArgumentError(f"at={at} is no pixel of the output, whose shape is {y.shape} (channels, *size)")

@@ -51,7 +51,7 @@ class Factored(Module):
     """A model whose weights are products, w = a * b: (|a|^2 + |b|^2) / 2 in its loss is |w|_1, and smooth.
 
         sparse = nn.Factored(model, "*.weight")
-        loss = nn.mse(sparse(x), y) + c * sparse.penalty()      # c |w|_1, at a minimum
+        loss = nn.mse_loss(sparse(x), y) + c * sparse.penalty()      # c |w|_1, at a minimum
 
     A copy of the model holds a in its arrays, and b is held here. They begin as w and 1: where |a| = |b|, which the
     penalty brings about in time, gradients keep it so, and w couldn't change its sign. `merged()` is the plain model
