@@ -17,8 +17,8 @@ class ConvNeXtBlock(nn.Module):
     """x + scale * (depthwise 7 x 7, layer norm, 4 times as many channels, GELU, back): (..., C, H, W) to the same."""
 
     def __init__(self, channels: int, scale: float = 1e-6, drop: float = 0.0, dtype: Any = np.float32):
-        self.layer_scale = np.full((channels, 1, 1), scale, dtype)
-        self.block = nn.Sequential(
+        self.layer_scale: Any = np.full((channels, 1, 1), scale, dtype)
+        self.block: Any = nn.Sequential(
             nn.Conv2d(channels, channels, 7, padding=3, groups=channels, dtype=dtype),
             _channels_last,
             nn.LayerNorm(channels, eps=1e-6, dtype=dtype),
@@ -27,7 +27,7 @@ class ConvNeXtBlock(nn.Module):
             nn.Linear(4 * channels, channels, dtype=dtype),
             _channels_first,
         )
-        self.drop = nn.StochasticDepth(drop)
+        self.drop: Any = nn.StochasticDepth(drop)
 
     def __call__(self, x: Any) -> Any:
         return x + self.drop(self.layer_scale * self.block(x))
@@ -50,8 +50,8 @@ class ConvNeXt(nn.Module):
                 layers.append(nn.Sequential(ChannelNorm(now, dtype), nn.Conv2d(now, width, 2, stride=2, dtype=dtype)))
             layers.append(nn.Sequential(*[ConvNeXtBlock(width, scale, next(rates), dtype) for _ in range(count)]))
             now = width
-        self.features = nn.Sequential(*layers)
-        self.classifier = nn.Sequential(ChannelNorm(now, dtype), _flatten, nn.Linear(now, classes, dtype=dtype))
+        self.features: Any = nn.Sequential(*layers)
+        self.classifier: Any = nn.Sequential(ChannelNorm(now, dtype), _flatten, nn.Linear(now, classes, dtype=dtype))
 
     def __call__(self, x: Any) -> Any:
         return self.classifier(self.features(x).mean(axis=(-2, -1), keepdims=True))
@@ -61,6 +61,8 @@ class ChannelNorm(nn.Module):
     """Layer norm over the channels of (..., C, H, W), pixel by pixel."""
 
     def __init__(self, channels: int, dtype: Any = np.float32, eps: float = 1e-6):
+        self.bias: Any
+        self.weight: Any
         self.weight, self.bias = np.ones(channels, dtype), np.zeros(channels, dtype)
         self.eps = eps
 

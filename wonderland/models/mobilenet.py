@@ -38,8 +38,8 @@ class MobileNet(nn.Module):
         for out, stride in blocks:
             layers.append(separable(now, int(out * width), stride, dtype=dtype))
             now = int(out * width)
-        self.features = nn.Sequential(*layers)
-        self.classifier = nn.Linear(now, classes, dtype=dtype)
+        self.features: Any = nn.Sequential(*layers)
+        self.classifier: Any = nn.Linear(now, classes, dtype=dtype)
 
     def __call__(self, x: Any) -> Any:
         return self.classifier(self.features(x).mean(axis=(-2, -1)))

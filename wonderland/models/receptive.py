@@ -41,7 +41,7 @@ def receptive_field(f: Callable, shape: tuple[int, ...], at: tuple[int, ...] | N
         return y[(slice(None), *place)]
 
     pattern = sparse.jacobian_pattern(pixel, np.zeros(shape, np.float32))
-    seen = np.asarray(pattern.sum(axis=0)).reshape(shape).any(axis=0)
+    seen: np.ndarray = np.any(np.asarray(pattern.sum(axis=0)).reshape(shape), axis=0)
     places = np.nonzero(seen)
     if not len(places[0]):
         return ReceptiveField(seen, (0,) * seen.ndim, (0,) * seen.ndim)

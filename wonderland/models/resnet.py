@@ -22,12 +22,12 @@ class BasicBlock(nn.Module):
         self, channels: int, width: int, stride: int = 1, groups: int = 1, base: int = 64, drop: float = 0.0,
         dtype: Any = np.float32,
     ):  # fmt: skip
-        self.conv1 = _conv(channels, width, 3, stride, dtype=dtype)
-        self.bn1 = nn.BatchNorm2d(width, dtype=dtype)
-        self.conv2 = _conv(width, width, 3, dtype=dtype)
-        self.bn2 = nn.BatchNorm2d(width, dtype=dtype)
-        self.downsample = _shortcut(channels, width, stride, dtype)
-        self.drop = nn.StochasticDepth(drop)
+        self.conv1: Any = _conv(channels, width, 3, stride, dtype=dtype)
+        self.bn1: Any = nn.BatchNorm2d(width, dtype=dtype)
+        self.conv2: Any = _conv(width, width, 3, dtype=dtype)
+        self.bn2: Any = nn.BatchNorm2d(width, dtype=dtype)
+        self.downsample: Any = _shortcut(channels, width, stride, dtype)
+        self.drop: Any = nn.StochasticDepth(drop)
 
     def __call__(self, x: Any) -> Any:
         h = nn.relu(self.bn1(self.conv1(x)))
@@ -45,14 +45,14 @@ class Bottleneck(nn.Module):
         dtype: Any = np.float32,
     ):  # fmt: skip
         inner, out = int(width * (base / 64)) * groups, 4 * width
-        self.conv1 = _conv(channels, inner, 1, dtype=dtype)
-        self.bn1 = nn.BatchNorm2d(inner, dtype=dtype)
-        self.conv2 = _conv(inner, inner, 3, stride, groups, dtype)
-        self.bn2 = nn.BatchNorm2d(inner, dtype=dtype)
-        self.conv3 = _conv(inner, out, 1, dtype=dtype)
-        self.bn3 = nn.BatchNorm2d(out, dtype=dtype)
-        self.downsample = _shortcut(channels, out, stride, dtype)
-        self.drop = nn.StochasticDepth(drop)
+        self.conv1: Any = _conv(channels, inner, 1, dtype=dtype)
+        self.bn1: Any = nn.BatchNorm2d(inner, dtype=dtype)
+        self.conv2: Any = _conv(inner, inner, 3, stride, groups, dtype)
+        self.bn2: Any = nn.BatchNorm2d(inner, dtype=dtype)
+        self.conv3: Any = _conv(inner, out, 1, dtype=dtype)
+        self.bn3: Any = nn.BatchNorm2d(out, dtype=dtype)
+        self.downsample: Any = _shortcut(channels, out, stride, dtype)
+        self.drop: Any = nn.StochasticDepth(drop)
 
     def __call__(self, x: Any) -> Any:
         h = nn.relu(self.bn1(self.conv1(x)))
@@ -69,13 +69,13 @@ class PreActivation(nn.Module):
         self, channels: int, width: int, stride: int = 1, groups: int = 1, base: int = 64, drop: float = 0.0,
         dtype: Any = np.float32,
     ):  # fmt: skip
-        self.bn1 = nn.BatchNorm2d(channels, dtype=dtype)
-        self.conv1 = _conv(channels, width, 3, stride, dtype=dtype)
-        self.bn2 = nn.BatchNorm2d(width, dtype=dtype)
-        self.conv2 = _conv(width, width, 3, dtype=dtype)
+        self.bn1: Any = nn.BatchNorm2d(channels, dtype=dtype)
+        self.conv1: Any = _conv(channels, width, 3, stride, dtype=dtype)
+        self.bn2: Any = nn.BatchNorm2d(width, dtype=dtype)
+        self.conv2: Any = _conv(width, width, 3, dtype=dtype)
         change = stride != 1 or channels != width
-        self.downsample = _conv(channels, width, 1, stride, dtype=dtype) if change else None
-        self.drop = nn.StochasticDepth(drop)
+        self.downsample: Any | None = _conv(channels, width, 1, stride, dtype=dtype) if change else None
+        self.drop: Any = nn.StochasticDepth(drop)
 
     def __call__(self, x: Any) -> Any:
         h = nn.relu(self.bn1(x))
@@ -99,9 +99,9 @@ class ResNet(nn.Module):
         if stem not in ("large", "small"):
             raise ValueError(f'stem is "large" or "small", got {stem!r}')
         kernel, stride, padding = (7, 2, 3) if stem == "large" else (3, 1, 1)
-        self.conv1 = nn.Conv2d(channels, width, kernel, stride=stride, padding=padding, bias=False, dtype=dtype)
-        self.bn1 = nn.BatchNorm2d(width, dtype=dtype)
-        self.pool = nn.MaxPool2d(3, stride=2, padding=1) if stem == "large" else None
+        self.conv1: Any = nn.Conv2d(channels, width, kernel, stride=stride, padding=padding, bias=False, dtype=dtype)
+        self.bn1: Any = nn.BatchNorm2d(width, dtype=dtype)
+        self.pool: Any | None = nn.MaxPool2d(3, stride=2, padding=1) if stem == "large" else None
         rates, now = iter(np.linspace(0, drop, sum(layers)).tolist()), width
         for stage, count in enumerate(layers):
             blocks = []
@@ -110,9 +110,9 @@ class ResNet(nn.Module):
                 blocks.append(block(now, width * 2**stage, step, groups, base, next(rates), dtype))
                 now = width * 2**stage * block.expansion
             setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
-        self.stages = len(layers)
-        self.norm = nn.BatchNorm2d(now, dtype=dtype) if block is PreActivation else None
-        self.fc = nn.Linear(now, classes, dtype=dtype)
+        self.stages: int = len(layers)
+        self.norm: Any | None = nn.BatchNorm2d(now, dtype=dtype) if block is PreActivation else None
+        self.fc: Any = nn.Linear(now, classes, dtype=dtype)
 
     def __call__(self, x: Any) -> Any:
         x = nn.relu(self.bn1(self.conv1(x)))

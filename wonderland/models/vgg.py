@@ -35,9 +35,9 @@ class VGG(nn.Module):
         for count, out in blocks:
             layers += vgg_block(channels, out, count, norm, dtype)
             channels = out
-        self.features = nn.Sequential(*layers)
-        self.avgpool = nn.AdaptiveAvgPool2d(pooled)
-        self.classifier = nn.Sequential(
+        self.features: Any = nn.Sequential(*layers)
+        self.avgpool: Any = nn.AdaptiveAvgPool2d(pooled)
+        self.classifier: Any = nn.Sequential(
             nn.Linear(channels * pooled**2, hidden, dtype=dtype), nn.ReLU(), nn.Dropout(dropout),
             nn.Linear(hidden, hidden, dtype=dtype), nn.ReLU(), nn.Dropout(dropout),
             nn.Linear(hidden, classes, dtype=dtype),

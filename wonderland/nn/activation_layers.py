@@ -30,7 +30,7 @@ class LeakyReLU(Module):
     """x where it is positive, negative_slope * x elsewhere."""
 
     def __init__(self, negative_slope: float = 0.01):
-        self.negative_slope = float(negative_slope)
+        self.negative_slope: float = float(negative_slope)
 
     def __call__(self, x: Any) -> Any:
         return activations.leaky_relu(x, self.negative_slope)
@@ -40,7 +40,7 @@ class ELU(Module):
     """x where it is positive, alpha (exp(x) - 1) elsewhere."""
 
     def __init__(self, alpha: float = 1.0):
-        self.alpha = float(alpha)
+        self.alpha: float = float(alpha)
 
     def __call__(self, x: Any) -> Any:
         return activations.elu(x, self.alpha)
@@ -57,7 +57,7 @@ class CELU(Module):
     """x where it is positive, alpha (exp(x / alpha) - 1) elsewhere."""
 
     def __init__(self, alpha: float = 1.0):
-        self.alpha = float(alpha)
+        self.alpha: float = float(alpha)
 
     def __call__(self, x: Any) -> Any:
         return activations.celu(x, self.alpha)
@@ -67,7 +67,7 @@ class Softplus(Module):
     """log(1 + exp(beta x)) / beta."""
 
     def __init__(self, beta: float = 1.0):
-        self.beta = float(beta)
+        self.beta: float = float(beta)
 
     def __call__(self, x: Any) -> Any:
         return activations.softplus(x, self.beta)
@@ -107,6 +107,8 @@ class Hardtanh(Module):
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0):
         if not min_val < max_val:
             raise ValueError(f"Hardtanh: min_val={min_val} is not below max_val={max_val}")
+        self.max_val: float
+        self.min_val: float
         self.min_val, self.max_val = float(min_val), float(max_val)
 
     def __call__(self, x: Any) -> Any:

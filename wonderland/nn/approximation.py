@@ -113,7 +113,7 @@ def ridge_network(
     coefficients = np.linalg.lstsq(features, np.asarray(g(grid), np.float64), rcond=1e-9)[0]
     hidden = np.concatenate([part[0].weight * v for part, v in zip(parts, directions, strict=True)])
     outer = np.concatenate([c * part[2].weight[0] for part, c in zip(parts, coefficients, strict=True)])
-    constant = sum(c * part[2].bias for part, c in zip(parts, coefficients, strict=True))
+    constant = np.sum([c * part[2].bias for part, c in zip(parts, coefficients, strict=True)], axis=0)
     return Sequential(
         _linear(hidden, np.concatenate([part[0].bias for part in parts])), relu, _linear(outer[None], constant)
     )

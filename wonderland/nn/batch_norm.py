@@ -29,10 +29,10 @@ class RunningNorm(Module):
         dtype: Any,
     ):  # fmt: skip
         self.channels: int | None = None
-        self.eps = float(eps)
-        self.momentum = None if momentum is None else float(momentum)
-        self.affine = bool(affine)
-        self.track_running_stats = bool(track_running_stats)
+        self.eps: float = float(eps)
+        self.momentum: float | None = None if momentum is None else float(momentum)
+        self.affine: bool = bool(affine)
+        self.track_running_stats: bool = bool(track_running_stats)
         self.weight: Any = None
         self.bias: Any = None
         start(self, {"channels": channels}, recipe(self, None, affine, None, dtype))
@@ -119,7 +119,7 @@ class BatchStatistics(RunningNorm):
         if not isinstance(found.count, float):
             demand(found.count > 1, "BatchNorm: a channel has {} values, which have no variance", found.count)
         if self.training and self.track_running_stats:
-            self.num_batches_tracked = self.num_batches_tracked + 1
+            self.num_batches_tracked: Any = self.num_batches_tracked + 1
             self._move(found.mean, found.unbiased())
             if "_sums" in vars(self):
                 self._add_up(found)
@@ -155,7 +155,7 @@ class BatchNorm(BatchStatistics):
         self, channels: int | None, axis: int = 1, *, eps: float = 1e-5, momentum: float | None = 0.1,
         affine: bool = True, track_running_stats: bool = True, dtype: Any = np.float32,
     ):  # fmt: skip
-        self.axis = int(axis)
+        self.axis: int = int(axis)
         super().__init__(channels, eps, momentum, affine, track_running_stats, dtype)
 
     def channel_axis(self, x: Any) -> int:
@@ -172,7 +172,7 @@ class BatchImages(BatchStatistics):
         self, num_features: int | None, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
         track_running_stats: bool = True, *, channels_last: bool = False, dtype: Any = np.float32,
     ):  # fmt: skip
-        self.channels_last = bool(channels_last)
+        self.channels_last: bool = bool(channels_last)
         super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
 
     def channel_axis(self, x: Any) -> int:

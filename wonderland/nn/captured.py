@@ -30,8 +30,8 @@ _lock = threading.Lock()
 _count = 0  # of recordings, in all threads
 
 
-def hooked(cls: Any, layout_of: Callable[[Any], Any]) -> Any:
-    """A class whose attributes are read as hidden inputs while a function is recorded that closes over the object.
+def hooked(cls: Any, layout_of: Callable[[Any], Any]) -> None:
+    """Have attributes of a class read as hidden inputs while a function is recorded that closes over the object.
 
     The layouts of such objects are part of what is compiled: the function is told of them.
     """
@@ -56,7 +56,6 @@ def hooked(cls: Any, layout_of: Callable[[Any], Any]) -> Any:
                     del cls.__getattribute__
 
     on_recording(reading)
-    return cls
 
 
 def _read(module: Any, name: str) -> Any:

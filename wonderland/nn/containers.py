@@ -61,8 +61,9 @@ class Residual(Module):
     scale: Any
 
     def __init__(self, inner: Any, shortcut: Any = None, scale: Any = None):
+        self.inner: Any
         (self.inner,) = _callables("Residual", [inner])
-        self.shortcut = None if shortcut is None else _callables("Residual", [shortcut])[0]
+        self.shortcut: Any | None = None if shortcut is None else _callables("Residual", [shortcut])[0]
         self.scale = scale
 
     def __call__(self, x: Any) -> Any:

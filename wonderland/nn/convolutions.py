@@ -21,22 +21,23 @@ MODES = ("zeros", "circular", "reflect", "replicate")
 class _Filter(Module):
     """What convolutions and their transposes have in common: channels, a kernel, how it moves."""
 
-    rank = 0
+    rank: int = 0
     weight: Any
     bias: Any
-    in_channels: int | None
-    out_channels: int
 
     def _begin(
         self, kernel_size: Sizes, stride: Sizes, dilation: Sizes, groups: int, channels_last: bool
     ) -> None:  # fmt: skip
         name, rank = type(self).__name__, self.rank
+        self.in_channels: Any
+        self.out_channels: Any
         self.in_channels, self.out_channels = None, 0
-        self.kernel_size = _axes(name, kernel_size, rank, "kernel_size")
-        self.stride = _axes(name, stride, rank, "stride")
-        self.dilation = _axes(name, dilation, rank, "dilation")
+        self.kernel_size: Any = _axes(name, kernel_size, rank, "kernel_size")
+        self.stride: Any = _axes(name, stride, rank, "stride")
+        self.dilation: Any = _axes(name, dilation, rank, "dilation")
+        self.groups: Any
         (self.groups,) = _axes(name, groups, 1, "groups")
-        self.channels_last = bool(channels_last)
+        self.channels_last: bool = bool(channels_last)
         self.weight = self.bias = None
 
     def _start(self, in_channels: Any, out_channels: Any, how: Recipe) -> None:
@@ -49,8 +50,8 @@ class _Filter(Module):
         """Draw a weight (first, second / groups, *kernel), and the bias of its fan."""
         of_weight, of_bias = how.keys(2)
         shape = (first, second // self.groups, *self.kernel_size)
-        self.weight = how.weight(of_weight, shape)
-        self.bias = how.bias_of(of_bias, (self.out_channels,), int(np.prod(shape[1:])))
+        self.weight: Any = how.weight(of_weight, shape)
+        self.bias: Any = how.bias_of(of_bias, (self.out_channels,), int(np.prod(shape[1:])))
 
     def _image(self, x: Any) -> Any:
         """The input, with the axes and channels that the layer takes."""
@@ -96,10 +97,10 @@ class _Convolution(_Filter):
                 raise ValueError(f"{name}: padding='same' needs stride=1, not {self.stride}; give numbers")
             self.padding: Any = padding
         else:
-            self.padding = _pairs(name, padding, self.rank)
+            self.padding: Any = _pairs(name, padding, self.rank)
         if padding_mode not in MODES:
             raise ValueError(f"{name}: padding_mode is one of {', '.join(map(repr, MODES))}, not {padding_mode!r}")
-        self.padding_mode = padding_mode
+        self.padding_mode: Any = padding_mode
         self._start(in_channels, out_channels, recipe(self, init, bias, key, dtype))
 
     def _make(self, how: Recipe) -> None:
@@ -165,8 +166,8 @@ class _TransposedConvolution(_Filter):
     ):
         self._begin(kernel_size, stride, dilation, groups, channels_last)
         name = type(self).__name__
-        self.padding = _pairs(name, padding, self.rank)
-        self.output_padding = _axes(name, output_padding, self.rank, "output_padding", 0)
+        self.padding: Any = _pairs(name, padding, self.rank)
+        self.output_padding: Any = _axes(name, output_padding, self.rank, "output_padding", 0)
         self._start(in_channels, out_channels, recipe(self, init, bias, key, dtype))
 
     def _make(self, how: Recipe) -> None:

@@ -41,9 +41,9 @@ class DropConnect(Random):
         if not isinstance(samples, (int, np.integer)) or samples < 0:
             raise ValueError(f"DropConnect: samples is the number of draws in evaluation mode, got {samples!r}")
         super().__init__(key)
-        self.p = probability(p, "DropConnect")
-        self.samples = int(samples)
-        self.layer = layer
+        self.p: float = probability(p, "DropConnect")
+        self.samples: int = int(samples)
+        self.layer: Any = layer
         self.activation = activation
 
     def __call__(self, x: Any) -> Any:

@@ -18,7 +18,7 @@ class Dropout(Random):
     """
 
     def __init__(self, p: float = 0.5, *, key: Any = None):
-        self.p = probability(p, "Dropout")
+        self.p: float = probability(p, "Dropout")
         super().__init__(key)
 
     def __call__(self, x: Any) -> Any:
@@ -33,8 +33,8 @@ class ChannelDropout(Random):
     rank: int = 0
 
     def __init__(self, p: float = 0.5, *, channels_last: bool = False, key: Any = None):
-        self.p = probability(p, type(self).__name__)
-        self.channels_last = bool(channels_last)
+        self.p: float = probability(p, type(self).__name__)
+        self.channels_last: bool = bool(channels_last)
         super().__init__(key)
 
     def __call__(self, x: Any) -> Any:
@@ -83,7 +83,7 @@ class StochasticDepth(Random):
     """
 
     def __init__(self, p: float, mode: str = "row", *, key: Any = None):
-        self.p = probability(p, "StochasticDepth")
+        self.p: float = probability(p, "StochasticDepth")
         if mode not in ("row", "batch"):
             raise ValueError(f'StochasticDepth: mode is "row" or "batch", got {mode!r}')
         self.mode = mode

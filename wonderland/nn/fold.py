@@ -51,10 +51,11 @@ def _fits(layer: Any, norm: Any) -> bool:
     if not isinstance(layer, (Linear, _Filter)) or layer.weight is None:
         return False
     channels = layer.out_features if isinstance(layer, Linear) else layer.out_channels
-    axes = 2 if isinstance(layer, Linear) else layer.rank + 2  # of a batch
+    rank = 0 if isinstance(layer, Linear) else layer.rank
+    axes = rank + 2  # of a batch
     last = isinstance(layer, Linear) or layer.channels_last
     axis = norm.channel_axis(np.empty((0,) * axes))
-    return channels == norm.channels and axis % axes == (axes - 1 if last else axes - 1 - layer.rank)
+    return channels == norm.channels and axis % axes == (axes - 1 if last else axes - 1 - rank)
 
 
 def _in_sequence(model: Any) -> Pairs:

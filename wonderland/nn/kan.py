@@ -43,12 +43,14 @@ class KAN(Module):
     ):
         self.in_features: int | None = None
         self.out_features: int = 0
-        self.intervals = positive(intervals, "KAN: intervals")
+        self.intervals: int = positive(intervals, "KAN: intervals")
         if isinstance(order, bool) or not isinstance(order, int) or order < 0:
             raise ValueError(f"KAN: order={order!r} is the degree of the splines, an integer of at least 0")
         low, high = grid_range
         if not low < high:
             raise ValueError(f"KAN: grid_range={grid_range!r} is (low, high), with low below high")
+        self.base: Any
+        self.order: int
         self.order, self.base = order, base
         step = (high - low) / self.intervals
         self.grid = Buffer((low + step * np.arange(-order, self.intervals + order + 1)).astype(dtype))

@@ -61,7 +61,7 @@ class OwnMethod:
     __slots__ = ("function",)
 
     def __init__(self, function: Any):
-        self.function = function
+        self.function: Any = function
 
     @staticmethod
     def of(value: Any, module: Any) -> Any:

@@ -21,7 +21,7 @@ Sizes = int | Sequence[int]
 
 
 class _LocallyConnected(Module):
-    rank = 0
+    rank: int = 0
     weight: Any
     bias: Any
 
@@ -44,10 +44,12 @@ class _LocallyConnected(Module):
         self.in_channels: int | None = None
         self.out_channels: int = 0
         with placed(self):
-            self.input_size = None if input_size is None else per_axis(input_size, rank, "input_size")
-            self.kernel_size = per_axis(kernel_size, rank, "kernel_size")
+            self.input_size: Any = None if input_size is None else per_axis(input_size, rank, "input_size")
+            self.kernel_size: Any = per_axis(kernel_size, rank, "kernel_size")
+            self.dilation: Any
+            self.stride: Any
             self.stride, self.dilation = per_axis(stride, rank, "stride"), per_axis(dilation, rank, "dilation")
-            self.padding = padding_pairs(padding, rank)
+            self.padding: Any = padding_pairs(padding, rank)
         self.weight = self.bias = None
         sizes = {"in_channels": in_channels, "out_channels": out_channels}
         start(self, sizes, recipe(self, init, bias, key, dtype), known=input_size is not None)
@@ -65,9 +67,9 @@ class _LocallyConnected(Module):
             weight = initialisers.fan_in_uniform(of_weight, (count * out, *shape), how.dtype)
         else:  # each place has the weight of a convolution
             weight = np.stack([how.weight(key, (out, *shape)) for key in random.split(of_weight, count)])
-        self.weight = weight.reshape(*places, out, *shape)
+        self.weight: Any = weight.reshape(*places, out, *shape)
         bias = how.bias_of(of_bias, (count * out,), math.prod(shape))
-        self.bias = None if bias is None else bias.reshape(*places, out)
+        self.bias: Any = None if bias is None else bias.reshape(*places, out)
 
     def __call__(self, x: Any) -> Any:
         x = numbers(self, x, self.weight)

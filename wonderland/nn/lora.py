@@ -33,13 +33,13 @@ class LoRA(Module):
             raise ArgumentError(f"LoRA adapts nn.Linear and convolutions, got {type(base).__name__}")
         if base.weight is None:
             raise ArgumentError("LoRA: the sizes of the layer aren't known yet. Call nn.build(model, x) before.")
-        self.rank = positive(rank, "LoRA: rank")
-        self.scale = float(rank if alpha is None else alpha) / self.rank
+        self.rank: int = positive(rank, "LoRA: rank")
+        self.scale: float = float(rank if alpha is None else alpha) / self.rank
         self.merged = False
         self.base = base
         shape, dtype = base.weight.shape, base.weight.dtype
-        self.lora_a = init.fan_in_uniform(key, (self.rank, *shape[1:]), dtype)
-        self.lora_b = np.zeros((shape[0], self.rank), dtype)
+        self.lora_a: Any = init.fan_in_uniform(key, (self.rank, *shape[1:]), dtype)
+        self.lora_b: Any = np.zeros((shape[0], self.rank), dtype)
 
     def __call__(self, x: Any) -> Any:
         """x as the layer takes it."""

@@ -192,7 +192,7 @@ class Masked(Module):
 
     def __init__(self, *layers: Any, channels_last: bool = False):
         self.layers: list[Any] = _callables("Masked", layers)
-        self.channels_last = bool(channels_last)
+        self.channels_last: bool = bool(channels_last)
 
     def __call__(self, x: Any, mask: Any) -> tuple[Any, Any]:
         """x (n, c, *spatial) and its mask (n, *spatial) to the same of the result."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -55,7 +54,7 @@ class Marked:
                 f"nn.{name} takes an array, a number, or a container of arrays, got {type(value).__name__}"
                 + (": to keep a Module's parameters as they are, use freeze" if kind is not None else "")
             )
-        self.value = value
+        self.value: Any = value
 
 
 class Buffer(Marked):
@@ -71,7 +70,6 @@ class Parameter(Marked):
     """Marks what is assigned to an attribute of a Module as a parameter, also where there was a buffer."""
 
 
-@partial(hooked, layout_of=layout_of)
 class Module:
     """A model, or a part of one: subclass it, assign arrays and other Modules to attributes, write `__call__`.
 
@@ -230,6 +228,9 @@ class Module:
 
 
 register(Module)
+
+
+hooked(Module, layout_of)
 
 
 def _tame(cls: Any) -> None:

@@ -24,7 +24,7 @@ class Random(Module):
 
     def __init__(self, key: Any = None):
         key = random.next_key() if key is None else checked(key)
-        self.key = Buffer(np.array(key, np.uint32))
+        self.key: Any = Buffer(np.array(key, np.uint32))
 
     def next_key(self) -> Any:
         """A key that wasn't used before; the layer's own advances."""
@@ -89,7 +89,7 @@ class GaussianNoise(Random):
         if not isinstance(sigma, (int, float, np.number)) or not sigma >= 0:
             raise ValueError(f"GaussianNoise: sigma is a standard deviation, a number of at least 0, got {sigma!r}")
         super().__init__(key)
-        self.sigma = float(sigma)
+        self.sigma: float = float(sigma)
 
     def __call__(self, x: Any) -> Any:
         """x of any shape to the same shape."""
@@ -113,8 +113,8 @@ class Cutout(Random):
         if len(sides) != 2 or not all(isinstance(n, (int, np.integer)) and n > 0 for n in sides):
             raise ValueError(f"Cutout: size is a positive integer or two of them, (height, width), got {size!r}")
         super().__init__(key)
-        self.size = tuple(map(int, sides))
-        self.channels_last = bool(channels_last)
+        self.size: tuple[int, ...] = tuple(map(int, sides))
+        self.channels_last: bool = bool(channels_last)
 
     def __call__(self, x: Any) -> Any:
         """Images (..., C, H, W) to the same shape."""

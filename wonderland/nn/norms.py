@@ -25,8 +25,8 @@ class TrailingNorm(Module):
 
     def _begin(self, normalized_shape: Shape | None, eps: float | None, scale: bool, shift: bool, dtype: Any) -> None:
         self.normalized_shape: tuple[int, ...] | None = None
-        self.eps = None if eps is None else float(eps)
-        self.elementwise_affine = bool(scale)
+        self.eps: float | None = None if eps is None else float(eps)
+        self.elementwise_affine: bool = bool(scale)
         self.weight: Any = None
         self.bias: Any = None
         how = recipe(self, None, bool(shift), None, dtype)
@@ -117,8 +117,12 @@ class GroupNorm(Module):
         self, num_groups: int, num_channels: int | None, eps: float = 1e-5, affine: bool = True, *,
         channels_last: bool = False, dtype: Any = np.float32,
     ):  # fmt: skip
+        self.eps: float
+        self.num_groups: int
         self.num_groups, self.eps = positive(num_groups, "GroupNorm: num_groups"), float(eps)
         self.num_channels: int | None = None
+        self.affine: bool
+        self.channels_last: bool
         self.affine, self.channels_last = bool(affine), bool(channels_last)
         self.weight: Any = None
         self.bias: Any = None
@@ -161,7 +165,7 @@ class InstanceStatistics(RunningNorm):
         self, num_features: int | None, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = False,
         track_running_stats: bool = False, *, channels_last: bool = False, dtype: Any = np.float32,
     ):  # fmt: skip
-        self.channels_last = bool(channels_last)
+        self.channels_last: bool = bool(channels_last)
         super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
 
     def __call__(self, x: Any, mask: Any = None) -> Any:
@@ -184,7 +188,7 @@ class InstanceStatistics(RunningNorm):
             if self.training and self.track_running_stats:
                 batch = tuple(a for a in range(x.ndim) if a != axis)
                 if self.momentum is None:
-                    self.num_batches_tracked = self.num_batches_tracked + 1
+                    self.num_batches_tracked: Any = self.num_batches_tracked + 1
                 self._move(np.mean(found.mean, axis=batch), np.mean(found.unbiased(), axis=batch))
         else:
             found = self._tracked(axis, x.ndim)
@@ -207,16 +211,16 @@ class InstanceNorm(InstanceStatistics):
 class InstanceNorm1d(InstanceStatistics):
     """`InstanceNorm` of (N, C, L) or (C, L); with `channels_last`, of (N, L, C) or (L, C)."""
 
-    rank = 1
+    rank: int = 1
 
 
 class InstanceNorm2d(InstanceStatistics):
     """`InstanceNorm` of images, (N, C, H, W) or (C, H, W); with `channels_last`, of (N, H, W, C) or (H, W, C)."""
 
-    rank = 2
+    rank: int = 2
 
 
 class InstanceNorm3d(InstanceStatistics):
     """`InstanceNorm` of volumes, (N, C, D, H, W) or (C, D, H, W); with `channels_last`, channels at the end."""
 
-    rank = 3
+    rank: int = 3

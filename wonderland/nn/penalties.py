@@ -60,10 +60,10 @@ class Factored(Module):
     """
 
     def __init__(self, model: Module, names: Names = "*"):
-        self.model = copy.deepcopy(model)
+        self.model: Any = copy.deepcopy(model)
         found = matching(self.model, names)
-        self.names = tuple(found)
-        self.factors = [np.ones_like(w) for w in found.values()]
+        self.names: tuple[str, ...] = tuple(found)
+        self.factors: list[Any] = [np.ones_like(w) for w in found.values()]
 
     def _pairs(self) -> dict[str, tuple[Any, Any]]:
         own = dict(self.model.named_parameters())

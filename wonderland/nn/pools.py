@@ -22,7 +22,7 @@ Sizes = int | Sequence[int]
 class _Pool(Module):
     """Windows of the spatial axes, which are the last, or before the channels."""
 
-    rank = 0
+    rank: int = 0
 
     def __init__(
         self,
@@ -41,10 +41,12 @@ class _Pool(Module):
     ) -> None:
         rank = self.rank
         with placed(self):
-            self.kernel_size = per_axis(kernel_size, rank, "kernel_size")
-            self.stride = self.kernel_size if stride is None else per_axis(stride, rank, "stride")
-            self.padding = padding_pairs(padding, rank)
-            self.dilation = per_axis(dilation, rank, "dilation")
+            self.kernel_size: Any = per_axis(kernel_size, rank, "kernel_size")
+            self.stride: Any = self.kernel_size if stride is None else per_axis(stride, rank, "stride")
+            self.padding: Any = padding_pairs(padding, rank)
+            self.dilation: Any = per_axis(dilation, rank, "dilation")
+        self.ceil_mode: bool
+        self.channels_last: bool
         self.ceil_mode, self.channels_last = bool(ceil_mode), bool(channels_last)
 
     def __call__(self, x: Any) -> Any:
@@ -129,7 +131,7 @@ class _AvgPool(_Pool):
         channels_last: bool = False,
     ):
         self._begin(kernel_size, stride, padding, 1, ceil_mode, channels_last)
-        self.count_include_pad = bool(count_include_pad)
+        self.count_include_pad: bool = bool(count_include_pad)
 
     def _pooled(self, x: Any, sizes: tuple[Any, ...], options: dict[str, Any]) -> Any:
         return mean_pool(x, *sizes, count_include_pad=self.count_include_pad, **options)
@@ -160,15 +162,15 @@ class AvgPool3d(_AvgPool):
 
 
 class _AdaptivePool(Module):
-    rank = 0
+    rank: int = 0
 
     def __init__(self, output_size: int | Sequence[int | None] | None, *, channels_last: bool = False):
         sizes = tuple(output_size) if isinstance(output_size, (list, tuple)) else (output_size,) * self.rank
         if len(sizes) != self.rank:
             raise ValueError(f"{type(self).__name__}: output_size={output_size!r} is one integer, or {self.rank}")
         with placed(self):
-            self.output_size = tuple(None if n is None else per_axis(n, 1, "output_size")[0] for n in sizes)
-        self.channels_last = bool(channels_last)
+            self.output_size: Any = tuple(None if n is None else per_axis(n, 1, "output_size")[0] for n in sizes)
+        self.channels_last: bool = bool(channels_last)
 
     def __call__(self, x: Any) -> Any:
         x = image(self, x)
@@ -257,8 +259,9 @@ class _GlobalPool(Module):
 
     def __init__(self, rank: int = 2, *, channels_last: bool = False):
         with placed(self):
+            self.rank: Any
             (self.rank,) = per_axis(rank, 1, "rank")
-        self.channels_last = bool(channels_last)
+        self.channels_last: bool = bool(channels_last)
 
     def _axes(self) -> tuple[int, ...]:
         return tuple(range(-self.rank - self.channels_last, -int(self.channels_last)))

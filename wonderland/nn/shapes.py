@@ -26,6 +26,8 @@ class Flatten(Module):
     """Axes `start` to `end` in one: (n, c, h, w) becomes (n, c h w)."""
 
     def __init__(self, start: int = 1, end: int = -1):
+        self.end: int
+        self.start: int
         self.start, self.end = start, end
 
     def __call__(self, x: Any) -> Any:
@@ -42,6 +44,8 @@ class Unflatten(Module):
     """One axis as several: `Unflatten(-1, (3, 32, 32))`; one of the extents may be -1."""
 
     def __init__(self, axis: int, shape: Sequence[int]):
+        self.axis: int
+        self.shape: tuple[int, ...]
         self.axis, self.shape = axis, tuple(shape)
         if sum(n == -1 for n in self.shape) > 1 or any(n < -1 for n in self.shape):
             raise ValueError(f"Unflatten: shape={shape!r} are extents, of which one may be -1")
@@ -80,8 +84,11 @@ class Upsample(Module):
         modes = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "trilinear": "linear"}
         if mode not in modes:
             raise ValueError(f"Upsample: mode is one of {', '.join(map(repr, modes))}, not {mode!r}")
-        self.size = tuple(size) if isinstance(size, (list, tuple)) else size
-        self.scale_factor = tuple(scale_factor) if isinstance(scale_factor, (list, tuple)) else scale_factor
+        self.size: Any = tuple(size) if isinstance(size, (list, tuple)) else size
+        self.scale_factor: Any = tuple(scale_factor) if isinstance(scale_factor, (list, tuple)) else scale_factor
+        self.align_corners: bool
+        self.channels_last: bool
+        self.mode: str
         self.mode, self.align_corners, self.channels_last = modes[mode], bool(align_corners), channels_last
 
     def __call__(self, x: Any) -> Any:

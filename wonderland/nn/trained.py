@@ -24,9 +24,9 @@ class PReLU(Module):
     """
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, *, axis: int = 1, dtype: Any = np.float32):
-        self.num_parameters = positive(num_parameters, "PReLU: num_parameters")
+        self.num_parameters: int = positive(num_parameters, "PReLU: num_parameters")
         self.axis = axis
-        self.weight = np.full(self.num_parameters, init, dtype)
+        self.weight: Any = np.full(self.num_parameters, init, dtype)
 
     def __call__(self, x: Any) -> Any:
         x = numbers(self, x, self.weight)
@@ -42,7 +42,11 @@ class Swish(Module):
 
     def __init__(self, num_parameters: int = 1, *, dtype: Any = np.float32):
         self.num_parameters = n = positive(num_parameters, "Swish: num_parameters")
+        self.a: Any
+        self.b: Any
         self.a, self.b = np.ones(n, dtype), np.zeros(n, dtype)
+        self.c: Any
+        self.d: Any
         self.c, self.d = np.ones(n, dtype), np.zeros(n, dtype)
 
     def __call__(self, x: Any) -> Any:
@@ -62,8 +66,8 @@ class APL(Module):
         self.num_parameters = n = positive(num_parameters, "APL: num_parameters")
         self.terms = terms = positive(terms, "APL: terms")
         of_slopes, of_hinges = random.split(random.next_key() if key is None else key)
-        self.slopes = random.uniform(of_slopes, (n, terms), -1 / terms, 1 / terms, dtype=dtype)
-        self.hinges = random.normal(of_hinges, (n, terms), dtype=dtype)
+        self.slopes: Any = random.uniform(of_slopes, (n, terms), -1 / terms, 1 / terms, dtype=dtype)
+        self.hinges: Any = random.normal(of_hinges, (n, terms), dtype=dtype)
 
     def __call__(self, x: Any) -> Any:
         x = numbers(self, x, self.slopes)
@@ -94,10 +98,10 @@ class KAF(Module):
         if positive(points, "KAF: points") < 2 or not boundary > 0:
             raise ValueError(f"KAF: at least 2 points and a boundary above 0, not points={points}, boundary={boundary}")
         grid = np.linspace(-boundary, boundary, points)
-        self.gamma = float(1 / (6 * (grid[1] - grid[0]) ** 2) if gamma is None else gamma)
-        self.dictionary = Buffer(grid.astype(dtype))
+        self.gamma: float = float(1 / (6 * (grid[1] - grid[0]) ** 2) if gamma is None else gamma)
+        self.dictionary: Any = Buffer(grid.astype(dtype))
         if start is None:
-            self.coefficients = random.normal(key, (n, points), 0.0, 0.3, dtype=dtype)
+            self.coefficients: Any = random.normal(key, (n, points), 0.0, 0.3, dtype=dtype)
         else:
             kernel = np.exp(-self.gamma * (grid[:, None] - grid) ** 2)
             fitted = np.linalg.solve(kernel + 1e-4 * np.eye(points), np.asarray(start(grid), np.float64))
@@ -131,9 +135,9 @@ class Maxout(Module):
         key: Any = None,
         dtype: Any = np.float32,
     ):
-        self.pieces = positive(pieces, "Maxout: pieces")
+        self.pieces: int = positive(pieces, "Maxout: pieces")
         outputs = positive(out_features, "Maxout: out_features") * self.pieces
-        self.inner = Linear(in_features, outputs, bias, init=init, key=key, dtype=dtype)
+        self.inner: Any = Linear(in_features, outputs, bias, init=init, key=key, dtype=dtype)
 
     def __call__(self, x: Any) -> Any:
         return gates.maxout(self.inner(x), self.pieces)

@@ -59,9 +59,11 @@ class Accumulate(Module):
     def __init__(self, optimizer: Optimizer, count: int):
         if int(count) != count or count < 1:
             raise ArgumentError(f"count is how many gradients make a step, at least 1, not {count!r}")
+        self.count: int
+        self.optimizer: Any
         self.optimizer, self.count = optimizer, int(count)
         self.collected: Any = Buffer(np.array(0, np.int64))
-        self.sums = ArraysByName()
+        self.sums: Any = ArraysByName()
         self._follow()
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -146,7 +148,7 @@ class Average(Module):
             raise ArgumentError(f"decay is between 0 and 1, unlike {decay!r}")
         self.decay: Any = decay if callable(decay) else Buffer(np.array(decay, np.float64))
         self.count: Any = Buffer(np.array(0, np.int64))
-        self.model = copy.deepcopy(model)
+        self.model: Any = copy.deepcopy(model)
 
     def update(self, model: Module) -> None:
         """Follow the model's weights as they are now."""

@@ -32,7 +32,7 @@ class SGD(Optimizer):
     and momentum in deep learning, 2013. `decoupled` weight decay is the same as L2 without momentum, only.
     """
 
-    slots = ("velocity",)
+    slots: tuple[str, ...] = ("velocity",)
 
     def __init__(
         self,
@@ -54,6 +54,8 @@ class SGD(Optimizer):
             raise ArgumentError(f'dampening belongs to the form "outside", not to {form!r}')
         if nesterov and (dampening or is_zero(momentum)):
             raise ArgumentError("nesterov needs momentum, and no dampening")
+        self.decoupled: bool
+        self.nesterov: bool
         self.form, self.nesterov, self.decoupled = form, nesterov, decoupled
         settings = {"rate": rate, "weight_decay": weight_decay, "dampening": dampening}
         super().__init__(model, {**settings, "momentum": momentum}, groups, skip_nonfinite)
@@ -103,7 +105,7 @@ class Adam(Optimizer):
         groups: Groups = None,
         skip_nonfinite: bool = False,
     ):
-        self.slots = ("first", "second", "largest") if amsgrad else ("first", "second")
+        self.slots: tuple[str, ...] = ("first", "second", "largest") if amsgrad else ("first", "second")
         settings = {"rate": rate, "weight_decay": weight_decay, **of_betas(betas), "epsilon": epsilon}
         super().__init__(model, settings, groups, skip_nonfinite)
 
@@ -152,7 +154,7 @@ class NAdam(Optimizer):
     psi = `momentum_decay`. T. Dozat, Incorporating Nesterov momentum into Adam, 2016.
     """
 
-    slots = ("first", "second", "product")
+    slots: tuple[str, ...] = ("first", "second", "product")
 
     def __init__(
         self,
@@ -209,7 +211,7 @@ class RMSProp(Optimizer):
         skip_nonfinite: bool = False,
     ):
         self.centered = centered
-        self.slots = ("second", *(["first"] if centered else []), "velocity")
+        self.slots: tuple[str, ...] = ("second", *(["first"] if centered else []), "velocity")
         settings = {"rate": rate, "weight_decay": weight_decay, "momentum": momentum, "alpha": alpha}
         super().__init__(model, {**settings, "epsilon": epsilon}, groups, skip_nonfinite)
 
@@ -237,7 +239,7 @@ class Adagrad(Optimizer):
     J. Duchi, E. Hazan and Y. Singer, Adaptive subgradient methods for online learning, 2011.
     """
 
-    slots = ("sum",)
+    slots: tuple[str, ...] = ("sum",)
 
     def __init__(
         self,
@@ -251,7 +253,7 @@ class Adagrad(Optimizer):
         groups: Groups = None,
         skip_nonfinite: bool = False,
     ):
-        self.initial_sum = float(initial_sum)
+        self.initial_sum: float = float(initial_sum)
         settings = {"rate": rate, "weight_decay": weight_decay, "rate_decay": rate_decay, "epsilon": epsilon}
         super().__init__(model, settings, groups, skip_nonfinite)
 
@@ -273,7 +275,7 @@ class Adadelta(Optimizer):
     M. Zeiler, ADADELTA: an adaptive learning rate method, 2012.
     """
 
-    slots = ("second", "steps")
+    slots: tuple[str, ...] = ("second", "steps")
 
     def __init__(
         self,
@@ -304,7 +306,7 @@ class Lion(Optimizer):
     Weight decay is decoupled. X. Chen et al., Symbolic discovery of optimization algorithms, 2023.
     """
 
-    slots = ("first",)
+    slots: tuple[str, ...] = ("first",)
 
     def __init__(
         self,

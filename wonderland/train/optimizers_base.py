@@ -90,14 +90,14 @@ class Optimizer(Module):
     ):
         self.updates: Any = Buffer(np.array(0, np.int64))
         self.skipped: Any = Buffer(np.array(0, np.int64))
-        self.skip_nonfinite = bool(skip_nonfinite)
-        self.defaults = Settings(settings)
+        self.skip_nonfinite: bool = bool(skip_nonfinite)
+        self.defaults: Any = Settings(settings)
         fine = isinstance(groups, dict) and all(isinstance(own, dict) for own in groups.values())
         if not (groups is None or fine):
             raise ArgumentError(
                 f"groups are settings by patterns of names, {{'*.bias': {{'weight_decay': 0}}}}, not {groups!r}"
             )
-        self.patterns = tuple(groups or {})
+        self.patterns: tuple[str, ...] = tuple(groups or {})
         for pattern, own in (groups or {}).items():
             unknown = sorted({*own} - {*settings, "rate_scale"})
             if unknown:
@@ -105,12 +105,12 @@ class Optimizer(Module):
                     f"groups[{pattern!r}]: {type(self).__name__} has no setting {', '.join(map(repr, unknown))}; it "
                     f"has {', '.join([*settings, 'rate_scale'])}"
                 )
-        self.groups = [Settings(own, f"groups[{pattern!r}]: ") for pattern, own in (groups or {}).items()]
+        self.groups: list[Any] = [Settings(own, f"groups[{pattern!r}]: ") for pattern, own in (groups or {}).items()]
         self.shapes: tuple[tuple[str, tuple[int, ...], str], ...] = ()
         self.born: Any = Buffer(
             np.zeros(0, np.int64)
         )  # at which update each parameter came: corrections count from there
-        self.kept = {slot: ArraysByName() for slot in self.slots}
+        self.kept: dict[str, Any] = {slot: ArraysByName() for slot in self.slots}
         self.track(model)
 
     # Numbers ---------------------------------------------------------------------------------------------------------
@@ -278,7 +278,9 @@ class Now:
 
     def __init__(self, optimizer: Optimizer, name: str, dtype: np.dtype, number: int, values: dict[Any, Any]):
         self._optimizer, self._settings, self._values = optimizer, optimizer._settings_of(name), values
-        self.dtype = working(dtype)
+        self.dtype: Any = working(dtype)
+        self.name: str
+        self.number: int
         self.name, self.number = name, number
 
     @property

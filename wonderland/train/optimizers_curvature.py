@@ -83,13 +83,15 @@ class LBFGS(VectorOptimizer):
     changes: Any
     last_gradient: Any
     last_step: Any
-    globals = ("steps", "changes", "inverses", "scale", "pairs", "last_gradient", "last_step")
+    globals: tuple[str, ...] = ("steps", "changes", "inverses", "scale", "pairs", "last_gradient", "last_step")
 
     def __init__(
         self, model: Module, rate: Number = 1.0, *, history: int = 10, searches: int = 25, skip_nonfinite: bool = False
     ):
         if history < 1:
             raise ArgumentError(f"history is the number of pairs kept, at least 1, not {history}")
+        self.history: int
+        self.searches: int
         self.history, self.searches = int(history), int(searches)
         super().__init__(model, {"rate": rate}, None, skip_nonfinite)
 
@@ -183,6 +185,9 @@ class NewtonCG(VectorOptimizer):
         forcing: float = 0.5,
         searches: int = 25,
     ):
+        self.forcing: float
+        self.iterations: int | None
+        self.searches: int
         self.iterations, self.forcing, self.searches = iterations, float(forcing), int(searches)
         super().__init__(model, {"rate": rate})
 
@@ -218,6 +223,8 @@ class GaussNewton(VectorOptimizer):
         self, model: Module, rate: Number = 1.0, *, damping: float = 1e-3, iterations: int | None = None,
         tolerance: float = 1e-6,
     ):  # fmt: skip
+        self.iterations: int | None
+        self.tolerance: float
         self.iterations, self.tolerance = iterations, float(tolerance)
         self.damping: Any = Buffer(np.array(damping, np.float64))
         super().__init__(model, {"rate": rate})

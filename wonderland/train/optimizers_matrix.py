@@ -47,7 +47,7 @@ class Muon(Optimizer):
     LLM training, 2025. (PyTorch's works in bfloat16; this one in the dtype of the parameter.)
     """
 
-    slots = ("velocity", "first", "second")
+    slots: tuple[str, ...] = ("velocity", "first", "second")
 
     def __init__(
         self,
@@ -69,9 +69,13 @@ class Muon(Optimizer):
     ):
         if adjust not in ADJUSTMENTS:
             raise ArgumentError(f'adjust is None or "match_adam", not {adjust!r}')
+        self.adjust: str | None
+        self.nesterov: bool
         self.nesterov, self.adjust = nesterov, adjust
+        self.coefficients: tuple[float, ...]
+        self.iterations: int
         self.iterations, self.coefficients = int(iterations), tuple(map(float, coefficients))
-        self.by_adam = (adam,) if isinstance(adam, str) else tuple(adam)
+        self.by_adam: tuple[str] | tuple[str, ...] = (adam,) if isinstance(adam, str) else tuple(adam)
         settings = {"rate": rate, "weight_decay": weight_decay, "momentum": momentum, "epsilon": epsilon}
         super().__init__(model, {**settings, "adam_rate": adam_rate, **of_betas(betas)}, groups, skip_nonfinite)
 
