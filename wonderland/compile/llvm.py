@@ -206,8 +206,8 @@ def compile_library(ir: str, exports: list[str], imports: dict[str, int] | None 
             f"{_host_vector_bytes()}: its code can be looked at, not run."
         )
     with lock:
-        # JITLink lays a library out in one piece. The older linker places code and constants apart, and ends the process
-        # if what lies between them (of other libraries, or large arrays) is more than 2 GB.
+        # JITLink lays a library out in one piece. The older linker places code and constants apart, and ends the
+        # process if what lies between them (of other libraries, or large arrays) is more than 2 GB.
         jit = llvm.create_lljit_compiler(target_machine(), use_jit_link=True)
         builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         for name, address in (imports or {}).items():
