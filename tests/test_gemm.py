@@ -166,6 +166,15 @@ def test_blocks_are_exact(dtype, transposed_a, transposed_b):
         check_exact(a, b, dtype)
 
 
+@pytest.mark.parametrize("layout_a", LAYOUTS)
+@pytest.mark.parametrize("layout_b", ["rows", "columns", "strided"])
+def test_few_rows_and_many_columns_are_exact(dtype, layout_a, layout_b):
+    """A batch times weights: A's panels are shared, B's are packed by the task that uses them."""
+    rng = np.random.default_rng(13)
+    for m, n, k in [(2, 513, 2050), (37, 777, 401), (gemm.FEW_ROWS, gemm.MANY_COLUMNS, 33), (201, 515, 770)]:
+        check_exact(operand(rng, m, k, layout_a, dtype), operand(rng, k, n, layout_b, dtype), dtype)
+
+
 @pytest.mark.parametrize("layouts", [("rows", "rows"), ("columns", "rows"), ("strided", "reversed")])
 def test_long_sums_of_few_tiles_are_exact(dtype, layouts):
     """Products that are cut along k."""
@@ -273,6 +282,7 @@ SHARED = [
     (300, 310, 320),
     (1500, 40, 50),
     (40, 1500, 50),
+    (128, 700, 900),
     (60, 60, 3000),
     (16, 20, 9000),
     (3, 5, 150_000),

@@ -29,8 +29,22 @@ from functools import cache, partial
 from typing import Any
 
 from wonderland.compile import ir, llvm, pool
+from wonderland.compile.gemm_low import FEW_ROWS, MANY_COLUMNS, low_blocks
 from wonderland.compile.gemm_pack import PACKED_PANELS, pack_columns, pack_rows, pack_tall, pack_wide
-from wonderland.compile.gemm_tile import Fields, Tile, at_most, begin, ceil_div, fma, round_up, run, share, tile, types
+from wonderland.compile.gemm_tile import (
+    UNROLL,
+    Fields,
+    Tile,
+    at_most,
+    begin,
+    ceil_div,
+    fma,
+    round_up,
+    run,
+    share,
+    tile,
+    types,
+)
 from wonderland.compile.gemm_vector import matrix_vector, scratch_elements
 from wonderland.compile.ir import LONG, RARE, VOID, Function, Value
 
@@ -41,9 +55,9 @@ CHUNK_WORK = 1 << 17  # multiply-adds that are worth a task
 MOST_CHUNKS, FEW_CHUNKS = 24, 12  # chunks of rows; few of them are cut into columns, too
 PARALLEL_WORK = 1 << 21  # multiply-adds from which a product is shared between threads
 SMALL_BYTES = 1 << 16  # of an operand that needn't be packed
+NEAR_BYTES = 1 << 21  # of an operand that is read where it lies if it is used a few times
 FEW_TILES, MANY_BLOCKS = 64, 16  # of a result that is rather shared along k: so few tiles, or so many blocks of k
 SPLIT_DEPTH, MOST_PARTS, SPLIT_BYTES = 1024, 16, 1 << 21  # least steps of k in a part, most parts, bytes for all
-UNROLL = 4  # steps of k in one turn of the kernel's loop
 LAST_STEPS = 64  # steps of k before the end of a tile at which C is fetched
 AHEAD = 16  # steps of k between a prefetch and its use
 MOST_AXES = 4  # of the rows, and of the steps, of an operand at places
@@ -132,7 +146,8 @@ BLOCK = """
 HOW = {"packed": "", "direct": " rsa csa", "placed": " row_places& step_places&"}
 
 
-def _kernel(t: Tile, how: str, store_edge: Function) -> Function:
+@cache
+def _kernel(t: Tile, how: str) -> Function:
     """One register tile: rows x columns of C from k steps. Packed A has its strides built in and is padded
     with zeros; otherwise rows beyond the last repeat it, so that only A is read, and are dropped."""
     f, parameters = begin(t, f"kernel_{how}", "k a* b* rsb c* ldc rows columns accumulate" + HOW[how])
@@ -200,7 +215,7 @@ def _kernel(t: Tile, how: str, store_edge: Function) -> Function:
         spilled = t.stack(f, t.rows * t.columns)
         for (r, v), cell in sums.items():
             spilled.store(cell.get(), r * t.columns + v)
-        f.call(store_edge, spilled, c, ldc, rows, columns, accumulate)
+        f.call(_store_edge(t), spilled, c, ldc, rows, columns, accumulate)
     return f
 
 
@@ -210,6 +225,7 @@ def _prefetch(place: Any, count: int, to_write: bool = False) -> None:
         place.at(line).prefetch(to_write)
 
 
+@cache
 def _store_edge(t: Tile) -> Function:
     """The part of a tile that lies inside C."""
     f, (sums, c, ldc, rows, columns, accumulate) = begin(t, "store_edge", "sums* c* ldc rows columns accumulate")
@@ -277,11 +293,10 @@ def _block_task(t: Tile, placed: bool) -> Function:
 
 def _multiply_strided(f: Function, t: Tile, block: Fields, top: Value, bottom: Value) -> Callable:
     """The kernel of a tile at row i: of A packed, or where it lies."""
-    store_edge = _store_edge(t)
-    kernel_packed, kernel_direct = _kernel(t, "packed", store_edge), _kernel(t, "direct", store_edge)
+    kernel_packed, kernel_direct = _kernel(t, "packed"), _kernel(t, "direct")
     m, k, a, rsa, csa, pack_a = block.get("m k a rsa csa pack_a")
     packed = pack_a.differs(0)
-    own = t.stack(f, t.chunk_rows * (t.depth + UNROLL))
+    own = t.stack(f, t.chunk_rows * t.most_steps)
     with f.when(packed):
         whole = f.select(rsa.equals(1), (bottom - top) // t.rows, 0)
         f.call(pack_tall(t), k, a.at(top), csa, whole, own)
@@ -299,9 +314,9 @@ def _multiply_strided(f: Function, t: Tile, block: Fields, top: Value, bottom: V
 
 def _multiply_placed(f: Function, t: Tile, block: Fields, top: Value, bottom: Value) -> Callable:
     """The same for A at places, of which tables are made for the chunk."""
-    kernel, fill = _kernel(t, "placed", _store_edge(t)), _fill_places(t)
+    kernel, fill = _kernel(t, "placed"), _fill_places(t)
     k, a, places, first_step = block.get("k a places first_step")
-    row_places, step_places = (f.stack(ir.array(LONG, n), align=8) for n in (_most_rows(t, True), t.depth + UNROLL))
+    row_places, step_places = (f.stack(ir.array(LONG, n), align=8) for n in (_most_rows(t, True), t.most_steps))
     f.call(fill, places, top, bottom - top, row_places)
     f.call(fill, f.element(LONG, places, 2 * MOST_AXES), first_step, k, step_places)
 
@@ -374,7 +389,14 @@ def _gemm(t: Tile, placed: bool) -> Function:
         f.call(run(), f.at(_split_task(t, blocks, placed)), fields.pointer, parts, f.constant(True, ir.BOOL))
         f.call(_sum_parts(t), m, n, scratch, parts, size, c, ldc)
         finish()
-    f.call(blocks, m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context)
+    rest = (m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context)
+    if not placed:
+        lies_well = csb.equals(1) & (m <= 4 * t.rows) & (n * k <= NEAR_BYTES // t.bytes)
+        low = (m <= FEW_ROWS) & (n >= MANY_COLUMNS) & (elements * k >= PARALLEL_WORK)
+        with f.when(low & ~lies_well):
+            f.call(low_blocks(t, PARAMETERS, _kernel(t, "packed")), *rest)
+            f.ret()
+    f.call(blocks, *rest)
     return f
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from wonderland.compile import ir
 from wonderland.compile.gemm_tile import Tile, begin
 from wonderland.compile.ir import Function
@@ -10,6 +12,7 @@ PACKED_PANELS = 4  # panels that one packing task packs
 PACK_AHEAD = 8  # rows of B between a prefetch and its use in packing
 
 
+@cache
 def pack_rows(t: Tile) -> Function:
     """A panel of A: out[p*R + r] = a[r*rsa + p*csa] for the R rows of a tile, zero beyond the last."""
     f, (k, a, rsa, csa, rows, out) = begin(t, "pack_rows", "k a* rsa csa rows out*")
@@ -37,6 +40,7 @@ def pack_rows(t: Tile) -> Function:
     return f
 
 
+@cache
 def pack_tall(t: Tile) -> Function:
     """Panels of A one below the other, where A is contiguous along its columns: in the order of memory."""
     f, (k, a, csa, panels, out) = begin(t, "pack_tall", "k a* csa panels out*")
@@ -48,6 +52,7 @@ def pack_tall(t: Tile) -> Function:
     return f
 
 
+@cache
 def pack_columns(t: Tile) -> Function:
     """A panel of B: out[p*N + j] = b[p*rsb + j*csb] for the N columns of a tile, zero beyond the last."""
     f, (k, b, rsb, csb, columns, out) = begin(t, "pack_columns", "k b* rsb csb columns out*")
@@ -79,6 +84,7 @@ def pack_columns(t: Tile) -> Function:
     return f
 
 
+@cache
 def pack_wide(t: Tile) -> Function:
     """All panels of a task at once, where B is contiguous along its rows: whole cache lines, in the order of memory."""
     f, (k, b, rsb, out) = begin(t, "pack_wide", "k b* rsb out*")

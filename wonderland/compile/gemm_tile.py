@@ -16,6 +16,7 @@ from typing import Any
 from wonderland.compile import ir, llvm, pool
 from wonderland.compile.ir import AS_IT_IS, BOOL, INT, LONG, POINTER, RARE, VOID, Function, Number, Value, constant
 
+UNROLL = 4  # steps of k in one turn of the kernel's loop
 NAMES = {4: "f32", 8: "f64"}  # of the element types, by their bytes
 
 
@@ -78,6 +79,11 @@ class Tile:
     def depth(self) -> int:
         """Steps of k that are packed at a time (KC)."""
         return max(192, self.panel // (self.columns * self.bytes))
+
+    @property
+    def most_steps(self) -> int:
+        """Of a block: k is cut into equal parts of whole turns."""
+        return self.depth + UNROLL
 
     @property
     def chunk_rows(self) -> int:
