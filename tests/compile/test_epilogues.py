@@ -56,7 +56,9 @@ def test_epilogues(name):
     check(lambda x, y, *rest: g(x.T @ y, *rest), [x.T.copy(), y, *rest], 1)
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(2100, 20, 60), (130, 2100, 20), (100, 100, 900), (97, 101, 523), (101, 600, 801)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(2100, 20, 60), (130, 2100, 20), (100, 100, 900), (97, 101, 523), (101, 600, 801)]
+)
 def test_blocks(m, n, k):
     x, y, b = arrays((m, k), (k, n), (n,))
     check(lambda x, y, b: np.tanh(x @ y / 9 + b), [x, y, b], 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from wonderland.compile import pool
 from wonderland.compile.gemm_pack import PACKED_PANELS, pack_columns, pack_rows, pack_wide
-from wonderland.compile.gemm_tile import UNROLL, Fields, Tile, at_most, begin, ceil_div, run
+from wonderland.compile.gemm_tile import UNROLL, Fields, Tile, at_most, begin, ceil_div
 from wonderland.compile.ir import LONG, RARE, VOID, Function
 
 FEW_ROWS, MANY_COLUMNS = 256, 512
