@@ -23,6 +23,8 @@ from wonderland.core.types import ArrayType
 from wonderland.ops.dot import free_axes
 from wonderland.ops.windows import padded_shape, window_layout
 
+LINE, SAME_SET = 64, 1024  # bytes of a cache line, and of a step after which pixels of a window crowd each other out
+
 Pairs = Sequence[tuple[int, int]]
 
 
@@ -43,7 +45,8 @@ def pad(builder: Any, x: Node, axes: Sequence[int], padding: Pairs) -> Node:
     strides = x.layout[1]
     order = sorted(range(len(strides)), key=lambda i: -abs(strides[i]) if x.shape[i] != 1 else -math.inf)
     wide = tuple(x.shape[i] + sum(pairs[i]) for i in order)
-    made, whole = builder.keep(Empty(ArrayType(wide, x.dtype))), [slice(0, n, 1) for n in wide]
+    whole = [slice(0, n, 1) for n in wide]
+    made = builder.keep(Empty(ArrayType((*wide[:-1], wide[-1] + _gap(wide[-1], x.dtype.itemsize)), x.dtype)))
     inside = [slice(pairs[i][0], pairs[i][0] + x.shape[i], 1) for i in order]
     for axis, middle in enumerate(inside):  # zeros on each side, outside of what is there already
         for side in (slice(0, middle.start, 1), slice(middle.stop, wide[axis], 1)):
@@ -51,7 +54,12 @@ def pad(builder: Any, x: Node, axes: Sequence[int], padding: Pairs) -> Node:
             zeros = Number(ArrayType(tuple(i.stop - i.start for i in index), x.dtype), 0)
             made = builder.scatter_slice(made, zeros, index, "set")
     made = builder.scatter_slice(made, builder.transpose(x, order), inside, "set")
-    return builder.transpose(made, inverse(order))
+    return builder.transpose(builder.slice(made, whole), inverse(order))
+
+
+def _gap(extent: int, itemsize: int) -> int:
+    """Elements between neighbouring pixels, whose channels would otherwise share the few lines of one set of L1."""
+    return LINE // itemsize if extent * itemsize % SAME_SET == 0 else 0
 
 
 def lower(
