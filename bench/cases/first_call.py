@@ -55,7 +55,7 @@ def in_jax(name):
     return lambda: first_call(name, "jax")
 
 
-COLD = ["adam_small", "adam", "cnn", "nanogpt", "nanogpt_384", "resnet"]
+COLD = ["adam_small", "adam", "mlp_deep", "cnn", "nanogpt", "nanogpt_384", "resnet"]
 for way, prepare, limit, names in (("cold", cold, 0.5, COLD), ("cached", cached, 0.25, COLD[:2])):
     for name in names:
         benchmark = Benchmark(

@@ -121,7 +121,7 @@ class Emission:
         """Emit steps, in parts if there are many."""
         if len(steps) > MOST_STEPS:  # LLVM's time grows faster than a function: the parts stay apart
             for i in range(0, len(steps), MOST_STEPS):
-                self.call(f, "part", steps[i : i + MOST_STEPS], "noinline")
+                self.call(f, "part", steps[i : i + MOST_STEPS], ir.RARE)
             return
         for step in steps:
             if self.watch is None:
