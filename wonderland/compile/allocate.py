@@ -112,18 +112,19 @@ class RegionPlan:
         """A kernel comes next, or goes along with the product that it reads."""
         self.plan.kernels.append(kernel)
         self.plan.work += kernel.work
+        reach = kernel.reach()
         for step in reversed(self.steps):
             taken = step.offer(kernel)
             if taken:
                 return
-            if taken is not None or not kernel.may_go_before(step):
+            if taken is not None or not step.is_apart(*reach):
                 break
-        self._launch(kernel)
+        self._launch(kernel, reach)
 
-    def _launch(self, kernel: Any) -> None:
+    def _launch(self, kernel: Any, reach: tuple[set[Buffer], set[Buffer]]) -> None:
         """A kernel comes next, or in one job with another that it doesn't depend on."""
         for step in islice(reversed(self.steps), NEAR):
-            if not kernel.may_go_before(step):
+            if not step.is_apart(*reach):
                 break
             if isinstance(step, RunKernels) and step.join(kernel):
                 return

@@ -134,7 +134,11 @@ class RunProduct(Step):
         node, size = self.node, self.size
         x = out.pointer(f, self.x, node.x_strides[0] * size)
         y = out.pointer(f, self.y, node.y_strides[0] * size)
-        result, scratch = out.pointer(f, self.out), out.pointer(f, self.scratch)
+        result = out.pointer(f, self.out)
+        if self.small and not self.batch:
+            f.call(self._function, x, y, result, out.number(f, node.m), out.number(f, node.k))
+            return
+        scratch = out.pointer(f, self.scratch)
         sizes = [out.number(f, v) for v in (node.m, node.n, node.k, *node.x_strides[-2:], *node.y_strides[-2:])]
         if node.places is not None:
             axes = [number for group in node.places for number in _filled(group)]

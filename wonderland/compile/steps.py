@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wonderland.compile import ir, launch, signals
-from wonderland.compile.kernel import Kernel, launcher
+from wonderland.compile.kernel import Kernel
 from wonderland.compile.memory import Buffer
 from wonderland.compile.text import size
 
@@ -103,9 +103,7 @@ class RunKernels(Step):
             launch.emit(out, f, self.kernels)
             return
         kernel = self.kernels[0]
-        body = out.kernel(kernel)
-        function = out.once(f"{body.name}.all", lambda: launcher(body)) if kernel.parallel else body
-        f.call(function, *out.kernel_arguments(f, kernel))
+        out.run_kernel(f, kernel)
         if kernel.checks:
             out.leave_if_failed(f)
 
