@@ -112,12 +112,18 @@ class RunProduct(Step):
     def written(self) -> list[Buffer]:
         return [self.scratch, self.out, *(() if self.epilogue is None else self.epilogue.written)]
 
-    def offer(self, kernel: Kernel) -> bool | None:
-        """The operands must last until the last row is finished, and so must what the kernel reads and writes."""
+    @property
+    def result(self) -> Buffer | None:
         node = self.node
         shared = node.m * node.n * node.k >= gemm.PARALLEL_WORK  # otherwise both would run on one thread
-        if self.small or self.epilogue or self.batch or not shared or node.m < MANY_ROWS or node.n <= 1:
+        alone = self.small or self.batch or not shared or node.m < MANY_ROWS or node.n <= 1
+        return None if alone else self.out
+
+    def offer(self, kernel: Kernel) -> bool | None:
+        """The operands must last until the last row is finished, and so must what the kernel reads and writes."""
+        if self.result is None or self.epilogue:
             return None
+        node = self.node
         turns = kernel.turns_per_row(node)
         if turns is None:
             return None

@@ -40,6 +40,11 @@ class Step(ABC):
     def __str__(self) -> str:
         """It, for a person to read."""
 
+    @property
+    def result(self) -> Buffer | None:
+        """The memory whose readers it may take along."""
+        return None
+
     def offer(self, kernel: Kernel) -> bool | None:
         """Take a kernel along that would come after it: was it taken? None: look further."""
         return None
