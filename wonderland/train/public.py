@@ -8,6 +8,7 @@ from wonderland.train.optimizers import SGD, Adadelta, Adagrad, Adam, AdamW, Lio
 from wonderland.train.optimizers_base import Optimizer
 from wonderland.train.optimizers_curvature import LBFGS, GaussNewton, NewtonCG
 from wonderland.train.optimizers_matrix import Muon, newton_schulz
+from wonderland.train.parallel import Ranks, ranks
 from wonderland.train.schedules import (
     RateSchedule,
     constant,
