@@ -50,7 +50,9 @@ class Table(Arrays):
         dtype: Any = np.float64,
     ):
         self._checked_missing(missing)
-        columns, self.source, self._line = _columns_of(source)
+        columns, called, self._line = _columns_of(source)
+        self.source: str = called
+        self.classes: list[str] | None = None
         targets = [target] if isinstance(target, str) else [*(target or ())]
         kinds = [one_hot] if isinstance(one_hot, str) else [*one_hot]
         if isinstance(features, str):
