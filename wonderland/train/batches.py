@@ -1,0 +1,97 @@
+"""Where batches come from: a Loader, arrays, a dataset, an iterable, or a function that makes one, all made alike.
+
+Each has `epoch` and `position`, which counts the batches of this epoch that were handed out, and goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from wonderland.core import tree
+from wonderland.core.errors import ArgumentError
+from wonderland.data.arrays import as_dataset
+from wonderland.data.loaders import Loader
+from wonderland.data.streams import Batches
+
+Source = Loader | Batches
+
+
+def as_batches(data: Any, batch_size: int | None, shuffle: bool, seed: int, least: int = 32) -> Source:
+    """What `data` means. Without a batch size, `least` samples make a batch, or all if there are fewer."""
+    source: Any = data
+    made = isinstance(data, (Loader, Batches))
+    arrays = isinstance(data, tuple) and all(isinstance(part, np.ndarray) for part in data)
+    several = isinstance(data, (list, tuple)) and not arrays
+    if not made and not several and (isinstance(data, (tuple, Mapping)) or hasattr(data, "__getitem__")):
+        if isinstance(data, (str, bytes)):
+            raise _unknown(data)
+        dataset = as_dataset(data)
+        size = max(min(least, len(dataset)), 1) if batch_size is None else batch_size
+        return Loader(dataset, size, shuffle=shuffle, seed=seed)
+    if not (made or several or callable(data) or hasattr(data, "__iter__")):
+        raise _unknown(data)
+    if batch_size is not None:
+        raise ArgumentError(
+            f"batch_size is for arrays and datasets: this {type(data).__name__} makes batches of its own"
+        )
+    return source if made else Batches(source)
+
+
+def _unknown(data: Any) -> ArgumentError:
+    return ArgumentError(
+        "data is a wl.data.Loader, a dataset, a tuple or dict of arrays, an iterable of batches, or a function of the "
+        f"epoch that returns one, not {type(data).__name__}"
+    )
+
+
+def length_of(batches: Source) -> int | None:
+    """How many batches an epoch has, if that is known."""
+    return batches.length if isinstance(batches, Batches) else len(batches)
+
+
+def is_once(batches: Source) -> bool:
+    """Are they good for one epoch only?"""
+    return isinstance(batches, Batches) and batches.once
+
+
+def parts_of(batch: Any) -> tuple[Any, ...]:
+    """The arguments that a batch is for a loss, after the model: the parts of a tuple or list; a dict is one."""
+    return batch if type(batch) is tuple else tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+
+
+def size_of(parts: tuple[Any, ...]) -> int:
+    """How many samples a batch has: the first extent of its first array."""
+    first = parts[0] if isinstance(parts[0], np.ndarray) else tree.leaves(parts)[0]
+    return first.shape[0] if first.shape else 1
+
+
+def check_batch(parts: tuple[Any, ...]) -> None:
+    """Refuse what isn't made of arrays: a list of numbers would be as many arguments of the compiled step."""
+    leaves = tree.leaves(parts) if parts else []
+    if not leaves:
+        raise ArgumentError("a batch is an array, or a tuple, list or dict of arrays, and here is an empty one")
+    for leaf in leaves:
+        if not isinstance(leaf, np.ndarray):
+            raise ArgumentError(
+                f"a batch is an array, or a tuple, list or dict of arrays; in this one is a {type(leaf).__name__}: "
+                "make arrays of them, np.array(...)"
+            )
+        if leaf.dtype.kind not in "biufc":
+            raise ArgumentError(f"a batch has an array of dtype {leaf.dtype}: make numbers of it")
+
+
+@contextmanager
+def once_through(batches: Source) -> Iterator[Source]:
+    """All batches of an epoch from its beginning; afterwards it is where it was."""
+    state = batches.state()
+    if batches.position:
+        batches.load_state({**state, "position": 0})
+    try:
+        yield batches
+    finally:
+        if not is_once(batches):
+            batches.load_state(state)
