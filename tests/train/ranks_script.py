@@ -36,8 +36,8 @@ def fitted(folder, *arguments):
     killed = [Killed(int(word)) for word in arguments if word.isdigit()]
     log = train.CSVLog(f"{folder}/log.csv")
     history = train.fit(
-        model, loss, train.Adam(model, rate=1e-2), (x[:61], y[:61]), epochs=4, batch_size=16, validation=(x[61:], y[61:]),
-        callbacks=[train.EarlyStopping(patience=3), log, *killed], checkpoint=f"{folder}/checkpoints",
+        model, loss, train.Adam(model, rate=1e-2), (x[:61], y[:61]), validation=(x[61:], y[61:]), epochs=4,
+        batch_size=16, callbacks=[train.EarlyStopping(patience=3), log, *killed], checkpoint=f"{folder}/checkpoints",
         resume="resume" in arguments, progress=False, clip=1.0,
     )  # fmt: skip
     return model, history
