@@ -12,9 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from wonderland.core.errors import ArgumentError, check_function
+from wonderland.data.loaders import Loader
 from wonderland.nn.module import Module
 from wonderland.nn.noise import part_of_batch
 from wonderland.nn.statistics import synchronize
@@ -272,7 +273,7 @@ class TrainingLoop:
                 run.loss = value
                 values = {"loss": value, **extra} if extra else {"loss": value}
                 if fine:
-                    size = size_of(parts) if self.ranks is None else run.data.samples(run.data.position - 1)
+                    size = size_of(parts) if self.ranks is None else cast(Loader, run.data).samples(run.data.position - 1)
                     for name, held in values.items():
                         sums[name] = sums.get(name, 0.0) + float(held) * size
                         weights[name] = weights.get(name, 0) + size
@@ -306,7 +307,7 @@ class TrainingLoop:
 
     def _shared_step(self, model: Any, optimizer: Any, *parts: Any) -> tuple[Any, dict[str, Any], Any]:
         """The step of one of several ranks: random layers draw for its samples, and all learn who wants to stop."""
-        ranks, loader = self.run.ranks, self.run.data
+        ranks, loader = self.run.ranks, cast(Loader, self.run.data)
         number = loader.position - 1
         ranks.wants_to_stop = self.interrupted
         with part_of_batch(model, loader.share(number).start - number * loader.batch_size, size_of(parts)):
