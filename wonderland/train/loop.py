@@ -273,7 +273,7 @@ class TrainingLoop:
                 run.loss = value
                 values = {"loss": value, **extra} if extra else {"loss": value}
                 if fine:
-                    size = size_of(parts) if self.ranks is None else cast(Loader, run.data).samples(run.data.position - 1)
+                    size = size_of(parts) if self.ranks is None else self._samples_of_all()
                     for name, held in values.items():
                         sums[name] = sums.get(name, 0.0) + float(held) * size
                         weights[name] = weights.get(name, 0) + size
@@ -304,6 +304,11 @@ class TrainingLoop:
     def _synchronized(self) -> Any:
         """Batch norms have the statistics of all ranks."""
         return nullcontext() if self.ranks is None else synchronize(self.run.model, self.ranks.sum)
+
+    def _samples_of_all(self) -> int:
+        """How many samples the last batch had, all ranks together."""
+        loader = cast(Loader, self.run.data)
+        return loader.samples(loader.position - 1)
 
     def _shared_step(self, model: Any, optimizer: Any, *parts: Any) -> tuple[Any, dict[str, Any], Any]:
         """The step of one of several ranks: random layers draw for its samples, and all learn who wants to stop."""
