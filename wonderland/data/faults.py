@@ -32,6 +32,16 @@ def seed_of(value: Any) -> int:
     return operator.index(value)
 
 
+def unmasked(value: Any, name: str) -> np.ndarray:
+    """An array; what is masked in it would come back as if it were data, so it is an error."""
+    if np.ma.is_masked(value):
+        raise DataError(
+            f"{name} is a masked array with {np.ma.count_masked(value)} values masked: fill them, "
+            "array.filled(np.nan) say, or leave these rows out"
+        )
+    return np.asarray(value)
+
+
 def package_missing(package: str, what: str, error: ImportError) -> NoReturn:
     """An ImportError that says what to install."""
     raise ImportError(f"{what} needs {package}, which isn't there: pip install {package}") from error
