@@ -59,8 +59,8 @@ def test_fields():
         ([np.arange(3), 4], {}, r"and \(\) in sample 1"),
         ([(np.arange(3), np.arange(2))], {}, "fields 0 and 1 of a sample have different lengths"),
         ([(np.arange(3), 1)], {"fields": ["x"]}, r"fields has 'x', but the samples have the fields \[0, 1\]"),
-        ([np.arange(3)], {"value": 0.5}, "value 0.5 isn't one of int64"),
-        ([np.arange(3, dtype=np.uint8)], {"value": -1}, "value -1 isn't one of uint8"),
+        ([np.arange(3)], {"value": 0.5}, "0.5, isn't one of int64"),
+        ([np.arange(3, dtype=np.uint8)], {"value": -1}, "-1, isn't one of uint8"),
         ([np.arange(3)], {"multiple": 0}, "multiple is a whole number"),
     ],
 )

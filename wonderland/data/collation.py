@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.errors import ArgumentError
-from wonderland.data.faults import DataError, count_of, unmasked
+from wonderland.data.faults import DataError, count_of, in_dtype, unmasked
 
 Field = int | str
 
@@ -155,25 +155,12 @@ def _padded(
         longest = length
     longest = -(-longest // multiple) * multiple
     dtype = np.result_type(*{value.dtype for value in values if value.size} or {first.dtype})  # [] is of floats
-    out = np.full((len(values), longest, *first.shape[1:]), _filling(filling, dtype, key), dtype)
+    out = np.full(
+        (len(values), longest, *first.shape[1:]), in_dtype(filling, dtype, f"pad: the value of field {key!r}"), dtype
+    )
     for row, value in zip(out, values):
         row[: len(value)] = value
     return out, np.arange(longest) < lengths[:, None]
-
-
-def _filling(value: Any, dtype: np.dtype, key: Field) -> Any:
-    """What fills up a field, if its dtype has such a value; floats are rounded to it."""
-    try:
-        if isinstance(value, float) and dtype.kind in "fc":
-            return value
-        if (np.asarray(value).dtype.kind in "US") == (dtype.kind in "US"):
-            with np.errstate(invalid="ignore"):
-                made = np.asarray(value).astype(dtype)
-            if made.ndim == 0 and (made == value or (made != made and value != value)):
-                return made
-    except (ValueError, TypeError, OverflowError):
-        pass
-    raise ArgumentError(f"pad: value {value!r} isn't one of {dtype} (field {key!r}): give a value of that dtype")
 
 
 def _shared_mask(masks: dict[Field, np.ndarray]) -> np.ndarray:
