@@ -403,3 +403,14 @@ def test_an_iterator_cannot_go_back():
         next(iter(batches))
     with pytest.raises(ArgumentError, match="position is a whole number"):
         batches.load_state({**state, "position": -1})
+
+
+def test_what_returns_nothing_makes_no_batch():
+    for options in ({"transform": lambda batch, rng: None}, {"collate": lambda samples: None}):
+        with pytest.raises(data.DataError, match=f"the {next(iter(options))} returned None"):
+            next(iter(data.Loader(np.arange(10), **options, batch_size=5)))
+
+
+def test_samples_are_no_batches():
+    with pytest.raises(ArgumentError, match=r"samples go into wl.data.Samples"):
+        data.as_loader([(np.ones(3), 0), (np.ones(3), 1)])

@@ -148,6 +148,9 @@ class Loader:
                 batch = self.dataset.batch(indices)
             if self.transform is not None:
                 batch = self.transform(batch, generator(self.seed, BATCH, number, epoch, self.rank))
+            if batch is None:
+                made = "transform" if self.transform is not None else "collate"
+                raise DataError(f"the {made} returned None, not a batch: does it end with `return`?")
         except Exception as error:
             error.add_note(f"in batch {number} of epoch {epoch} (samples {_short(indices)})")
             raise

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from wonderland.core.errors import ArgumentError
 from wonderland.data.datasets import Batch
 from wonderland.data.faults import DataError, count_of
@@ -142,6 +144,11 @@ def as_loader(data: Any, **options: Any) -> Loader | Batches:
     source: Any = data
     known = isinstance(data, (tuple, Mapping)) or hasattr(data, "shape") or hasattr(data, "columns")
     if isinstance(data, list) and data and all(isinstance(batch, (tuple, dict)) for batch in data):
+        values = data[0].values() if isinstance(data[0], dict) else data[0]
+        if any(isinstance(value, (int, float, np.number)) for value in values):
+            raise ArgumentError(
+                "a list of batches has arrays in it, not numbers: samples go into wl.data.Samples(list)"
+            )
         return Batches(data)
     if not known and not hasattr(data, "__getitem__") and (callable(data) or hasattr(data, "__iter__")):
         return Batches(source)
