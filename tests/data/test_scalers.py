@@ -179,3 +179,8 @@ def test_a_field_that_is_not_there():
     scaler = data.Standardize().fit(np.arange(4.0))
     with pytest.raises(ArgumentError, match="field=0 isn't in the data"):
         scaler(data.Arrays({"x": np.arange(4.0)}))
+
+
+def test_axes_may_be_a_list(rng):
+    x = rng.normal(size=(5, 2))
+    assert data.Standardize(axis=[0, 1]).fit(x).mean.shape == (1, 1)

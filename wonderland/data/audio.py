@@ -90,7 +90,7 @@ def istft(
     X = X if isinstance(X, (Tracer, np.ndarray)) else np.asarray(X)
     if X.ndim < 2 or X.dtype.kind != "c":
         raise ArgumentError(f"istft takes complex spectra (..., frequencies, frames), not {X.dtype} of shape {X.shape}")
-    n_fft = 2 * (X.shape[-2] - 1) if n_fft is None else count_of(n_fft, "istft: n_fft")
+    n_fft = count_of(2 * (X.shape[-2] - 1) if n_fft is None else n_fft, "istft: n_fft")
     if n_fft // 2 + 1 != X.shape[-2]:
         raise ArgumentError(f"istft: n_fft={n_fft} has {n_fft // 2 + 1} frequencies, and X has {X.shape[-2]}")
     values, hop = _window(window, n_fft, hop, np.float32 if X.dtype == np.complex64 else np.float64, "istft")

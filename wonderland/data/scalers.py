@@ -39,7 +39,7 @@ class Scaler:
     ):
         if missing not in ("raise", "keep", "mean"):
             raise ArgumentError(f"missing is 'raise', 'keep' or 'mean', not {missing!r}")
-        axes = (axis,) if isinstance(axis, int) else axis
+        axes = None if axis is None else tuple(np.atleast_1d(axis).tolist())
         if axes is not None and 0 not in axes:
             raise ArgumentError(
                 f"axis={axis!r} leaves out 0, which counts samples: nothing of one sample can be fitted"

@@ -205,7 +205,7 @@ def _entries(dataset: Dataset, given: Any, name: str) -> np.ndarray | None:
     values = np.asarray(given)
     if values.shape != (len(dataset),):
         raise DataError(f"{what} has shape {values.shape}: it is one entry for each of {len(dataset)} samples")
-    missing = np.equal(values, None) | (values != values)
+    missing: np.ndarray = (values == np.array(None)) | (values != values)
     if missing.any():
         row = int(missing.argmax())
         raise DataError(f"{what} is missing for {dataset.name(row)}: each sample needs one")

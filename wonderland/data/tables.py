@@ -56,7 +56,7 @@ class Table(Arrays):
         self.classes: list[str] | None = None
         if np.dtype(dtype).kind != "f":
             raise ArgumentError(f"dtype is a floating-point one, not {np.dtype(dtype)}")
-        targets = [] if target is None else [target] if np.ndim(target) == 0 else [*target]
+        targets: list[str] = [] if target is None else np.array(target, object).reshape(-1).tolist()
         kinds = [one_hot] if isinstance(one_hot, str) else [*one_hot]
         if isinstance(features, str):
             features = [features]
