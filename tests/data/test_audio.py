@@ -140,17 +140,45 @@ def test_librosas_numbers(rng):
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: data.stft(np.ones(10), 32, center=False), "10 samples is shorter than a frame of n_fft=32"),
     (lambda: data.stft(np.ones(99) * 1j, 32), "takes a real signal"),
-    (lambda: data.stft(np.ones(99), 32, 0), "hop is a positive number"),
-    (lambda: data.stft(np.ones(99), 32, window=np.ones(33)), r"a window of shape \(33,\) doesn't fit"),
+    (lambda: data.stft(np.ones(99), 32, 0), "hop is a whole number, at least 1"),
+    (lambda: data.stft(np.ones(99), 32, window=np.ones(33)), r"not float64 of shape \(33,\)"),
     (lambda: data.istft(np.ones((17, 4))), "takes complex spectra"),
     (lambda: data.istft(np.ones((17, 4), complex), n_fft=40), "n_fft=40 has 21 frequencies, and X has 17"),
     (lambda: data.istft(np.ones((17, 4), complex), 40), "a hop of 40 leave samples out"),
     (lambda: data.mel_filterbank(8000, 64, 60), "filter 0 is between two frequencies .* fewer mels than 60"),
     (lambda: data.mel_filterbank(8000, high=5000), "low < high <= rate / 2"),
     (lambda: data.hz_to_mel(3.0, "bark"), '"slaney" or "htk"'),
-    (lambda: data.power_to_db(1.0, reference="loudest"), 'reference is a power or "max"'),
+    (lambda: data.power_to_db(1.0, reference="loudest"), 'reference is a positive power or "max"'),
     (lambda: data.mfcc(np.ones(99), 8000, 50, 64, n_mels=8), "8 numbers have 1 to 8 coefficients, not 50"),
 ])  # fmt: skip
 def test_wrong_arguments(call, message):
+    with pytest.raises(wl.ArgumentError, match=message):
+        call()
+
+
+def test_a_batch_does_not_mix_its_signals(rng):
+    x = rng.normal(size=(2, 1000)) * [[1.0], [1e-6]]
+    np.testing.assert_array_equal(data.mfcc(x, 16000)[1], data.mfcc(x[1], 16000))
+    power = data.spectrogram(x, 64)
+    np.testing.assert_array_equal(
+        data.power_to_db(power, reference="max")[1], data.power_to_db(power[1], reference="max")
+    )
+    assert data.mfcc(x[:0], 16000).shape == (0, 13, 8)
+
+
+def test_decibels_keep_their_dtype():
+    assert data.power_to_db(np.ones(3, np.float32), reference=2.0).dtype == np.float32
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: data.power_to_db([1.0, 10.0], top=-5), "top is a number of decibels"),
+    (lambda: data.power_to_db([1.0, 10.0], reference=0), "reference is a positive power"),
+    (lambda: data.power_to_db([1j]), "takes powers, real numbers, not complex128"),
+    (lambda: data.stft(np.ones(99), 32, 8.0), "hop is a whole number, not 8.0"),
+    (lambda: data.stft(np.ones(99), 4, window=1j * np.ones(4)), "not complex128"),
+    (lambda: data.istft(data.stft(np.ones(99)), length=-1), "length is a whole number"),
+    (lambda: data.mel_filterbank(16000, n_mels=10.5), "n_mels is a whole number"),
+])  # fmt: skip
+def test_more_wrong_arguments(call, message):
     with pytest.raises(wl.ArgumentError, match=message):
         call()

@@ -228,14 +228,14 @@ def test_rand_augment_of_one_operation_is_that_operation(images):
     (lambda: data.flip(1.5), "flip: p is a probability"),
     (lambda: data.rotate("ten"), "rotate: degrees is a pair"),
     (lambda: data.zoom((0, 1)), "zoom: factors are positive"),
-    (lambda: data.crop(0), "crop: size is positive"),
+    (lambda: data.crop(0), "crop: size is a whole number, at least 1"),
     (lambda: data.crop(3, padding=-1), "crop: padding"),
     (lambda: data.resized_crop(3, area=(0.5, 2)), "area is a pair of fractions"),
     (lambda: data.gaussian_noise(-1), "sigma is a standard deviation"),
-    (lambda: data.jitter(hue=0.7), "hue isn't negative nor over 1/2"),
+    (lambda: data.jitter(hue=0.7), "hue is one number, not negative nor over 1/2"),
     (lambda: data.normalize(0, 0), "std is positive"),
     (lambda: data.normalize([1, 2], [1, 2, 3]), "mean has 2 numbers and std 3"),
-    (lambda: data.rand_augment(2, 11), "strength m between 0 and 10"),
+    (lambda: data.rand_augment(2, 11), "strength m is between 0 and 10"),
     (lambda: data.rand_augment(operations=["spin"]), "there is no operation 'spin'; there are identity"),
 ])  # fmt: skip
 def test_wrong_arguments_are_refused_when_a_transform_is_made(make, message):
@@ -262,3 +262,27 @@ def test_wrong_batches_are_refused(transform, batch, message):
 def test_a_generator_is_asked_for(images):
     with pytest.raises(wl.ArgumentError, match=r"rng is a NumPy Generator, not int: pass np.random.default_rng"):
         data.flip()(images, 0)
+
+
+def test_fillings_are_values_of_the_images():
+    images = np.full((2, 1, 4, 4), 7, np.uint8)
+    for make in (lambda fill: data.crop(8, padding=2, fill=fill), lambda fill: data.cutout(9, fill=fill)):
+        assert make(255)(images, np.random.default_rng(0))[0, 0, 0, 0] == 255
+        for fill in (-1, 0.5, 300):
+            with pytest.raises(wl.ArgumentError, match="isn't one of uint8"):
+                make(fill)(images, np.random.default_rng(0))
+        assert make(0)(images > 0, np.random.default_rng(0)).dtype == bool
+
+
+@pytest.mark.parametrize("make", [
+    lambda: data.crop((4, 5, 6)), lambda: data.crop((4.7, 3)), lambda: data.roll(1.5), lambda: data.rand_augment(1.5),
+    lambda: data.jitter((0.8, 1.2)), lambda: data.flip("often"),
+])  # fmt: skip
+def test_numbers_are_not_rounded(make):
+    with pytest.raises(wl.ArgumentError):
+        make()
+    assert data.zoom(np.float32(2)) == data.zoom(2)
+
+
+def test_images_without_channels():
+    assert data.rotate()(np.ones((2, 0, 8, 8)), np.random.default_rng(0)).shape == (2, 0, 8, 8)

@@ -59,11 +59,32 @@ def test_fields():
         ([np.arange(3), 4], {}, r"and \(\) in sample 1"),
         ([(np.arange(3), np.arange(2))], {}, "fields 0 and 1 of a sample have different lengths"),
         ([(np.arange(3), 1)], {"fields": ["x"]}, r"fields has 'x', but the samples have the fields \[0, 1\]"),
-        ([np.arange(3)], {"value": 0.5}, "value 0.5 isn't one of int64"),
-        ([np.arange(3, dtype=np.uint8)], {"value": -1}, "value -1 isn't one of uint8"),
+        ([np.arange(3)], {"value": 0.5}, "0.5, isn't one of int64"),
+        ([np.arange(3, dtype=np.uint8)], {"value": -1}, "-1, isn't one of uint8"),
         ([np.arange(3)], {"multiple": 0}, "multiple is a whole number"),
     ],
 )
 def test_bad_padding(samples, options, message):
     with pytest.raises((data.DataError, ArgumentError), match=message):
         data.pad(samples, **options)
+
+
+def test_fillings_are_of_the_fields_dtype():
+    for dtype, value in [("uint8", 0), ("bool", 0), ("float32", 0.1), ("float32", np.nan), ("U1", ""), ("int8", -1)]:
+        samples = [np.array([1, 1], dtype), np.array([1], dtype)]
+        padded, _ = data.pad(samples, value=value)
+        assert padded.dtype == dtype
+        np.testing.assert_array_equal(padded[1, 1], np.array(value, dtype))
+    for dtype, value in [("uint8", -1), ("uint8", 256), ("int64", np.nan), ("int64", 0.5), ("bool", 2), ("U1", 0)]:
+        with pytest.raises(ArgumentError, match="isn't one of"):
+            data.pad([np.array([1, 1], dtype)], length=3, value=value)
+
+
+def test_an_empty_list_has_no_dtype():
+    assert data.pad([np.array([1, 2]), np.array([])])[0].dtype == np.int64
+
+
+def test_a_field_called_mask_is_not_lost():
+    with pytest.raises(data.DataError, match="have a field 'mask'"):
+        data.pad([{"x": np.ones(2), "mask": np.array([1, 0])}])
+    assert [*data.pad([{0: np.ones(2)}], shared=False)] == [0, "0_mask"]

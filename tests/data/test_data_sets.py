@@ -206,3 +206,16 @@ def test_documentation_as_a_corpus():
 def test_wrong_sizes(call, message):
     with pytest.raises(wl.ArgumentError, match=message):
         call()
+
+
+@pytest.mark.parametrize("call", [
+    lambda: data.parity(2.5), lambda: data.sinusoids(3, frequency=5), lambda: data.mnist1d(100.0),
+    lambda: data.mnist1d(10, padding=(3,)),
+])  # fmt: skip
+def test_numbers_of_another_kind(call):
+    with pytest.raises(wl.ArgumentError):
+        call()
+
+
+def test_one_module_of_the_documentation():
+    assert data.python_docs("json") == data.python_docs(["json"])

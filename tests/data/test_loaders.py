@@ -1,6 +1,7 @@
 """What batches a Loader makes: `Loader.batch` says it, and nothing changes it."""
 
 import json
+import pickle
 
 import hypothesis.strategies as st
 import numpy as np
@@ -361,3 +362,55 @@ def test_batches_are_arguments_of_compiled_functions():
     x, y = np.arange(6.0), np.ones(6)
     found = [float(f(*batch)) for batch in data.Loader((x, y), 2)]
     assert found == [1.0, 5.0, 9.0]
+
+
+def test_places_outside_of_an_epoch():
+    loader = data.Loader(np.arange(10), batch_size=4)
+    for position in (-1, 4):
+        loader.position = position
+        with pytest.raises(data.DataError, match=f"position {position} isn't in this data"):
+            next(iter(loader))
+
+
+def test_another_seed_is_another_order():
+    loader = data.Loader(np.arange(50), batch_size=5, shuffle=True)
+    before = loader.indices(0)
+    loader.seed = 5
+    assert loader.indices(0).tolist() == data.Loader(np.arange(50), 5, True, seed=5).indices(0).tolist()
+    assert loader.indices(0).tolist() != before.tolist()
+
+
+def test_a_pickled_loader_does_not_give_its_data_away():
+    loader = data.Loader(np.arange(10.0), batch_size=5, shuffle=False)
+    next(iter(loader))
+    again = pickle.loads(pickle.dumps(loader))
+    assert again.state() == loader.state()
+    for batch in again:
+        assert batch[0].tolist() == [5, 6, 7, 8, 9] and not batch[0].flags.writeable
+
+
+def test_an_iterator_cannot_go_back():
+    batches = data.Batches(iter([np.array([k]) for k in range(6)]))
+    for (batch,) in batches:
+        if batch[0] == 2:
+            break
+    state = batches.state()
+    assert next(iter(batches))[0] == 3
+    batches.load_state({**state, "position": 5})
+    assert next(iter(batches))[0] == 5
+    batches.load_state(state)
+    with pytest.raises(data.DataError, match="can't go back to batch 3: it has given 6"):
+        next(iter(batches))
+    with pytest.raises(ArgumentError, match="position is a whole number"):
+        batches.load_state({**state, "position": -1})
+
+
+def test_what_returns_nothing_makes_no_batch():
+    for options in ({"transform": lambda batch, rng: None}, {"collate": lambda samples: None}):
+        with pytest.raises(data.DataError, match=f"the {next(iter(options))} returned None"):
+            next(iter(data.Loader(np.arange(10), **options, batch_size=5)))
+
+
+def test_samples_are_no_batches():
+    with pytest.raises(ArgumentError, match=r"samples go into wl.data.Samples"):
+        data.as_loader([(np.ones(3), 0), (np.ones(3), 1)])

@@ -69,7 +69,7 @@ def test_cross_entropy_of_mixed_labels_is_the_mixture(rng):
     (data.mixup(), (np.ones((3, 2)),), "the batch is .x, labels, .*, and there is only x"),
     (data.mixup(), (np.ones((3, 2)), np.arange(3)), "say how many classes there are, mixup.*classes=10"),
     (data.mixup(classes=2), (np.ones((3, 2)), np.arange(3)), "label 2 of sample 2 isn't one of 2 classes"),
-    (data.mixup(classes=2), (np.ones((3, 2)), np.arange(2)), "3 samples and 2 labels"),
+    (data.mixup(classes=2), (np.ones((3, 2)), np.arange(2)), r"3 samples, and labels of shape \(2,\)"),
     (data.mixup(classes=2), (np.ones((3, 2), int), np.arange(3)), "takes floating-point numbers"),
     (data.cutmix(classes=3), (np.ones((3, 2)), np.arange(3)), r"takes images \(n, c, h, w\)"),
     (data.cutmix(classes=3), (np.ones((3, 1, 2, 2)), np.array(["a", "b", "c"])), "labels are class numbers"),
@@ -82,5 +82,15 @@ def test_what_cannot_be_mixed_is_refused(transform, batch, message):
 def test_wrong_arguments():
     with pytest.raises(wl.ArgumentError, match="alpha is positive"):
         data.mixup(0)
-    with pytest.raises(wl.ArgumentError, match="number of classes"):
+    with pytest.raises(wl.ArgumentError, match="classes is a whole number, at least 1"):
         data.cutmix(classes=0)
+
+
+def test_classes_that_are_floats_are_not_mixed_as_numbers():
+    x, labels = np.ones((4, 2)), np.array([0.0, 1.0, 2.0, 1.0])
+    for transform, batch in ((data.mixup(classes=3), x), (data.cutmix(classes=3), np.ones((4, 1, 2, 2)))):
+        with pytest.raises(wl.ArgumentError, match="leave classes away for targets of regression"):
+            transform((batch, labels), np.random.default_rng(0))
+        assert transform((batch, np.eye(3)[[0, 1, 2, 1]]), np.random.default_rng(0))[1].shape == (4, 3)
+        with pytest.raises(wl.ArgumentError, match=r"labels of shape \(\)"):
+            transform((batch, 3), np.random.default_rng(0))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -203,3 +204,25 @@ except KeyboardInterrupt:
 """
     process = run(code)
     assert process.communicate(timeout=60)[0] == "True ['MainThread']\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_fork_neither_waits_for_the_thread_nor_ends_the_processes(workers):
+    loader = data.Loader(Slow(), batch_size=2, prefetch=2, workers=workers)
+    loop = iter(loader)
+    assert len([next(loop) for _ in range(3)]) == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        signal.alarm(10)
+        try:
+            next(loop)
+        except RuntimeError as error:
+            prefetching._stop_all()
+            os._exit(0 if "forked" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len([*loop]) == len(loader) - 3
+    quiet()

@@ -147,3 +147,40 @@ def test_state():
 def test_bad_scaling(make, message):
     with pytest.raises((data.DataError, ArgumentError), match=re.escape(message)):
         make()
+
+
+def test_a_field_counted_from_the_end():
+    x, y = np.arange(8.0).reshape(4, 2), np.arange(4.0)
+    scaler = data.Standardize(field=-1).fit((x, y))
+    same, scaled = scaler((x, y))
+    assert same is x
+    np.testing.assert_allclose(scaled, (y - y.mean()) / y.std())
+
+
+def test_one_feature_is_not_three():
+    x = np.arange(6.0)[:, None]
+    with pytest.raises(data.DataError, match=r"fitted on features of shape \(1,\)"):
+        data.Standardize().fit(x)(np.ones((2, 3)))
+    whole = data.Standardize(axis=None).fit(x)  # one pair of numbers is for any shape
+    assert whole(np.ones((2, 3))).shape == (2, 3)
+    again = data.Standardize(axis=None).load_state(json.loads(json.dumps(whole.state())))
+    assert again(np.ones((2, 3))).shape == (2, 3)
+    with pytest.raises(ArgumentError, match="the state is of axis=None"):
+        data.Standardize().load_state(whole.state())
+
+
+@pytest.mark.parametrize("other", [np.array([[1j]]), np.array([["a"]]), np.array([[None]])])
+def test_what_is_no_real_number_is_not_scaled(other):
+    with pytest.raises(data.DataError, match="scales real numbers"):
+        data.Standardize().fit(np.arange(3.0)[:, None])(other)
+
+
+def test_a_field_that_is_not_there():
+    scaler = data.Standardize().fit(np.arange(4.0))
+    with pytest.raises(ArgumentError, match="field=0 isn't in the data"):
+        scaler(data.Arrays({"x": np.arange(4.0)}))
+
+
+def test_axes_may_be_a_list(rng):
+    x = rng.normal(size=(5, 2))
+    assert data.Standardize(axis=[0, 1]).fit(x).mean.shape == (1, 1)

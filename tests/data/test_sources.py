@@ -158,7 +158,7 @@ def test_unusable_images(folder, tmp_path):
     with bad("2.bmp has no label (1 of 4"):
         data.Images(folder, labels={"dog/a.png": 1, "dog/b.png": 1, "cat/1.jpg": 0})
     for arguments, message in [
-        ({"size": (0, 3)}, "size is (height, width)"),
+        ({"size": (0, 3)}, "size is a whole number, at least 1"),
         ({"mode": "CMYK"}, "mode is one of"),
         ({"dtype": np.int32}, "dtype is a floating-point one"),
         ({"labels": 3}, "labels is 'folders', None"),
@@ -239,3 +239,92 @@ def test_unusable_text(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with bad("is taken as the text itself, but there is such a file"):
         data.Text("latin.txt")
+
+
+def test_indices_of_few_bits():
+    d = data.Arrays(np.arange(1000))
+    assert d[np.array([3, -1], np.int8)][0].tolist() == [3, 999]
+    assert d[np.array([3, 200], np.uint8)][0].tolist() == [3, 200]
+
+
+def test_labels_and_groups_of_a_dataset_may_be_lists():
+    class Mine(data.Dataset):
+        labels, groups = [0, 0, 1, 1], ["a", "b", "c", "d"]
+
+        def __len__(self):
+            return 4
+
+        def sample(self, index):
+            return (index,)
+
+    part = data.Subset(Mine(), [3, 0])
+    assert part.labels.tolist() == [1, 0] and part.groups.tolist() == ["d", "a"]
+
+
+def test_what_is_masked_is_no_data():
+    masked = np.ma.masked_array([[1.0], [2.0], [300.0]], [[False], [False], [True]])
+    for make in (
+        lambda: data.Arrays(masked),
+        lambda: data.Samples([masked[0], masked[2]])[:],
+        lambda: data.Table({"a": masked[:, 0]}),
+        lambda: data.windows(masked, 1),
+        lambda: data.Standardize().fit(masked),
+        lambda: data.Standardize().fit(masked[:2])(masked),
+    ):
+        with bad("is a masked array with 1 values masked"):
+            make()
+    assert data.Arrays(masked[:2])[0][0] == 1
+
+
+def test_samples_that_are_no_numbers():
+    ok = (np.ones(2), 0)
+    for other, message in [
+        ((np.ones(2), None), "field 1 of sample 1 is None, a Python object"),
+        ((np.ones(2), "a"), "field 1 is int64 in sample 0, and <U1 in sample 1"),
+        (([[1], [1, 2]], 0), "field 0 of sample 1 isn't an array"),
+    ]:
+        with bad(message):
+            data.Samples([ok, other])[:]
+
+
+def test_hidden_folders_of_images_are_not_classes(folder):
+    for place in (".checkpoints", "cat/.checkpoints"):
+        (folder / place).mkdir()
+        (folder / place / "x.png").write_bytes(b"")
+    assert data.Images(folder).classes == ["cat", "dog"] and len(data.Images(folder)) == 4
+
+
+def test_a_class_without_images_keeps_its_number(folder):
+    (folder / "ant").mkdir()
+    with bad("ant has no images, so there would be no class 'ant'"):
+        data.Images(folder)
+    known = data.Images(folder, classes=["ant", "cat", "dog"])
+    assert known.classes == ["ant", "cat", "dog"] and known.labels.tolist() == [1, 1, 2, 2]
+    with bad("a.png is of class 'dog', which isn't one of ['ant', 'cat']"):
+        data.Images(folder, classes=["ant", "cat"])
+
+
+def test_labels_of_images_that_are_missing(folder):
+    labels = {"dog/a.png": 1, "dog/b.png": 1, "cat/1.jpg": 0, "cat/deep/2.bmp": None}
+    with bad("2.bmp is None"):
+        data.Images(folder, labels=labels)
+    with bad("2.bmp has the label NaN"):
+        data.Images(folder, labels={**labels, "cat/deep/2.bmp": np.nan})
+    with bad("is int64 in"):
+        data.Images(folder, labels={**labels, "cat/deep/2.bmp": "cat"})
+
+
+def test_sizes_and_suffixes_of_images(folder):
+    assert data.Images(folder, size=np.int64(4), suffixes="png", labels=None)[:][0].shape == (2, 3, 4, 4)
+    with bad("size is a whole number, not 4.5"):
+        data.Images(folder, size=(4.5, 4))
+
+
+def test_text_that_is_not_there(tmp_path):
+    with bad("there is no token -1"):
+        data.Text("abc").decode([0, -1])
+    for targets in ([1, None], [1, np.nan]):
+        with bad("a target is missing"):
+            data.Text(["a", "b"], targets=targets)
+    (tmp_path / "mark.txt").write_text("abc", encoding="utf-8-sig")
+    assert data.Text(tmp_path / "mark.txt").vocabulary == ["a", "b", "c"]

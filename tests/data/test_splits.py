@@ -179,7 +179,7 @@ def test_labels_and_groups_of_the_dataset():
         (lambda: data.split(np.arange(9), [0.5, 0.5], stratify=True), "the Arrays has no labels: pass stratify="),
         (lambda: data.split(np.arange(9), [0.5, 0.5], groups=True), "the Arrays has no groups: pass groups="),
         (lambda: data.split(np.arange(9), [0.5, 0.5], stratify=[0, 1]), "one entry for each of 9 samples"),
-        (lambda: data.split(np.arange(3), [2, 1], stratify=[0, 1, np.nan]), "stratify is NaN for row 2"),
+        (lambda: data.split(np.arange(3), [2, 1], stratify=[0, 1, np.nan]), "stratify is missing for row 2"),
         (lambda: data.split(np.arange(3), [2, 1], stratify=[0, 0, 7]), "class 7 has 1 samples, fewer than the 2 parts"),
         (lambda: data.kfold(np.arange(3), 4), "k=4 parts can't be made of 3 samples"),
         (lambda: data.kfold(np.arange(3), 1), "k is a whole number, at least 2"),
@@ -189,3 +189,23 @@ def test_labels_and_groups_of_the_dataset():
 def test_bad_splits(make, message):
     with pytest.raises((data.DataError, ArgumentError), match=re.escape(message)):
         make()
+
+
+def test_labels_that_are_missing():
+    with pytest.raises(data.DataError, match="stratify is missing for row 2"):
+        data.split(np.arange(4), [0.5, 0.5], stratify=np.array(["a", "b", None, "b"], object))
+
+
+def test_windows_that_overlap_are_not_divided_at_random():
+    series = np.arange(40.0)
+    overlapping = data.windows(series, 3, 2)
+    for call in (lambda d: data.split(d, [0.5, 0.5]), lambda d: data.kfold(d, 2)):
+        for d in (overlapping, overlapping.part([0, 1, 2, 3])):
+            with pytest.raises(data.DataError, match=r"windows overlap.*stride=5"):
+                call(d)
+    first, second = data.split(data.windows(series, 3, 2, stride=5), [0.5, 0.5])
+    read = [{*np.concatenate([*map(np.ravel, part[:])]).tolist()} for part in (first, second)]
+    assert not read[0] & read[1]
+    of_series = data.windows([series, series + 100], 3, 2)
+    first, second = data.split(of_series, [0.5, 0.5], groups=True)
+    assert len({*first.groups}) == len({*second.groups}) == 1 and {*first.groups} != {*second.groups}

@@ -1,6 +1,7 @@
 """Tables: pandas is the oracle of what is in a CSV file, and errors name the line."""
 
 import importlib.util
+import pickle
 import re
 
 import hypothesis.strategies as st
@@ -220,3 +221,63 @@ def test_both_readers_agree(data_, rows, tmp_path_factory):
     for name in expected:
         if pd.api.types.is_numeric_dtype(frame[name].dtype) and frame[name].dtype != bool:
             np.testing.assert_array_equal(np.asarray(expected[name], float), frame[name].to_numpy(float))
+
+
+def csv_file(tmp_path, text):
+    path = tmp_path / "odd.csv"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("a;b\n1;2\n", "has semicolons between its cells"),
+    ("a\tb\n1\t2\n", "has tabs between its cells"),
+    ("5.1,3.5,setosa\n4.9,3.0,setosa\n", "line 1 has numbers, 5.1 first"),
+    ("1,0.5\n2,0.7\n", "line 1 has numbers, 1 first"),
+    ("a,b\n1,2,3\n", "line 2 has 3 cells"),
+])  # fmt: skip
+def test_odd_files(tmp_path, text, message):
+    with pytest.raises(data.DataError, match=re.escape(message)):
+        data.Table(csv_file(tmp_path, text))
+
+
+def test_names_with_digits(tmp_path):
+    assert data.Table(csv_file(tmp_path, "2019,2020\n1,2\n")).names == ["2019", "2020"]
+    assert data.Table(csv_file(tmp_path, "id,1.1,1.2\n1,2,3\n")).names == ["id", "1.1", "1.2"]
+
+
+def test_both_readers_agree_on_odd_lines(tmp_path):
+    path = csv_file(tmp_path, "a,b\n  \n1,2,\n\n3,4\n5,x\n")
+    by_pandas, by_csv = csv_files._read_by_pandas(path), csv_files._read_by_csv(path)
+    for name in "ab":
+        np.testing.assert_array_equal(by_pandas[name], by_csv[name])
+    with pytest.raises(data.DataError, match=r"row 2 \(line 6\)"):
+        data.Table(path)
+
+
+def test_tables_of_files_can_be_pickled(tmp_path):
+    table = data.Table(csv_file(tmp_path, "a,b\n1,2\n3,4\n"), target="b")
+    again = pickle.loads(pickle.dumps(table))
+    assert again.name(1) == table.name(1) and "line 3" in again.name(1)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"features": ["a", "a"]}, "'a' is there twice"),
+    ({"target": "b", "classes": ["x", "y", "x"]}, "'x' is there twice"),
+    ({"one_hot": "b", "categories": {"b": ["x", "x", "y"]}}, "'x' is there twice"),
+    ({"features": ["a"], "missing": True}, "missing is 'raise'"),
+    ({"features": ["a"], "missing": 1j}, "missing is 'raise'"),
+    ({"features": ["a"], "dtype": int}, "dtype is a floating-point one"),
+    ({"features": ["a"], "target": "c"}, "row 1, column 'c', is 'u', and row 0 has 1: the kinds"),
+    ({"features": ["a"], "target": 1}, "has no column 1"),
+])  # fmt: skip
+def test_ambiguous_tables(options, message):
+    table = {"a": [1.7, 2.0], "b": ["x", "y"], "c": np.array([1, "u"], object)}
+    with pytest.raises((data.DataError, ArgumentError), match=re.escape(message)):
+        data.Table(table, **options)
+
+
+def test_columns_of_the_same_name_as_text():
+    frame = pytest.importorskip("pandas").DataFrame([[1, 2]], columns=[1, "1"])
+    with pytest.raises(data.DataError, match="a column twice"):
+        data.Table(frame)

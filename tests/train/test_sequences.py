@@ -165,3 +165,26 @@ def test_inverse_sigmoid():
 def test_wrong_arguments(call, message):
     with pytest.raises(wl.ArgumentError, match=message):
         call()
+
+
+def test_an_output_is_not_cut_to_a_whole_number():
+    halve = lambda state, x: (state, 0.5 * x)
+    whole = np.array([9, 4, 3])
+    np.testing.assert_array_equal(train.teacher_forcing(halve, (), whole)[1], [4.5, 2])
+    for call in (
+        lambda: train.scheduled_sampling(halve, (), whole, 0.0, wl.random.key(0)),
+        lambda: train.free_running(halve, (), np.array(9), 3),
+    ):
+        with pytest.raises(wl.ArgumentError, match="float64 would be cut to the input's int64"):
+            call()
+
+
+def test_outputs_that_are_plain_numbers():
+    out = train.scheduled_sampling(lambda s, x: (s, 1.0), (), np.array([8.0, 4, 3]), 0.0, wl.random.key(0))[1]
+    np.testing.assert_array_equal(out, [1, 1])
+
+
+@pytest.mark.parametrize("chance", [np.array([1.0, 0.0]), np.nan, "often", -0.1])
+def test_one_probability_for_all_steps(chance):
+    with pytest.raises(wl.ArgumentError, match="one number between 0 and 1"):
+        train.scheduled_sampling(lambda s, x: (s, x), (), np.ones((2, 3)), chance, wl.random.key(0), axis=1)

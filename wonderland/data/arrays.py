@@ -11,7 +11,7 @@ import numpy as np
 from wonderland.core.errors import ArgumentError
 from wonderland.data.collation import Field
 from wonderland.data.datasets import Batch, Dataset, Samples, Subset
-from wonderland.data.faults import DataError
+from wonderland.data.faults import DataError, unmasked
 
 
 class Arrays(Dataset):
@@ -129,6 +129,12 @@ class Arrays(Dataset):
         new.mapped = False
         return new
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A pickle doesn't keep that the arrays can't be written to."""
+        self.__dict__.update(state)
+        for array in self.arrays:
+            array.flags.writeable = False
+
     def __repr__(self) -> str:
         keys = self.keys or [""] * len(self.arrays)
         of = ", ".join(f"{k}{': ' * bool(k)}{a.dtype}{[*a.shape]}" for k, a in zip(keys, self.arrays))
@@ -142,7 +148,9 @@ def _called(key: Field) -> str:
 def _array(value: Any, key: Field) -> np.ndarray:
     """A view that can't be written to: batches that are slices mustn't change the data."""
     try:
-        array = np.asarray(value)
+        array = unmasked(value, _called(key))
+    except DataError:
+        raise
     except ValueError as error:  # rows of different lengths
         raise DataError(
             f"{_called(key)} isn't an array: {error}; samples of different shapes: wl.data.Samples"

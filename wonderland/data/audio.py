@@ -9,6 +9,7 @@ one that makes sound. Conventions are those of SciPy and librosa.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from scipy.signal import get_window
 
 from wonderland.core.errors import ArgumentError
 from wonderland.core.tracer import Tracer
+from wonderland.data.faults import count_of
 
 Window = str | tuple[Any, ...] | np.ndarray
 
@@ -29,15 +31,14 @@ def _signal(x: Any, name: str) -> Any:
 
 def _window(window: Window, n_fft: int, hop: int | None, dtype: Any, name: str) -> tuple[np.ndarray, int]:
     """The window's values, centred in n_fft, and the hop between frames."""
-    if n_fft < 1:
-        raise ArgumentError(f"{name}: n_fft is a number of samples, not {n_fft!r}")
-    hop = max(n_fft // 4, 1) if hop is None else hop
-    if hop < 1:
-        raise ArgumentError(f"{name}: hop is a positive number of samples, not {hop!r}")
+    n_fft = count_of(n_fft, f"{name}: n_fft")
+    hop = max(n_fft // 4, 1) if hop is None else count_of(hop, f"{name}: hop")
     named = isinstance(window, (str, tuple))
     values: np.ndarray = np.asarray(get_window(window, n_fft) if named else window)
-    if values.ndim != 1 or len(values) > n_fft:
-        raise ArgumentError(f"{name}: a window of shape {values.shape} doesn't fit n_fft={n_fft}")
+    if values.ndim != 1 or not 1 <= len(values) <= n_fft or values.dtype.kind not in "fiu":
+        raise ArgumentError(
+            f"{name}: a window is 1 to n_fft={n_fft} real numbers, not {values.dtype} of shape {values.shape}"
+        )
     before = (n_fft - len(values)) // 2
     return np.pad(values, (before, n_fft - len(values) - before)).astype(dtype), hop
 
@@ -89,13 +90,14 @@ def istft(
     X = X if isinstance(X, (Tracer, np.ndarray)) else np.asarray(X)
     if X.ndim < 2 or X.dtype.kind != "c":
         raise ArgumentError(f"istft takes complex spectra (..., frequencies, frames), not {X.dtype} of shape {X.shape}")
-    n_fft = int(2 * (X.shape[-2] - 1) if n_fft is None else n_fft)
+    n_fft = count_of(2 * (X.shape[-2] - 1) if n_fft is None else n_fft, "istft: n_fft")
     if n_fft // 2 + 1 != X.shape[-2]:
         raise ArgumentError(f"istft: n_fft={n_fft} has {n_fft // 2 + 1} frequencies, and X has {X.shape[-2]}")
     values, hop = _window(window, n_fft, hop, np.float32 if X.dtype == np.complex64 else np.float64, "istft")
     squares, covered = values**2, (X.shape[-1] - 1) * hop + n_fft
     if not np.all(np.pad(squares, (0, -n_fft % hop)).reshape(-1, hop).sum(0) > 1e-10 * squares.max()):
         raise ArgumentError(f"istft: windows with a hop of {hop} leave samples out; a smaller hop overlaps more")
+    length = None if length is None else count_of(length, "istft: length", 0)
     start = n_fft // 2 if center else 0
     stop = covered - start if length is None else min(start + length, covered)
     weight = _overlapped(np.tile(squares, (X.shape[-1], 1)), hop)[start:stop]
@@ -179,8 +181,7 @@ def mel_filterbank(
         raise ArgumentError(f"mel_filterbank: 0 <= low < high <= rate / 2, not low={low}, high={high}, rate={rate}")
     if norm not in ("slaney", None):
         raise ArgumentError(f'mel_filterbank: norm is "slaney" or None, not {norm!r}')
-    if n_mels < 1:
-        raise ArgumentError(f"mel_filterbank: n_mels is a number of filters, not {n_mels!r}")
+    n_fft, n_mels = count_of(n_fft, "mel_filterbank: n_fft"), count_of(n_mels, "mel_filterbank: n_mels")
     corners = mel_to_hz(np.linspace(hz_to_mel(low, scale), hz_to_mel(high, scale), n_mels + 2), scale)
     left, middle, right = corners[:-2, None], corners[1:-1, None], corners[2:, None]
     f = np.fft.rfftfreq(n_fft, 1 / rate)
@@ -220,20 +221,25 @@ def mel_spectrogram(
 def power_to_db(power: Any, *, reference: float | str = 1.0, floor: float = 1e-10, top: float | None = 80.0) -> Any:
     """10 log10(power / reference): decibels. `reference="max"` makes the loudest 0.
 
-    Power below `floor` counts as that; what is more than `top` decibels below the loudest is raised to there (of the
-    whole array), unless `top` is None.
+    Power below `floor` counts as that; what is more than `top` decibels below the loudest is raised to there, unless
+    `top` is None. The loudest is that of each spectrogram (frequencies, frames): a batch doesn't mix its samples.
     """
     power = power if isinstance(power, (Tracer, np.ndarray)) else np.asarray(power)
     if not floor > 0:
         raise ArgumentError(f"power_to_db: floor is positive, not {floor!r}")
-    if isinstance(reference, str) and reference != "max":
-        raise ArgumentError(f'power_to_db: reference is a power or "max", not {reference!r}')
+    if power.dtype.kind not in "fiub":
+        raise ArgumentError(f"power_to_db takes powers, real numbers, not {power.dtype}: np.abs(x) ** 2")
+    if reference != "max" and (isinstance(reference, str) or not reference > 0):
+        raise ArgumentError(f'power_to_db: reference is a positive power or "max", not {reference!r}')
+    if top is not None and not top >= 0:
+        raise ArgumentError(f"power_to_db: top is a number of decibels, not negative, or None, not {top!r}")
     decibels = 10 * np.log10(np.maximum(power, floor))
+    axes = tuple(range(max(decibels.ndim - 2, 0), decibels.ndim))
     if reference == "max":
-        decibels = decibels - np.max(decibels)
+        decibels = decibels - np.max(decibels, axes, keepdims=True)
     elif reference != 1.0:
-        decibels = decibels - 10 * np.log10(max(float(reference), floor))
-    return decibels if top is None else np.maximum(decibels, np.max(decibels) - top)
+        decibels = decibels - 10 * math.log10(max(float(reference), floor))  # type: ignore[arg-type]
+    return decibels if top is None else np.maximum(decibels, np.max(decibels, axes, keepdims=True) - top)
 
 
 def dct_matrix(rows: int, n: int, dtype: Any = np.float64) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.errors import ArgumentError
-from wonderland.data.faults import DataError, count_of
+from wonderland.data.faults import DataError, count_of, in_dtype, unmasked
 
 Field = int | str
 
@@ -44,10 +44,27 @@ def stack(samples: Sequence[Any], name: Callable[[int], str] = "sample {}".forma
     if not samples:
         raise DataError("a batch of no samples can't be made: their shapes aren't known")
     columns = {
-        key: _stacked([np.asarray(value) for value in values], key, name)
-        for key, values in fields_of(samples, name).items()
+        key: _stacked(_as_arrays(values, key, name), key, name) for key, values in fields_of(samples, name).items()
     }
     return columns if isinstance(samples[0], dict) else tuple(columns.values())
+
+
+def _as_arrays(values: Sequence[Any], key: Field, name: Callable[[int], str]) -> list[np.ndarray]:
+    """The values of a field as arrays, of numbers or all of text."""
+    found = []
+    for place, value in enumerate(values):
+        try:
+            array = unmasked(value, f"field {key!r} of {name(place)}")
+        except DataError:
+            raise
+        except ValueError as error:  # rows of different lengths
+            raise DataError(f"field {key!r} of {name(place)} isn't an array: {error}") from None
+        if array.dtype == object:
+            raise DataError(f"field {key!r} of {name(place)} is {str(value)[:60]}, a Python object, no number")
+        if found and (array.dtype.kind in "US") != (found[0].dtype.kind in "US"):
+            raise DataError(f"field {key!r} is {found[0].dtype} in {name(0)}, and {array.dtype} in {name(place)}")
+        found.append(array)
+    return found
 
 
 def _stacked(values: list[np.ndarray], key: Field, name: Callable[[int], str]) -> np.ndarray:
@@ -75,7 +92,7 @@ def pad(
     (batch, longest, ...), the mask (batch, longest) is True where the sample has something. The mask comes last in the
     tuple, under "mask" in a dict. Fields that are numbers are stacked as they are.
 
-    length: fill up to this length instead; a longer sample is an error. multiple: round the longest up to a multiple
+    length: fill up to this length instead; a longer sample is an error. multiple: round the length up to a multiple
     of this, so that compiled code sees few shapes. value: the filling, or a dict of it by field. fields: which fields
     are sequences (indices or keys), others are stacked; all arrays with an axis if not given. shared: the sequences of
     a sample have one length and one mask; if False each field gets its own length and its own mask, in order at the
@@ -88,7 +105,9 @@ def pad(
     if not samples:
         raise DataError("pad: there are no samples")
     multiple = count_of(multiple, "multiple")
-    columns = {key: [*map(np.asarray, v)] for key, v in fields_of(samples, "sample {} of the batch".format).items()}
+    name = "sample {} of the batch".format
+    columns = {key: _as_arrays(values, key, name) for key, values in fields_of(samples, name).items()}
+    length = None if length is None else count_of(length, "length", 0)
     chosen = [key for key, values in columns.items() if values[0].ndim] if fields is None else [*fields]
     for key in chosen:
         if key not in columns:
@@ -102,12 +121,16 @@ def pad(
             filling = value.get(key, 0) if isinstance(value, Mapping) else value
             batch[key], masks[key] = _padded(values, key, length, filling, multiple)
         else:
-            batch[key] = _stacked(values, key, "sample {} of the batch".format)
+            batch[key] = _stacked(values, key, name)
     if shared:
         masks = {"": _shared_mask(masks)}
     if not isinstance(samples[0], dict):
         return (*batch.values(), *masks.values())
-    return {**batch, **{f"{key}_mask".lstrip("_"): mask for key, mask in masks.items()}}
+    called = {"mask" if shared else f"{key}_mask": mask for key, mask in masks.items()}
+    for key in called:
+        if key in batch:
+            raise DataError(f"pad: the samples have a field {key!r}, which is the name of the mask: rename the field")
+    return {**batch, **called}
 
 
 def _padded(
@@ -131,11 +154,10 @@ def _padded(
             )
         longest = length
     longest = -(-longest // multiple) * multiple
-    dtype = np.result_type(*{value.dtype for value in values})
-    given = np.asarray(filling)
-    if not np.can_cast(given.dtype, dtype, "same_kind") or (given.astype(dtype) != given and given == given):
-        raise ArgumentError(f"pad: value {filling!r} isn't one of {dtype} (field {key!r}): give a value of that dtype")
-    out = np.full((len(values), longest, *first.shape[1:]), filling, dtype)
+    dtype = np.result_type(*{value.dtype for value in values if value.size} or {first.dtype})  # [] is of floats
+    out = np.full(
+        (len(values), longest, *first.shape[1:]), in_dtype(filling, dtype, f"pad: the value of field {key!r}"), dtype
+    )
     for row, value in zip(out, values):
         row[: len(value)] = value
     return out, np.arange(longest) < lengths[:, None]

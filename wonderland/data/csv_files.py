@@ -43,7 +43,7 @@ def _read_by_pandas(path: Path) -> dict[str, np.ndarray] | None:
     # Until version 4 the last bit of a float has to be asked for.
     exact: dict[str, Any] = {"float_precision": "round_trip"} if int(pandas.__version__.split(".")[0]) < 4 else {}
     try:
-        header = next(_records(path))[1]
+        header = _header(path, next(_records(path))[1])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", pandas.errors.ParserWarning)
@@ -51,6 +51,8 @@ def _read_by_pandas(path: Path) -> dict[str, np.ndarray] | None:
                 path, header=0, index_col=False, na_values=[*MISSING], keep_default_na=False, skipinitialspace=True,
                 low_memory=False, encoding="utf-8-sig", dtype_backend="numpy_nullable", **exact,
             )  # fmt: skip
+    except DataError:
+        raise
     except Exception:
         return None
     if [*frame.columns] != header or not len(frame):
@@ -74,27 +76,43 @@ def _read_by_csv(path: Path) -> dict[str, np.ndarray]:
     """By the standard library; errors name the line."""
     records = _records(path)
     _, names = next(records, (0, []))
-    if not names:
-        raise DataError(f"{path} is empty: its first line has to have the names of the columns")
-    if len({*names}) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"{path}, line 1: the column {twice!r} is there twice")
+    _header(path, names)
     cells: list[list[str]] = []
     for line, record in records:
-        if len(record) > len(names):
+        if any(cell not in MISSING for cell in record[len(names) :]):
             raise DataError(
                 f"{path}, line {line} has {len(record)} cells, but line 1 names {len(names)} columns: a cell with a "
                 "comma in it is written in quotes"
             )
-        cells.append(record + [""] * (len(names) - len(record)))
+        cells.append(record[: len(names)] + [""] * (len(names) - len(record)))
     return {name: _column([row[place] for row in cells]) for place, name in enumerate(names)}
+
+
+def _header(path: Path, names: list[str]) -> list[str]:
+    """The names of the columns, if the first line has them."""
+    if not names:
+        raise DataError(f"{path} is empty: its first line has to have the names of the columns")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{path}, line 1: the column {twice!r} is there twice; the first line has the names of columns")
+    numbers = [name for name in names if name not in MISSING and _column([name]).dtype.kind in "if"]
+    if names[0] in numbers and any("." in name for name in numbers):  # a column may be called 2019, but hardly 5.1
+        raise DataError(f"{path}, line 1 has numbers, {names[0]} first: it has to have the names of the columns")
+    for mark, called in ((";", "semicolons"), ("\t", "tabs")):
+        if len(names) == 1 and mark in names[0]:
+            raise DataError(
+                f"{path} has {called} between its cells, not commas: read it with pandas, "
+                f"wl.data.Table(pandas.read_csv({str(path)!r}, sep={mark!r}), ...)"
+            )
+    return names
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The lines that aren't empty, each with the number of its (last) line."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, skipinitialspace=True, strict=True)
+            lines = (line if line.strip(" \r\n") else "\n" for line in file)  # pandas skips lines of spaces, too
+            reader = csv.reader(lines, skipinitialspace=True, strict=True)
             try:
                 for record in reader:
                     if record:

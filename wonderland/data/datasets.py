@@ -89,6 +89,7 @@ class Dataset:
                 f"samples are chosen by a number, a slice, or one list of numbers (or of {len(self)} bools), not by "
                 f"{type(index).__name__} of shape {rows.shape} and dtype {rows.dtype}"
             )
+        rows = rows.astype(np.intp)  # 8 bits don't count to the length
         rows = np.where(rows < 0, rows + len(self), rows)
         if rows.size and not (0 <= rows.min() and rows.max() < len(self)):
             wrong = np.asarray(index)[(rows < 0) | (rows >= len(self))][0]
@@ -104,8 +105,8 @@ class Subset(Dataset):
         self.indices: np.ndarray = Dataset.rows_of(dataset, indices)
         self.names: list[str] | None = dataset.names
         self.classes: list[str] | None = dataset.classes
-        self.labels: np.ndarray | None = None if dataset.labels is None else dataset.labels[self.indices]
-        self.groups: np.ndarray | None = None if dataset.groups is None else dataset.groups[self.indices]
+        self.labels: np.ndarray | None = None if dataset.labels is None else np.asarray(dataset.labels)[self.indices]
+        self.groups: np.ndarray | None = None if dataset.groups is None else np.asarray(dataset.groups)[self.indices]
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -32,6 +32,32 @@ def seed_of(value: Any) -> int:
     return operator.index(value)
 
 
+def unmasked(value: Any, name: str) -> np.ndarray:
+    """An array; what is masked in it would come back as if it were data, so it is an error."""
+    if np.ma.is_masked(value):
+        raise DataError(
+            f"{name} is a masked array with {np.ma.count_masked(value)} values masked: fill them, "
+            "array.filled(np.nan) say, or leave these rows out"
+        )
+    return np.asarray(value)
+
+
+def in_dtype(value: Any, dtype: np.dtype[Any], name: str) -> Any:
+    """A value in a dtype that has it; floats are rounded to floats."""
+    given = np.asarray(value)
+    try:
+        with np.errstate(invalid="ignore"):
+            made = given.astype(dtype)
+        same = (given.dtype.kind in "US") == (dtype.kind in "US") and (
+            made == given or (made != made and given != given)
+        )
+    except (ValueError, TypeError, OverflowError):
+        same = False
+    if given.ndim or not (same or (given.dtype.kind == "f" and dtype.kind in "fc")):
+        raise ArgumentError(f"{name}, {value!r}, isn't one of {dtype}: give a value of that dtype")
+    return made
+
+
 def package_missing(package: str, what: str, error: ImportError) -> NoReturn:
     """An ImportError that says what to install."""
     raise ImportError(f"{what} needs {package}, which isn't there: pip install {package}") from error

@@ -10,8 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from wonderland.core.errors import ArgumentError
+from wonderland.data.collation import stack
 from wonderland.data.datasets import Dataset
-from wonderland.data.faults import DataError, package_missing
+from wonderland.data.faults import DataError, count_of, package_missing
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
@@ -29,7 +30,10 @@ class Images(Dataset):
     size: (height, width) or one number for both, to which images are scaled; without it they have to be of one size to
     make a batch. mode: "RGB", "L" (grey) or "RGBA", to which images are converted. labels: "folders", or None for
     samples (image,) of whatever is in the folder and below, or a dict from a file's name (below the folder, with /) to
-    its label. suffixes: which files are images.
+    its label. classes: the classes in order, if they shouldn't be those that occur: take those of the training part
+    for a folder that may lack one. suffixes: which files are images; hidden ones aren't looked at.
+
+    Of an animation the first image is taken.
     """
 
     def __init__(
@@ -40,11 +44,15 @@ class Images(Dataset):
         labels: Literal["folders"] | Mapping[str, Any] | None = "folders",
         dtype: Any = np.float32,
         suffixes: Sequence[str] = SUFFIXES,
+        classes: Sequence[str] | None = None,
     ):
         self.folder: Path = Path(folder)
-        self.size: tuple[int, int] | None = (size, size) if isinstance(size, int) else size
-        if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
-            raise ArgumentError(f"size is (height, width) of at least one pixel, not {size!r}")
+        pair = (size, size) if np.ndim(size) == 0 else (*size,)  # type: ignore[misc]
+        if len(pair) != 2:
+            raise ArgumentError(f"size is a number of pixels or (height, width), not {size!r}")
+        self.size: tuple[int, int] | None = None
+        if size is not None:
+            self.size = count_of(pair[0], "size"), count_of(pair[1], "size")
         if mode not in CHANNELS:
             raise ArgumentError(f"mode is one of {[*CHANNELS]}, not {mode!r}")
         self.mode: str = mode
@@ -52,11 +60,15 @@ class Images(Dataset):
         if self.dtype.kind != "f" and self.dtype != np.uint8:
             raise ArgumentError(f"dtype is a floating-point one, or np.uint8, not {self.dtype}")
         self.labels: np.ndarray | None = None
-        self.files: list[Path] = self._found(tuple(suffix.lower() for suffix in suffixes))
+        if isinstance(suffixes, str):
+            suffixes = [suffixes]
+        self.files: list[Path] = self._found(tuple(f".{suffix.lower().lstrip('.')}" for suffix in suffixes))
+        if classes is not None and labels is None:
+            raise ArgumentError("classes are those of labels, and labels=None has none")
         if isinstance(labels, Mapping):
-            self._label_by(labels)
+            self._label_by(labels, classes)
         elif labels == "folders":
-            self._label_by_folders()
+            self._label_by_folders(classes)
         elif labels is not None:
             raise ArgumentError(f"labels is 'folders', None, or a dict of labels by file name, not {labels!r}")
 
@@ -64,16 +76,17 @@ class Images(Dataset):
         if not self.folder.is_dir():
             what = "is a file, not a folder" if self.folder.exists() else "isn't there"
             raise DataError(f"{self.folder} {what}: Images takes a folder of images")
+        hidden = lambda path: any(part.startswith(".") for part in path.relative_to(self.folder).parts)
         files = sorted(
             path
             for path in self.folder.rglob("*")
-            if path.suffix.lower() in suffixes and not path.name.startswith(".") and path.is_file()
+            if path.suffix.lower() in suffixes and not hidden(path) and path.is_file()
         )
         if not files:
             raise DataError(f"{self.folder} has no images in it or below (files that end with {', '.join(suffixes)})")
         return files
 
-    def _label_by_folders(self) -> None:
+    def _label_by_folders(self, classes: Sequence[str] | None) -> None:
         inside = [path.relative_to(self.folder).parts for path in self.files]
         for parts in inside:
             if len(parts) == 1:
@@ -81,23 +94,42 @@ class Images(Dataset):
                     f"{self.folder / parts[0]} is in no class's folder, so it has no label: move it into one "
                     f"({self.folder}/<class>/{parts[0]}), or say labels=None, or give a dict of labels"
                 )
-        classes = sorted({parts[0] for parts in inside})
-        number = {name: place for place, name in enumerate(classes)}
-        self.classes = classes
-        self.labels = np.array([number[parts[0]] for parts in inside])
+        folders = sorted(path.name for path in self.folder.iterdir() if path.is_dir() and path.name[0] != ".")
+        empty = [name for name in folders if name not in {parts[0] for parts in inside}]
+        if empty and classes is None:
+            raise DataError(
+                f"{self.folder / empty[0]} has no images, so there would be no class {empty[0]!r}, and others would "
+                f"have its number: say which classes there are, classes={folders}, or remove the folder"
+            )
+        self._number([parts[0] for parts in inside], classes)
 
-    def _label_by(self, labels: Mapping[str, Any]) -> None:
+    def _number(self, names: list[str], classes: Sequence[str] | None) -> None:
+        """Labels by the names of classes."""
+        self.classes = sorted({*names}) if classes is None else [*classes]
+        number = {name: place for place, name in enumerate(self.classes)}
+        if len(number) < len(self.classes):
+            raise ArgumentError(f"classes has a name twice: {self.classes}")
+        for file, name in zip(self.files, names):
+            if name not in number:
+                raise DataError(f"{file} is of class {name!r}, which isn't one of {self.classes}")
+        self.labels = np.array([number[name] for name in names])
+
+    def _label_by(self, labels: Mapping[str, Any], classes: Sequence[str] | None) -> None:
         names = [path.relative_to(self.folder).as_posix() for path in self.files]
         missing = [name for name in names if name not in labels]
         if missing:
             raise DataError(
                 f"{self.folder / missing[0]} has no label ({len(missing)} of {len(names)} images have none)"
             )
-        values = np.array([labels[name] for name in names])
+        (values,) = stack([(labels[name],) for name in names], self.name)
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            raise DataError(f"{self.name(int(np.argwhere(np.isnan(values))[0][0]))} has the label NaN")
         if values.dtype.kind == "U":
-            self.classes, numbers = map(np.ndarray.tolist, np.unique(values, return_inverse=True))
-            values = np.array(numbers)
-        self.labels = values
+            self._number(values.tolist(), classes)
+        elif classes is not None:
+            raise ArgumentError(f"classes are for labels that are names, not {values.dtype}")
+        else:
+            self.labels = values
 
     def __len__(self) -> int:
         return len(self.files)

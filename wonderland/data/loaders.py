@@ -76,7 +76,7 @@ class Loader:
         self.epoch: int = 0
         self.position: int = 0
         self._iteration = 0  # the number of the newest loop
-        self._order: tuple[int, np.ndarray | None] = (-1, None)
+        self._order: tuple[Any, np.ndarray | None] = (None, None)
         self._check_sizes()
 
     def _check_sizes(self) -> None:
@@ -130,8 +130,9 @@ class Loader:
         """The order of the samples in an epoch: all ranks have the same. None is the order of the dataset."""
         if not self.shuffle:
             return None
-        if self._order[0] != epoch:
-            self._order = epoch, generator(self.seed, ORDER, epoch).permutation(len(self.dataset))
+        of = self.seed, epoch, len(self.dataset)
+        if self._order[0] != of:
+            self._order = of, generator(self.seed, ORDER, epoch).permutation(len(self.dataset))
         return self._order[1]
 
     def indices(self, number: int, epoch: int | None = None) -> np.ndarray:
@@ -152,6 +153,9 @@ class Loader:
                 batch = self.dataset.batch(indices)
             if self.transform is not None:
                 batch = self.transform(batch, generator(self.seed, BATCH, number, epoch, self.rank))
+            if batch is None:
+                made = "transform" if self.transform is not None else "collate"
+                raise DataError(f"the {made} returned None, not a batch: does it end with `return`?")
         except Exception as error:
             error.add_note(f"in batch {number} of epoch {epoch} (samples {_short(indices)})")
             raise
@@ -183,6 +187,7 @@ class Loader:
 
     def _batches(self) -> Generator[Batch, None, None]:
         """The rest of this epoch, made the way that suits the data."""
+        self._check_place(self.epoch, self.position)
         epoch, numbers = self.epoch, range(self.position, len(self))
         self.order(epoch)  # before there are threads or processes that would each make their own
         plain = self.transform is None and self.collate is None
@@ -242,10 +247,13 @@ class Loader:
                     "be the same; make it with what it was, or start a new run"
                 )
         epoch, position = operator.index(state["epoch"]), operator.index(state["position"])
-        if epoch < 0 or not 0 <= position <= len(self):
-            raise DataError(f"epoch {epoch}, position {position} isn't in this data: an epoch has {len(self)} batches")
+        self._check_place(epoch, position)
         self.epoch, self.position = epoch, position
         self._iteration += 1
+
+    def _check_place(self, epoch: int, position: int) -> None:
+        if epoch < 0 or not 0 <= position <= len(self):
+            raise DataError(f"epoch {epoch}, position {position} isn't in this data: an epoch has {len(self)} batches")
 
     def __repr__(self) -> str:
         return (

@@ -9,6 +9,7 @@ thread begins when two in a row took longer than `WORTH`, or one much longer: th
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import weakref
 from collections.abc import Generator, Iterator
@@ -57,6 +58,13 @@ class Prefetcher:
         self.working: Any = threading.Lock()  # held while a batch is made
         self.stopped: bool = False
         self.thread: threading.Thread = threading.Thread(target=self._run, name="wonderland-prefetch", daemon=True)
+
+    def forget(self) -> None:
+        """In a forked process, where the thread isn't: nothing waits for it, and the loop can't go on."""
+        self.stopped, self.working, self.room = True, threading.Lock(), threading.Semaphore()
+        self.made = SimpleQueue()
+        message = "this loop was begun before the process was forked, and its thread isn't here: begin a new loop"
+        self.made.put((_END, RuntimeError(message)))
 
     def start(self) -> None:
         """Start the thread."""
@@ -108,6 +116,16 @@ class Prefetcher:
 
 
 _running: weakref.WeakSet[Prefetcher] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for thread in [*_running]:
+        thread.forget()
+    _running.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 @atexit.register

@@ -15,7 +15,7 @@ from wonderland.core.errors import ArgumentError
 from wonderland.data.arrays import Arrays, as_dataset
 from wonderland.data.collation import Field
 from wonderland.data.datasets import Dataset
-from wonderland.data.faults import DataError
+from wonderland.data.faults import DataError, unmasked
 
 S = TypeVar("S", bound="Scaler")
 CHUNK = 1024  # samples that are read at once of data that isn't in memory
@@ -39,7 +39,7 @@ class Scaler:
     ):
         if missing not in ("raise", "keep", "mean"):
             raise ArgumentError(f"missing is 'raise', 'keep' or 'mean', not {missing!r}")
-        axes = (axis,) if isinstance(axis, int) else axis
+        axes = None if axis is None else tuple(np.atleast_1d(axis).tolist())
         if axes is not None and 0 not in axes:
             raise ArgumentError(
                 f"axis={axis!r} leaves out 0, which counts samples: nothing of one sample can be fitted"
@@ -94,7 +94,7 @@ class Scaler:
     def _chunks(self, data: Any) -> Iterator[np.ndarray]:
         """The data in float64, with what is wrong in it said by row."""
         if (isinstance(data, np.ndarray) and not isinstance(data, np.memmap)) or isinstance(data, list):
-            yield self._checked(np.asarray(data), lambda row: f"row {row}")
+            yield self._checked(unmasked(data, "the data"), lambda row: f"row {row}")
             return
         dataset = as_dataset(data)
         step = len(dataset) if isinstance(dataset, Arrays) and not dataset.mapped else CHUNK
@@ -107,7 +107,7 @@ class Scaler:
     def _field(self, batch: Any) -> np.ndarray:
         try:
             return np.asarray(batch[self.field])
-        except (KeyError, IndexError):
+        except (KeyError, IndexError, TypeError):
             there = [*batch] if isinstance(batch, dict) else [*range(len(batch))]
             raise ArgumentError(f"field={self.field!r} isn't in the data, which has {there}") from None
 
@@ -146,33 +146,30 @@ class Scaler:
         if self.center is None:
             raise ArgumentError(f"this {type(self).__name__} isn't fitted: call .fit(training part) first")
         if isinstance(x, Arrays):
-            place = x.keys.index(str(self.field)) if x.keys else self.field
-            assert isinstance(place, int)
-            arrays = [*x.arrays]
-            arrays[place] = self._array(arrays[place], function)
-            return x.replaced(arrays)
+            batch = self._apply(x[:], function)
+            return x.replaced([*(batch.values() if isinstance(batch, dict) else batch)])
         if isinstance(x, Dataset):
             raise ArgumentError(
                 f"a {type(x).__name__} isn't in arrays: scale its batches, wl.data.Loader(..., transform=scaler)"
             )
         if isinstance(x, tuple):
-            self._field(x)
-            return tuple(self._array(v, function) if i == self.field else v for i, v in enumerate(x))
+            values: list[Any] = [*x]
+            values[self.field] = self._array(self._field(x), function)  # type: ignore[call-overload]
+            return tuple(values)
         if isinstance(x, Mapping):
             return {**x, self.field: self._array(self._field(x), function)}
         return self._array(x, function)
 
     def _array(self, x: Any, function: Any) -> np.ndarray:
-        x = np.asarray(x)
+        x = unmasked(x, "the array")
         shape = self.center.shape
-        try:
-            fits = np.broadcast_shapes(x.shape, shape) == x.shape and x.ndim >= len(shape)
-        except ValueError:
-            fits = False
-        if not fits:
+        kept = {*range(-len(shape), 0)} - {a if a < 0 else a - len(shape) for a in self.axis or range(len(shape))}
+        if x.ndim < len(shape) or any(x.shape[a] != shape[a] for a in kept):
             raise DataError(
                 f"{type(self).__name__} was fitted on features of shape {shape[1:]}, not on an array of shape {x.shape}"
             )
+        if x.dtype.kind not in "biuf":
+            raise DataError(f"{type(self).__name__} scales real numbers, not {x.dtype}")
         if self.missing == "raise" and x.dtype.kind == "f" and np.isnan(x).any():
             row = int(np.argwhere(np.isnan(x))[0][0])
             raise DataError(f'row {row} has NaN: replace it, or say {type(self).__name__}(missing="keep" or "mean")')
@@ -186,7 +183,8 @@ class Scaler:
         return {**self._settings(), **{name: getattr(self, name).tolist() for name in FITTED}}
 
     def _settings(self) -> dict[str, Any]:
-        return {"scaler": type(self).__name__, "missing": self.missing}
+        axis = None if self.axis is None else [*self.axis]
+        return {"scaler": type(self).__name__, "missing": self.missing, "axis": axis}
 
     def load_state(self: S, state: Mapping[str, Any]) -> S:
         """Take what another one has fitted."""

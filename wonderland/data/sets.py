@@ -101,6 +101,8 @@ def sinusoids(
     a sin(2 pi f t + p), t = 0, 1 / length, ...; a from 1/2 to 2, f between the two of `frequency`, p from 0 to 2 pi.
     For regression, and with `data.windows` for forecasting.
     """
+    if np.shape(frequency) != (2,):
+        raise ArgumentError(f"sinusoids: frequency is a pair (low, high), not {frequency!r}")
     n, length, rng = count_of(n, "n"), count_of(length, "length"), np.random.default_rng(seed)
     a, f, p = rng.uniform(0.5, 2, n), rng.uniform(frequency[0], frequency[1], n), rng.uniform(0, 2 * np.pi, n)
     t = np.arange(length) / length
@@ -122,7 +124,8 @@ def parity(bits: int = 8, n: int | None = None, seed: int = 0) -> Arrays:
 
     All 2^bits of them, in the order of binary numbers; with `n`, so many random ones.
     """
-    if not 1 <= bits or (n is None and bits > 20):
+    bits = count_of(bits, "bits")
+    if n is None and bits > 20:
         raise ArgumentError(f"parity: bits is between 1 and 20 (more with n=), not {bits!r}")
     if n is None:
         x = np.arange(2**bits)[:, None] >> np.arange(bits)[::-1] & 1

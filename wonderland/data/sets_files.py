@@ -99,6 +99,7 @@ def python_docs(modules: Sequence[str] = ()) -> str:
             "python_docs: this Python has no pydoc_data, the texts of help(); some systems have it in a package "
             "of its own"
         ) from None
+    modules = [modules] if isinstance(modules, str) else modules
     parts = [topics[name].strip() for name in sorted(topics)]
     return "\n\n\n".join([*parts, *(text for module in modules for text in _docstrings(module))]) + "\n"
 

@@ -12,6 +12,7 @@ from scipy.ndimage import gaussian_filter1d
 
 from wonderland.core.errors import ArgumentError
 from wonderland.data.arrays import Arrays
+from wonderland.data.faults import count_of
 from wonderland.data.sets import DIGITS
 
 # The shapes of the digits, twelve points each.
@@ -50,11 +51,11 @@ def mnist1d(
 
     train, test = data.mnist1d()
     """
-    if n < 10 or n % 10:
+    if count_of(n, "n") % 10:
         raise ArgumentError(f"mnist1d: n is a multiple of the ten classes, not {n!r}")
     if not 0 < train < 1:
         raise ArgumentError(f"mnist1d: train is the fraction for training, between 0 and 1, not {train!r}")
-    low, high = padding
+    low, high = padding if len(padding) == 2 else (0, -1)
     if not 0 <= low <= high or translation < 1 or length < 2:
         raise ArgumentError(
             "mnist1d: padding is a pair (low, high) of lengths, translation at least 1 and length at least 2, not "

@@ -13,8 +13,9 @@ import numpy as np
 
 from wonderland.core.errors import ArgumentError
 from wonderland.data.arrays import as_dataset
-from wonderland.data.datasets import SPLIT, Dataset
+from wonderland.data.datasets import SPLIT, Dataset, Subset
 from wonderland.data.faults import DataError, count_of, generator, seed_of
+from wonderland.data.time_windows import SeriesWindows
 
 
 def split(
@@ -31,11 +32,13 @@ def split(
     shuffle=False the first samples are in the first part, for series in time say.
     stratify: True, or a class for each sample: each part has the same shares of the classes, to less than one sample.
     groups: True, or a group for each sample: samples of one group are in one part, all rows of one patient say.
-    True means the dataset's own `labels` or `groups`.
+    True means the dataset's own `labels` or `groups`. Windows of a time series that overlap would be in two parts, and
+    are refused: their own method `split` divides them by time.
 
     train, validation, test = wl.data.split((x, y), [0.7, 0.15, 0.15], stratify=True)
     """
     data = as_dataset(dataset)
+    _check_overlap(data, groups)
     counts = _sizes(sizes, len(data))
     parts = deal(len(data), counts, seed, _entries(data, stratify, "labels"), _entries(data, groups, "groups"), shuffle)
     return [data.part(np.flatnonzero(parts == number)) for number in range(len(counts))]
@@ -49,6 +52,7 @@ def kfold(
     scores = [score(fit(train), test) for train, test in wl.data.kfold((x, y), 5, stratify=True)]
     """
     data = as_dataset(dataset)
+    _check_overlap(data, groups)
     k = count_of(k, "k", 2)
     if k > len(data):
         raise DataError(f"k={k} parts can't be made of {len(data)} samples")
@@ -57,6 +61,16 @@ def kfold(
     return (
         (data.part(np.flatnonzero(parts != number)), data.part(np.flatnonzero(parts == number))) for number in range(k)
     )
+
+
+def _check_overlap(data: Dataset, groups: Any) -> None:
+    whole = data.dataset if isinstance(data, Subset) else data
+    if groups is None and isinstance(whole, SeriesWindows) and whole.overlap():
+        raise DataError(
+            "these windows overlap, so what is tested would have been seen in training: divide them by time, "
+            "windows.split([0.8, 0.2]), or whole series, groups=True, or make windows that don't, stride="
+            f"{sum(whole.lengths)}"
+        )
 
 
 def deal(
@@ -191,6 +205,8 @@ def _entries(dataset: Dataset, given: Any, name: str) -> np.ndarray | None:
     values = np.asarray(given)
     if values.shape != (len(dataset),):
         raise DataError(f"{what} has shape {values.shape}: it is one entry for each of {len(dataset)} samples")
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        raise DataError(f"{what} is NaN for {dataset.name(int(np.isnan(values).argmax()))}: each sample needs one")
+    missing: np.ndarray = (values == np.array(None)) | (values != values)
+    if missing.any():
+        row = int(missing.argmax())
+        raise DataError(f"{what} is missing for {dataset.name(row)}: each sample needs one")
     return values

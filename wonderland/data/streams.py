@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
+
+import numpy as np
 
 from wonderland.core.errors import ArgumentError
 from wonderland.data.datasets import Batch
@@ -42,7 +43,7 @@ class Batches:
         self.epoch: int = 0
         self.position: int = 0
         self._iteration = 0
-        self._read = False  # an iterator has been begun
+        self._read = 0  # how many batches an iterator has given
 
     def __len__(self) -> int:
         """The batches of an epoch, if that is known."""
@@ -79,8 +80,12 @@ class Batches:
                     f"a {type(self.source).__name__} of batches can be gone through once, but epoch {self.epoch} is "
                     "asked for: pass a list, or a function of the epoch that makes it anew"
                 )
-            skipped = 0 if self._read else self.position
-            iterator, self._read = self.source, True
+            if self._read > self.position:
+                raise DataError(
+                    f"a {type(self.source).__name__} of batches can't go back to batch {self.position}: it has given "
+                    f"{self._read}; pass a list, or a function of the epoch that makes it anew"
+                )
+            iterator, skipped = self._counted(self.source), self.position - self._read
         else:
             found: Any = self.source(self.epoch) if callable(self.source) else self.source
             if not hasattr(found, "__iter__"):
@@ -89,6 +94,11 @@ class Batches:
         if len([None for _ in islice(iterator, skipped)]) < skipped:
             raise DataError(f"epoch {self.epoch} has fewer batches than the {self.position} of the state to go on from")
         return iterator
+
+    def _counted(self, source: Iterator[Any]) -> Iterator[Any]:
+        for batch in source:
+            self._read += 1
+            yield batch
 
     def _check_turn(self, iteration: int) -> None:
         if iteration != self._iteration:
@@ -108,7 +118,8 @@ class Batches:
             raise ArgumentError(f"this isn't the state of Batches: it has {[*state]}")
         if None not in (self.length, state["length"]) and self.length != state["length"]:
             raise DataError(f"the state is of Batches with {state['length']} in an epoch, here are {self.length}")
-        self.epoch, self.position = operator.index(state["epoch"]), operator.index(state["position"])
+        epoch, position = count_of(state["epoch"], "epoch", 0), count_of(state["position"], "position", 0)
+        self.epoch, self.position = epoch, position
         self._iteration += 1
 
 
@@ -133,6 +144,11 @@ def as_loader(data: Any, **options: Any) -> Loader | Batches:
     source: Any = data
     known = isinstance(data, (tuple, Mapping)) or hasattr(data, "shape") or hasattr(data, "columns")
     if isinstance(data, list) and data and all(isinstance(batch, (tuple, dict)) for batch in data):
+        values = data[0].values() if isinstance(data[0], dict) else data[0]
+        if any(isinstance(value, (int, float, np.number)) for value in values):
+            raise ArgumentError(
+                "a list of batches has arrays in it, not numbers: samples go into wl.data.Samples(list)"
+            )
         return Batches(data)
     if not known and not hasattr(data, "__getitem__") and (callable(data) or hasattr(data, "__iter__")):
         return Batches(source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ import numpy as np
 from wonderland.core.errors import ArgumentError
 from wonderland.data.arrays import Arrays
 from wonderland.data.csv_files import line_of, read_csv
-from wonderland.data.faults import DataError, package_missing
+from wonderland.data.faults import DataError, package_missing, unmasked
 
 Missing = Literal["raise", "drop", "keep"] | float
 
@@ -53,13 +54,18 @@ class Table(Arrays):
         columns, called, self._line = _columns_of(source)
         self.source: str = called
         self.classes: list[str] | None = None
-        targets = [target] if isinstance(target, str) else [*(target or ())]
+        if np.dtype(dtype).kind != "f":
+            raise ArgumentError(f"dtype is a floating-point one, not {np.dtype(dtype)}")
+        targets: list[str] = [] if target is None else np.array(target, object).reshape(-1).tolist()
         kinds = [one_hot] if isinstance(one_hot, str) else [*one_hot]
         if isinstance(features, str):
             features = [features]
         if features is None:
             features = [name for name in columns if name not in {*targets, groups}]
         self._check_columns(columns, [*features, *targets, *([groups] if groups else [])])
+        for given in (features, targets, (classes or ()), *(categories or {}).values()):
+            if twice := [one for one in given if [*given].count(one) > 1]:
+                raise ArgumentError(f"{twice[0]!r} is there twice among {[*given]}")
         for name in {*features} & {*targets}:
             raise DataError(
                 f"column {name!r} is among the features and the targets: the model would be told the answer"
@@ -112,7 +118,8 @@ class Table(Arrays):
 
     @staticmethod
     def _checked_missing(missing: Any) -> None:
-        if missing not in ("raise", "drop", "keep") and (isinstance(missing, str) or not np.isscalar(missing)):
+        number = isinstance(missing, (int, float, np.integer, np.floating)) and not isinstance(missing, bool)
+        if not number and not (isinstance(missing, str) and missing in ("raise", "drop", "keep")):
             raise ArgumentError(f"missing is 'raise', 'drop', 'keep' or a number to fill with, not {missing!r}")
 
     def _check_columns(self, columns: Mapping[str, Any], wanted: Sequence[str]) -> None:
@@ -142,7 +149,8 @@ class Table(Arrays):
                     f'this column{kind}: missing="drop" leaves such rows out, "keep" leaves NaN, a number fills them'
                 )
             if name in kinds:
-                known = self.categories.setdefault(name, np.unique(values).tolist())
+                known = self.categories.get(name) or self._kinds(values, name, rows)
+                self.categories[name] = known
                 hot = values[:, None] == np.array(known)[None, :]
                 if not hot.any(1).all():
                     row = int((~hot.any(1)).argmax())
@@ -158,6 +166,18 @@ class Table(Arrays):
             found.append(numbers)
             names.append(str(name))
         return np.stack(found, 1), names
+
+    def _kinds(self, values: np.ndarray, name: str, rows: np.ndarray) -> list[Any]:
+        """The different values of a column, sorted."""
+        try:
+            return np.unique(values).tolist()
+        except TypeError:
+            first = values[0]
+            row = next(row for row, value in enumerate(values.tolist()) if type(value) is not type(first))
+            raise DataError(
+                f"{self._cell(row, rows, name)} is {_shown(values[row])}, and row {rows[0]} has {_shown(first)}: the "
+                "kinds of a column are all text, or all numbers"
+            ) from None
 
     def _numbers(
         self, values: np.ndarray, gone: np.ndarray, name: str, rows: np.ndarray, dtype: np.dtype
@@ -191,12 +211,12 @@ class Table(Arrays):
                 raise DataError(
                     f"the targets are several columns, so {name!r} has to be of numbers, not {_shown(values[0])}"
                 )
-            known = np.unique(values) if classes is None else np.array([*classes])
-            self.classes = [str(value) for value in known.tolist()]
-            number = {value: place for place, value in enumerate(known.tolist())}
+            known = self._kinds(values, name, rows) if classes is None else [*classes]
+            self.classes = [str(value) for value in known]
+            number = {value: place for place, value in enumerate(known)}
             for row, value in enumerate(values.tolist()):
                 if value not in number:
-                    raise DataError(f"{self._cell(row, rows, name)} is {value!r}, which isn't one of {known.tolist()}")
+                    raise DataError(f"{self._cell(row, rows, name)} is {value!r}, which isn't one of {known}")
             return np.array([number[value] for value in values.tolist()], np.int64)
         if values.dtype.kind in "biu":
             return values.astype(np.int64)
@@ -241,7 +261,7 @@ def _columns_of(source: Any) -> tuple[dict[str, np.ndarray], str, Callable[[int]
             raise DataError(f"{path} isn't there" if not path.exists() else f"{path} is a folder, not a file")
         if path.suffix.lower() in (".parquet", ".pq"):
             return _of_frame(_read_parquet(path)), str(path), None
-        return read_csv(path), str(path), lambda row: line_of(path, row)
+        return read_csv(path), str(path), partial(line_of, path)
     if isinstance(source, Mapping):
         columns = {str(name): _plain(values) for name, values in source.items()}
     elif hasattr(source, "column_names") or hasattr(source, "columns"):
@@ -264,15 +284,15 @@ def _of_frame(frame: Any) -> dict[str, np.ndarray]:
     """The columns of a frame of pandas, polars or pyarrow: they agree on this much."""
     if hasattr(frame, "column_names"):
         return {name: _plain(frame.column(name).to_numpy()) for name in frame.column_names}
-    names = [*frame.columns]
+    names = [*map(str, frame.columns)]
     if len({*names}) < len(names):
         raise DataError(f"the {type(frame).__name__} has a column twice: {names}")
-    return {str(name): _plain(frame[name]) for name in names}
+    return {name: _plain(frame[column]) for name, column in zip(names, frame.columns)}
 
 
 def _plain(values: Any) -> np.ndarray:
     """A column as an array of numbers, or of strings and None."""
-    array = np.asarray(values)
+    array = unmasked(values, "a column of the table")
     if array.ndim != 1:
         raise DataError(f"a column of a table has one axis, not shape {array.shape}")
     if array.dtype.kind != "O":

@@ -68,6 +68,8 @@ class Text(Dataset):
             raise ArgumentError(f"the token for unknown ones, {unknown!r}, isn't in the vocabulary: add it there")
         self.documents: list[np.ndarray] = [self._encoded(p, s) for p, s in zip(pieces, self.sources)]
         self.targets: np.ndarray | None = None if targets is None else np.asarray(targets)
+        if self.targets is not None and (self.targets.dtype == object or (self.targets != self.targets).any()):
+            raise DataError("a target is missing (None or NaN), or isn't a number: each document needs one")
         if self.targets is not None and len(self.targets) != len(documents):
             raise DataError(f"there are {len(documents)} documents, but {len(self.targets)} targets: one for each")
         if self.targets is not None and self.targets.ndim == 1 and self.targets.dtype.kind in "biu":
@@ -117,6 +119,9 @@ class Text(Dataset):
     def decode(self, numbers: Any) -> str:
         """The text of token numbers; words are joined with spaces."""
         values = np.asarray(numbers).tolist()
+        size = 256 if self.tokens == "bytes" else len(self.vocabulary)
+        if wrong := [number for number in values if not 0 <= number < size]:
+            raise DataError(f"there is no token {wrong[0]}: there are {size}, and filling has to be cut off before")
         if self.tokens == "bytes":
             return bytes(values).decode(errors="replace")
         return ("" if self.tokens == "characters" else " ").join([self.vocabulary[number] for number in values])
@@ -177,7 +182,7 @@ def _documents(text: Any, encoding: str) -> tuple[list[str], list[str]]:
 
 def _read(path: Path, encoding: str) -> str:
     try:
-        return path.read_text(encoding=encoding)
+        return path.read_text(encoding=encoding).removeprefix("\ufeff")  # the mark of UTF-8 files of Windows
     except OSError as error:
         raise DataError(f"{path} can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

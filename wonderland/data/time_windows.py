@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from wonderland.core.errors import ArgumentError
 from wonderland.data.datasets import Batch, Dataset
-from wonderland.data.faults import DataError, count_of
+from wonderland.data.faults import DataError, count_of, unmasked
 
 
 def windows(
@@ -38,18 +38,22 @@ def windows(
     known:  (horizon, exogenous), only with `exogenous`: columns that are known in advance, as the weekday
 
     One series isn't copied; several are put together once. Windows are views, and batches copies of their rows. NaN is
-    an error that names the step, unless missing="keep".
+    an error that names the step, unless missing="keep"; memory maps aren't looked through.
     """
     several = isinstance(series, (list, tuple)) and len(series) > 0 and np.ndim(series[0]) > 0
-    arrays = [np.asarray(one) for one in series] if several else [np.asarray(series)]
-    for k, one in enumerate(arrays):
-        _check(one, arrays[0], f"series {k}" if several else "the series", missing)
+    given = [*series] if several else [series]
+    names = [f"series {k}" for k in range(len(given))] if several else ["the series"]
+    arrays = [unmasked(one, name) for one, name in zip(given, names)]
+    if missing not in ("raise", "keep"):
+        raise ArgumentError(f"missing is 'raise' or 'keep', not {missing!r}")
+    for one, array, name in zip(given, arrays, names):
+        _check(array, arrays[0], name, missing == "raise" and not isinstance(one, np.memmap))
     history, horizon = count_of(history, "history"), count_of(horizon, "horizon")
     stride, length = count_of(stride, "stride"), history + count_of(gap, "gap", 0) + horizon
-    for k, one in enumerate(arrays):
+    for one, name in zip(arrays, names):
         if len(one) < length:
             raise DataError(
-                f"{f'series {k}' if several else 'the series'} has {len(one)} steps, fewer than a window: {history} of "
+                f"{name} has {len(one)} steps, fewer than a window: {history} of "
                 f"history{f', a gap of {gap}' if gap else ''} and {horizon} of horizon are {length}"
             )
     ends = np.cumsum([len(one) for one in arrays])
@@ -60,7 +64,7 @@ def windows(
     return SeriesWindows(joined, np.concatenate(starts), np.stack([firsts, ends], 1), (history, gap, horizon), columns)
 
 
-def _check(one: np.ndarray, first: np.ndarray, name: str, missing: str) -> None:
+def _check(one: np.ndarray, first: np.ndarray, name: str, numbers: bool) -> None:
     if one.ndim not in (1, 2) or one.dtype.kind not in "biufc":
         raise DataError(f"{name} is {one.dtype} of shape {one.shape}: it should be numbers, (time,) or (time, columns)")
     if one.shape[1:] != first.shape[1:] or one.dtype != first.dtype:
@@ -68,9 +72,7 @@ def _check(one: np.ndarray, first: np.ndarray, name: str, missing: str) -> None:
             f"{name} is {one.dtype} of shape {one.shape}, and series 0 {first.dtype} of {first.shape}: all have the "
             "same columns and dtype"
         )
-    if missing not in ("raise", "keep"):
-        raise ArgumentError(f"missing is 'raise' or 'keep', not {missing!r}")
-    if missing == "raise" and one.dtype.kind in "fc" and not isinstance(one, np.memmap) and np.isnan(one).any():
+    if numbers and one.dtype.kind in "fc" and np.isnan(one).any():
         step, *column = np.argwhere(np.isnan(one))[0].tolist()
         where = f"step {step}{f', column {column[0]}' if column else ''}"
         raise DataError(f'{name} has NaN at {where}: fill it, or say windows(..., missing="keep") if NaN is meant')
@@ -86,7 +88,11 @@ def _columns(
         return None, None
     count = series.shape[1]
     for name, chosen in (("targets", targets), ("exogenous", exogenous)):
-        if chosen is not None and (wrong := [c for c in chosen if not 0 <= c < count]):
+        if chosen is None:
+            continue
+        if np.ndim(chosen) != 1 or (len(chosen) and np.asarray(chosen).dtype.kind not in "iu"):
+            raise ArgumentError(f"{name} is a list of the numbers of columns, not {chosen!r}")
+        if wrong := [c for c in chosen if not 0 <= c < count]:
             raise ArgumentError(f"{name}: there is no column {wrong[0]!r}; the series has columns 0 to {count - 1}")
     known = None if exogenous is None else [*exogenous]
     if targets is None and known is not None:
@@ -99,7 +105,8 @@ def _columns(
 class SeriesWindows(Dataset):
     """Windows of one or several time series; made by `windows`.
 
-    `series` are all steps, one series after another; `starts` says where in it each window begins.
+    `series` are all steps, one series after another; `starts` says where in it each window begins, `groups` which of
+    the series it is of.
     """
 
     def __init__(
@@ -116,6 +123,7 @@ class SeriesWindows(Dataset):
         self.bounds: np.ndarray = bounds  # (series, 2): where each series begins and ends
         self.lengths: tuple[int, int, int] = lengths
         self.columns: tuple[list[int] | None, list[int] | None] = columns
+        self.groups: np.ndarray = np.searchsorted(bounds[:, 1], starts, "right")  # the series of each window
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -142,7 +150,7 @@ class SeriesWindows(Dataset):
     def name(self, index: int) -> str:
         """What errors call a window: its series and its first step."""
         start = self.starts[index]
-        k = int(np.searchsorted(self.bounds[:, 1], start, "right"))
+        k = int(self.groups[index])
         return f"the window at step {start - self.bounds[k, 0]}{f' of series {k}' if len(self.bounds) > 1 else ''}"
 
     def steps(self) -> np.ndarray:
@@ -153,6 +161,10 @@ class SeriesWindows(Dataset):
             np.add.at(read, self.starts + first, 1)
             np.add.at(read, self.starts + last, -1)
         return self.series[np.cumsum(read)[:-1] > 0]
+
+    def overlap(self) -> bool:
+        """Whether a step of the series is in two windows."""
+        return bool((np.diff(self.starts) < sum(self.lengths)).any())
 
     def split(self, fractions: Sequence[float], *, overlap: bool = True) -> list[SeriesWindows]:
         """Parts by time: each series is cut at the same fractions, [0.8, 0.2] for training and test.
@@ -167,7 +179,7 @@ class SeriesWindows(Dataset):
                 f"split: fractions are positive and their sum is 1, as in [0.8, 0.2], not {fractions!r}"
             )
         history, gap, horizon = self.lengths
-        of = np.searchsorted(self.bounds[:, 1], self.starts, "right")
+        of = self.groups
         first, lengths = self.bounds[of, 0], np.diff(self.bounds, axis=1)[of, 0]
         reads_from = self.starts - first + (history + gap if overlap else 0)
         reads_to = self.starts - first + history + gap + horizon

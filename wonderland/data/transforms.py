@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.errors import ArgumentError
+from wonderland.data.faults import count_of, in_dtype
 from wonderland.data.warp import identity, resample, rotation, scaling
 
 Rng = np.random.Generator
@@ -91,7 +92,7 @@ def taken_apart(batch: Any, name: str) -> tuple[list[Any], Callable[[list[Any]],
 
 def probability(p: float, name: str) -> float:
     """A probability, if it is one."""
-    if not 0 <= p <= 1:
+    if not isinstance(p, (int, float, np.number)) or not 0 <= p <= 1:
         raise ArgumentError(f"{name}: p is a probability between 0 and 1, not {p!r}")
     return float(p)
 
@@ -111,13 +112,10 @@ def interval(value: Any, name: str, what: str, centre: float | None = None) -> t
 
 def sizes(size: int | Sequence[int], name: str) -> tuple[int, int]:
     """(height, width) of a number or a pair."""
-    try:
-        pair = (int(size), int(size)) if isinstance(size, (int, np.integer)) else (int(size[0]), int(size[1]))
-    except (TypeError, ValueError, IndexError):
-        raise ArgumentError(f"{name}: size is a number of pixels or a pair (height, width), not {size!r}") from None
-    if min(pair) < 1:
-        raise ArgumentError(f"{name}: size is positive, not {size!r}")
-    return pair
+    pair: Any = (size, size) if np.ndim(size) == 0 else size
+    if len(pair) != 2:
+        raise ArgumentError(f"{name}: size is a number of pixels or a pair (height, width), not {size!r}")
+    return count_of(pair[0], f"{name}: size"), count_of(pair[1], f"{name}: size")
 
 
 def drawn(rng: Rng, limits: tuple[float, float], x: np.ndarray) -> np.ndarray:
@@ -171,7 +169,7 @@ def zoom(
 
     A number f is the pair (1 / f, f). Bilinear; what comes in from outside has the value `fill`.
     """
-    pair = (1 / factor, factor) if isinstance(factor, (int, float)) and factor >= 1 else factor
+    pair = (1 / factor, factor) if isinstance(factor, (int, float, np.number)) and factor >= 1 else factor
     low, high = interval(pair, "zoom", "factor")
     if low <= 0:
         raise ArgumentError(f"zoom: factors are positive, not {factor!r}")
@@ -196,15 +194,14 @@ def crop(
 
     `mode` is that of `np.pad`: "constant" (with `fill`), "reflect", "edge", ...
     """
-    if padding < 0:
-        raise ArgumentError(f"crop: padding is a number of pixels, not {padding!r}")
-    arguments = (("size", sizes(size, "crop")), ("padding", int(padding)), ("mode", mode), ("fill", fill))
+    padding = count_of(padding, "crop: padding", 0)
+    arguments = (("size", sizes(size, "crop")), ("padding", padding), ("mode", mode), ("fill", float(fill)))
     return BatchTransform("crop", _crop, arguments, channels_last=channels_last)
 
 
 def _crop(x: np.ndarray, rng: Rng, size: tuple[int, int], padding: int, mode: str, fill: float) -> np.ndarray:
     if padding:
-        more = {"constant_values": fill} if mode == "constant" else {}
+        more = {"constant_values": in_dtype(fill, x.dtype, "crop: fill")} if mode == "constant" else {}
         around = [(0, 0), (0, 0), (padding, padding), (padding, padding)]
         x = np.pad(x, around, mode, **more)  # type: ignore[call-overload]
     (h, w), (height, width) = size, x.shape[2:]
@@ -255,9 +252,8 @@ def _resized_crop(
 
 def roll(amount: int, *, axis: int = -1) -> BatchTransform:
     """Each sample is shifted along an axis by -amount to amount places; what leaves at one end enters at the other."""
-    if amount < 0:
-        raise ArgumentError(f"roll: amount is a number of places, not {amount!r}")
-    return BatchTransform("roll", _roll, (("amount", int(amount)), ("axis", int(axis))), takes="any")
+    amount = count_of(amount, "roll: amount", 0)
+    return BatchTransform("roll", _roll, (("amount", amount), ("axis", int(axis))), takes="any")
 
 
 def _roll(x: np.ndarray, rng: Rng, amount: int, axis: int) -> np.ndarray:
@@ -307,8 +303,10 @@ def jitter(
     a fraction of the circle of hues, at most 1/2. `limits`, as (0, 1), are where values end.
     """
     for value, what in ((brightness, "brightness"), (saturation, "saturation"), (hue, "hue")):
-        if not 0 <= value <= (0.5 if what == "hue" else np.inf):
-            raise ArgumentError(f"jitter: {what} isn't negative{' nor over 1/2' * (what == 'hue')}, unlike {value!r}")
+        if np.ndim(value) or not 0 <= value <= (0.5 if what == "hue" else np.inf):
+            raise ArgumentError(
+                f"jitter: {what} is one number, not negative{' nor over 1/2' * (what == 'hue')}, unlike {value!r}"
+            )
     ends = None if limits is None else interval(limits, "jitter", "limits")
     arguments = (("brightness", brightness), ("saturation", saturation), ("hue", hue), ("limits", ends))
     return BatchTransform("jitter", _jitter, arguments, floats=True, channels_last=channels_last)
@@ -370,14 +368,14 @@ def cutout(size: int | Sequence[int], *, fill: float = 0.0, channels_last: bool 
     Its centre is any pixel, so a part of it may be outside of the image.
     T. DeVries and G. Taylor, Improved regularization of convolutional neural networks with cutout, 2017.
     """
-    arguments = (("size", sizes(size, "cutout")), ("fill", fill))
+    arguments = (("size", sizes(size, "cutout")), ("fill", float(fill)))
     return BatchTransform("cutout", _cutout, arguments, channels_last=channels_last)
 
 
 def _cutout(x: np.ndarray, rng: Rng, size: tuple[int, int], fill: float) -> np.ndarray:
     (height, width), (h, w) = x.shape[2:], size
     top, left = rng.integers(height, size=len(x)) - h // 2, rng.integers(width, size=len(x)) - w // 2
-    return np.where(box(top, left, top + h, left + w, (height, width)), x.dtype.type(fill), x)
+    return np.where(box(top, left, top + h, left + w, (height, width)), in_dtype(fill, x.dtype, "cutout: fill"), x)
 
 
 def box(top: Any, left: Any, bottom: Any, right: Any, shape: tuple[int, int]) -> np.ndarray:

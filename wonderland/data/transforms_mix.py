@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.errors import ArgumentError
+from wonderland.data.faults import count_of
 from wonderland.data.transforms import BatchTransform, Rng, box
 
 
@@ -68,9 +69,7 @@ def _cutmix_last(x: np.ndarray, rest: list[Any], rng: Rng, alpha: float, classes
 def _arguments(name: str, alpha: float, classes: int | None) -> tuple[tuple[str, Any], ...]:
     if not alpha > 0:
         raise ArgumentError(f"{name}: alpha is positive, not {alpha!r}")
-    if classes is not None and classes < 1:
-        raise ArgumentError(f"{name}: classes is the number of classes, not {classes!r}")
-    return ("alpha", float(alpha)), ("classes", classes)
+    return ("alpha", float(alpha)), ("classes", None if classes is None else count_of(classes, f"{name}: classes"))
 
 
 def _blend(first: np.ndarray, second: np.ndarray, part: np.ndarray) -> np.ndarray:
@@ -83,9 +82,14 @@ def soft_labels(rest: list[Any], n: int, classes: int | None, dtype: Any, name: 
     if not rest:
         raise ArgumentError(f"{name} mixes labels, too: the batch is (x, labels, ...), and there is only x")
     y = np.asarray(rest[0])
-    if len(y) != n:
-        raise ArgumentError(f"{name}: there are {n} samples and {len(y)} labels")
+    if y.shape[:1] != (n,):
+        raise ArgumentError(f"{name}: there are {n} samples, and labels of shape {y.shape}")
     if y.dtype.kind == "f":
+        if classes is not None and y.shape != (n, classes):
+            raise ArgumentError(
+                f"{name}: classes={classes} is of class numbers, integers (n,), or of soft labels (n, {classes}), and "
+                f"labels are {y.dtype} of shape {y.shape}; leave classes away for targets of regression"
+            )
         return y
     dtype = dtype if np.dtype(dtype).kind == "f" else np.float32
     if y.dtype.kind not in "iub" or y.ndim != 1:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.errors import ArgumentError
+from wonderland.data.faults import count_of
 from wonderland.data.transforms import BatchTransform, Rng, grey
 from wonderland.data.warp import resample, rotation, shearing, shifting
 
@@ -40,11 +41,12 @@ def rand_augment(
         raise ArgumentError(f"rand_augment: there is no operation {unknown[0]!r}; there are {', '.join(OPERATIONS)}")
     if not names:
         raise ArgumentError("rand_augment: operations is an empty list; leave it away for all of them")
-    if n < 0 or not 0 <= m <= 10:
-        raise ArgumentError(f"rand_augment: n operations of strength m between 0 and 10, not n={n!r}, m={m!r}")
+    n = count_of(n, "rand_augment: n", 0)
+    if not 0 <= m <= 10:
+        raise ArgumentError(f"rand_augment: the strength m is between 0 and 10, not {m!r}")
     if not high > 0:
         raise ArgumentError(f"rand_augment: high is the largest value of an image, not {high!r}")
-    arguments = (("n", int(n)), ("m", float(m)), ("operations", names), ("high", float(high)), ("fill", float(fill)))
+    arguments = (("n", n), ("m", float(m)), ("operations", names), ("high", float(high)), ("fill", float(fill)))
     return BatchTransform("rand_augment", _rand_augment, arguments, floats=True, channels_last=channels_last)
 
 

@@ -65,7 +65,7 @@ def resample(x: np.ndarray, maps: np.ndarray, fill: float | None, size: tuple[in
     v, u = ((place - first).astype(x.dtype).reshape(-1, 1) for place, first in ((r, top), (s, left)))
     corner = (top * width + left + (np.arange(n) * (height * width))[:, None, None]).ravel()
     below, right = width * (height > 1), int(width > 1)
-    pixels = np.ascontiguousarray(np.moveaxis(x, 1, -1)).reshape(-1, channels)
+    pixels = np.ascontiguousarray(np.moveaxis(x, 1, -1)).reshape(n * height * width, channels)
     read = lambda offset: pixels.take(corner + offset, 0, mode="clip")
     upper = read(0)
     upper += u * (read(right) - upper)

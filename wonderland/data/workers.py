@@ -8,6 +8,7 @@ elsewhere they are. A process ends when it is told to, or when the program that 
 from __future__ import annotations
 
 import multiprocessing as mp
+import os
 import pickle
 import signal
 import sys
@@ -34,6 +35,8 @@ def made_by_processes(
             crew[place % len(crew)].ask(number)
         for place, number in enumerate(numbers):
             worker = crew[place % len(crew)]
+            if worker.owner != os.getpid():
+                raise RuntimeError("this loop was begun before the process was forked: begin a new loop")
             batch = worker.answer(number)
             if place + depth * len(crew) < len(numbers):
                 worker.ask(numbers[place + depth * len(crew)])
@@ -49,6 +52,7 @@ class Worker:
     def __init__(self, make: Callable[[int], Any], place: int):
         self.make = make
         self.place = place
+        self.owner: int = os.getpid()
         self.process: Any = None
         self.pipe: Any = None
 
@@ -93,8 +97,8 @@ class Worker:
         return batch
 
     def end(self) -> None:
-        """End the process, whatever it does."""
-        if self.process is not None and self.process.pid is not None:
+        """End the process, whatever it does; a fork of the program has no right to."""
+        if self.owner == os.getpid() and self.process is not None and self.process.pid is not None:
             self.process.terminate()
             self.process.join(PATIENCE)
             if self.process.exitcode is None:

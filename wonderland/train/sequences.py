@@ -68,14 +68,13 @@ def scheduled_sampling(
 
     S. Bengio et al., Scheduled sampling for sequence prediction with recurrent neural networks, 2015.
     """
-    if not isinstance(probability, Tracer) and not np.all(
-        (np.asarray(probability) >= 0) & (np.asarray(probability) <= 1)
-    ):
-        raise ArgumentError(f"scheduled_sampling: a probability is between 0 and 1, not {probability!r}")
+    chance = array(probability)
+    if chance.shape or not (isinstance(chance, Tracer) or (chance.dtype.kind in "biuf" and 0 <= chance <= 1)):
+        raise ArgumentError(f"scheduled_sampling: a probability is one number between 0 and 1, not {probability!r}")
     inputs, (count, *lead) = _in_time(sequence, axis, "scheduled_sampling")
     run = _Body(step, "scheduled_sampling", feed, stop)
     coins, keys = split(key)
-    true = (uniform(coins, (count, *lead)) < probability) | (np.arange(count) == 0).reshape(-1, *[1] * len(lead))
+    true = (uniform(coins, (count, *lead)) < chance) | (np.arange(count) == 0).reshape(-1, *[1] * len(lead))
 
     def mixed(carry: Any, x: Any) -> Any:
         (carry, own), (value, coin, key) = carry, x
@@ -103,7 +102,7 @@ def free_running(
     What a trained model does when it forecasts or generates. `feed` and `stop` are those of `scheduled_sampling`; a
     `feed` that draws needs a `key`. `first` is one input, for all samples of a batch; outputs have time at `axis`.
     """
-    if length < 1:
+    if not isinstance(length, (int, np.integer)) or length < 1:
         raise ArgumentError(f"free_running: length is a number of steps, not {length!r}")
     run = _Body(step, "free_running", feed, stop)
     first = tree_map(array, first)
@@ -144,13 +143,19 @@ class _Body:
 
     def fed(self, output: Any, key: Any, like: Any) -> Any:
         """The input that is made of an output."""
-        made = output if self.feed is None else self.feed(output, key)
+        made = tree_map(array, output if self.feed is None else self.feed(output, key))
         found, wanted = tree_structure(made), tree_structure(like)
         if found != wanted or [x.shape for x in tree_leaves(made)] != [x.shape for x in tree_leaves(like)]:
             raise ArgumentError(
                 f"{self.name}: an output becomes an input of {_shown(like)}, and {_shown(made)} came: give feed=, a "
                 "function of (output, key) that makes such an input"
             )
+        for a, b in zip(tree_leaves(made), tree_leaves(like)):
+            if not np.can_cast(a.dtype, b.dtype, "same_kind"):
+                raise ArgumentError(
+                    f"{self.name}: an output of {a.dtype} would be cut to the input's {b.dtype}: make the sequence "
+                    f"of {a.dtype}, or give feed="
+                )
         made = tree_map(lambda a, b: a.astype(b.dtype), made, like)
         return tree_map(stop_gradient, made) if self.stop else made
 
