@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -154,6 +155,7 @@ class Ranks:
                 "stop. Training goes on from the last checkpoint with --resume, or fit(resume=True).",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
+            time.sleep(0.2)  # mpiexec passes the message on, and would drop it with the processes
             self.communicator.Abort(1)
 
 
