@@ -17,7 +17,7 @@ import mmap
 import os
 import stat
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -43,6 +43,11 @@ class SafetensorsError(ValueError):
 
 def write(path: str | os.PathLike[str], arrays: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
     """Write arrays to a file, all or nothing: to a new file, flushed to the disk, which then takes the place."""
+    replace(path, pieces(arrays, metadata))
+
+
+def pieces(arrays: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> list[Any]:
+    """The bytes of a file: its header, and those of each array in the order of the file."""
     metadata = dict(metadata or {})
     pairs = [name for name, array in arrays.items() if np.asarray(array).dtype == np.complex128]
     if pairs:
@@ -61,14 +66,18 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, Any], metadata: Map
     text += b" " * (-len(text) % 8)
     if len(text) > MOST:
         raise SafetensorsError(f"the header has {len(text)} bytes, and may have {MOST}: too many arrays for one file")
+    return [struct.pack("<Q", len(text)) + text, *(array for _, _, array in entries)]
+
+
+def replace(path: str | os.PathLike[str], parts: Iterable[Any]) -> None:
+    """Write bytes and arrays to a new file, which takes the place of the one at `path` when all is on the disk."""
     path = os.path.realpath(path)  # what a link points to is replaced, and the link stays
     temporary = f"{path}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
     try:
         with open(temporary, "xb") as file:
             _keep_mode(path, temporary)
-            file.write(struct.pack("<Q", len(text)) + text)
-            for _, _, array in entries:
-                _write_array(file, array)
+            for part in parts:
+                _write_part(file, part)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -97,9 +106,16 @@ def _encoded(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
     return CODES[dtype], array.astype(dtype, copy=False)
 
 
-def _write_array(file: BinaryIO, array: np.ndarray) -> None:
-    if array.size:
-        file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+def _write_part(file: BinaryIO, part: Any) -> None:
+    if isinstance(part, bytes):
+        file.write(part)
+    elif part.size:
+        file.write(as_bytes(part))
+
+
+def as_bytes(array: np.ndarray) -> Any:
+    """The memory of an array, in C order."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _keep_mode(path: str, temporary: str) -> None:

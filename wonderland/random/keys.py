@@ -154,6 +154,19 @@ def next_key() -> Any:
     return _stream.next()
 
 
+def stream_state() -> dict[str, Any]:
+    """Where the global stream is, for `load_stream_state`: a dict of a key, or None, and of numbers."""
+    parent, given, branches = _stream.state
+    return {"key": parent, "given": given, "branches": [*branches]}
+
+
+def load_stream_state(state: dict[str, Any]) -> None:
+    """Let the global stream go on from where it was."""
+    parent = None if state["key"] is None else np.array(state["key"], np.uint32)
+    with _stream.lock:
+        _stream.state = (parent, int(state["given"]), tuple(int(b) for b in state["branches"]))
+
+
 def _level_without_values() -> Level | None:
     """The transformation around this call that records or batches, if there is one."""
     return next((level for level in running() if level.once), None)

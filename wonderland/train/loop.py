@@ -1,0 +1,367 @@
+"""The training loop: `train.fit` and, as a generator, `train.steps`.
+
+A model, a loss, an optimiser and data come in; the model is trained in place, and a `History` goes out. Each step is
+one compiled call (`compiled_step.py`); what is around it costs a few microseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from wonderland.core.errors import ArgumentError, check_function
+from wonderland.nn.module import Module
+from wonderland.train.batches import Batches, IteratedBatches, as_batches, check_batch, length_of, parts_of, size_of
+from wonderland.train.checkpoints import Checkpoint, names_of, resume as resume_run
+from wonderland.train.compiled_step import Clip, check_optimizer, compiled_step
+from wonderland.train.evaluation import BATCH, Interrupted, Outputs, check_model, checked_metrics, evaluated
+from wonderland.train.history import History
+from wonderland.train.nonfinite import NonFiniteError, explained
+from wonderland.train.progress import Progress
+from wonderland.train.running import Run, check_callbacks
+
+INTERRUPTED = "interrupted"
+
+
+class TrainingStep(NamedTuple):
+    """What `train.steps` yields after each step."""
+
+    run: Run
+    epoch: int  # that of this step, 1 for the first
+    number: int  # of this step in the whole run, 1 for the first
+    loss: Any
+    values: dict[str, Any]  # what the loss function told besides
+    finite: bool  # False: the step was skipped
+
+
+def fit(
+    model: Module,
+    loss: Callable,
+    optimizer: Any,
+    data: Any,
+    *,
+    epochs: int = 1,
+    validation: Any = None,
+    metrics: Mapping[str, Any] | None = None,
+    callbacks: Sequence[Any] = (),
+    checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    batch_size: int | None = None,
+    shuffle: bool = True,
+    seed: int = 0,
+    clip: Clip = None,
+    nonfinite: str = "raise",
+    outputs: Outputs = None,
+    progress: bool | Progress = True,
+) -> History:
+    """Train a model in place, and return the history: a dict of arrays, one number an epoch.
+
+    `loss(model, *batch)` returns a number, or a number and a dict of more numbers, whose means over each epoch are in
+    the history by name. `data` is a `wl.data.Loader`, a dataset or a tuple of arrays (then `batch_size`, 32 without
+    one, `shuffle` and `seed` count), an iterable of batches, or a function that returns one. Floating-point arrays of a
+    batch are cast to the model's dtype.
+
+        history = train.fit(model, loss, train.Adam(model), (x, y), epochs=10, validation=(x_val, y_val))
+
+    - `validation`: data whose loss ("validation_loss") and `metrics` ("validation_accuracy") are computed after each
+      epoch, as by `train.evaluate`, which explains `metrics` and `outputs`.
+    - `callbacks`: `train.EarlyStopping`, logs, and what a `train.Callback` of one's own does.
+    - `checkpoint`: a `train.Checkpoint`, or its folder. With `resume` the run goes on from the last one, to the bit as
+      if it hadn't ended; `epochs` counts from its beginning. Where there is none, it begins.
+    - `clip`: the largest norm of all gradients together, or a function from gradients to gradients.
+    - `nonfinite`: a step whose loss or new weights aren't finite changes nothing, and then raises `NonFiniteError`,
+      which names the operation that made the NaN; or is passed over, with "skip".
+    - `progress`: a bar, unless False; or a `train.Progress`.
+
+    The model is in training mode meanwhile: if it wasn't, it is put there, and back. Ctrl-C finishes the step, saves,
+    and returns the history so far, with `stopped == "interrupted"`; a second one stops at once.
+    """
+    run, loop = _prepared(
+        model, loss, optimizer, data, epochs, validation, metrics, callbacks, checkpoint, resume, batch_size, shuffle,
+        seed, clip, nonfinite, outputs, progress,
+    )  # fmt: skip
+    with _catching_interrupts(loop):
+        for _ in loop.steps():
+            pass
+    return run.history
+
+
+def steps(
+    model: Module,
+    loss: Callable,
+    optimizer: Any,
+    data: Any,
+    *,
+    epochs: int = 1,
+    validation: Any = None,
+    metrics: Mapping[str, Any] | None = None,
+    callbacks: Sequence[Any] = (),
+    checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    batch_size: int | None = None,
+    shuffle: bool = True,
+    seed: int = 0,
+    clip: Clip = None,
+    nonfinite: str = "raise",
+    outputs: Outputs = None,
+    progress: bool | Progress = False,
+) -> Iterator[TrainingStep]:
+    """`train.fit` as a generator, for loops of one's own: yields a record after each step.
+
+    for step in train.steps(model, loss, optimizer, (x, y), epochs=10):
+        if step.number % 100 == 0:
+            print(step.number, step.loss, step.run.history.last)
+
+    A record has `run`, `epoch` and `number` (from 1), `loss`, `values` and `finite`. A checkpoint that is due is written
+    after what the loop's body does. `step.run.stop("reason")`, or `break`, ends it.
+    """
+    _, loop = _prepared(
+        model, loss, optimizer, data, epochs, validation, metrics, callbacks, checkpoint, resume, batch_size, shuffle,
+        seed, clip, nonfinite, outputs, progress,
+    )  # fmt: skip
+    return loop.steps()
+
+
+def _prepared(
+    model: Any, loss: Any, optimizer: Any, data: Any, epochs: Any, validation: Any, metrics: Any, callbacks: Any,
+    checkpoint: Any, resume: Any, batch_size: Any, shuffle: Any, seed: Any, clip: Any, nonfinite: Any, outputs: Any,
+    progress: Any,
+) -> tuple[Run, Loop]:  # fmt: skip
+    """Arguments, checked, as a run and its loop."""
+    check_model(model, "train.fit")
+    check_function(loss, "train.fit")
+    check_optimizer(optimizer, model, clip)
+    if isinstance(epochs, bool) or int(epochs) != epochs or epochs < 1:
+        raise ArgumentError(f"epochs is a whole number, at least 1, not {epochs!r}")
+    if nonfinite not in ("raise", "skip"):
+        raise ArgumentError(f'nonfinite is "raise" or "skip", not {nonfinite!r}')
+    metrics = checked_metrics(metrics)
+    if metrics and validation is None:
+        raise ArgumentError(
+            "metrics are computed on the validation data: pass validation=. What is known in a training step, the loss "
+            "function returns: `return loss, {'accuracy': ...}`."
+        )
+    batches = as_batches(data, batch_size, shuffle, seed)
+    if isinstance(batches, IteratedBatches) and batches.once and epochs > 1:
+        raise ArgumentError(
+            f"data is a {type(data).__name__}, which gives its batches once, and epochs={epochs}: pass a list, a "
+            "wl.data.Loader, or a function that makes a new one"
+        )
+    if validation is not None:
+        validation = as_batches(validation, None, False, 0, max(BATCH, batch_size or 0))
+        if isinstance(validation, IteratedBatches) and validation.once and epochs > 1:
+            raise ArgumentError(f"validation gives its batches once, and epochs={epochs}: pass a list or a Loader")
+    callbacks = check_callbacks(callbacks)
+    own = [c for c in callbacks if isinstance(c, Checkpoint)]
+    if len(own) + (checkpoint is not None) > 1:
+        raise ArgumentError("a run has one Checkpoint: pass it as checkpoint=")
+    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+        checkpoint = Checkpoint(checkpoint)
+    checkpoint = checkpoint or (own[0] if own else None)
+    if resume and checkpoint is None:
+        raise ArgumentError("resume=True needs checkpoint=, the folder to resume from")
+    callbacks = [c for c in callbacks if c is not checkpoint]  # it comes last: it saves what the others know
+    shown = progress if isinstance(progress, Progress) else Progress(epochs, length_of(batches)) if progress else None
+    history = History()
+    run = Run(model, optimizer, batches, int(epochs), history, shown, [*callbacks, *([checkpoint] if checkpoint else [])])
+    run.names = names_of(model, loss, optimizer, clip)
+    return run, Loop(run, loss, clip, nonfinite, validation, metrics, outputs, checkpoint, bool(resume))
+
+
+class Loop:
+    """The steps of a run."""
+
+    def __init__(
+        self, run: Run, loss: Callable, clip: Clip, nonfinite: str, validation: Batches | None,
+        metrics: dict[str, Any], outputs: Outputs, checkpoint: Checkpoint | None, resume: bool,
+    ):  # fmt: skip
+        self.run, self.loss, self.clip, self.nonfinite = run, loss, clip, nonfinite
+        self.validation, self.metrics, self.outputs = validation, metrics, outputs
+        self.checkpoint, self.resume = checkpoint, resume
+        self.interrupted: bool = False
+        self._began = 0.0  # this epoch, or what there is of it since a resume
+        self._waiting: Interrupted | None = None
+
+    def steps(self) -> Iterator[TrainingStep]:
+        """Train, and yield after each step."""
+        run = self.run
+        with _training(run.model):
+            try:
+                self._begin()
+                while run.epoch < run.epochs and run.stopped is None:
+                    self._began = time.perf_counter() - run.seconds
+                    yield from self._epoch()
+            except GeneratorExit:
+                run.stop("left")
+                raise
+            except BaseException as error:
+                run.error = error
+                run.stop(type(error).__name__)
+                raise
+            finally:
+                run.history.stopped = run.stopped
+                for method in run.listeners("end"):
+                    method(run)
+                if run.progress is not None:
+                    run.progress.close()
+
+    def _begin(self) -> None:
+        run = self.run
+        after = resume_run(run, self.checkpoint) if self.resume and self.checkpoint is not None else None
+        if run.progress is not None:
+            run.progress.start()
+        for method in run.listeners("begin"):
+            method(run)
+        if after is not None:
+            after()
+
+    def _epoch(self) -> Iterator[TrainingStep]:
+        """The rest of this epoch, and what comes after its last step."""
+        run = self.run
+        model, optimizer, history = run.model, run.optimizer, run.history
+        step = compiled_step(self.loss, self.clip)
+        own = self.checkpoint
+        listeners = [m for m in run.listeners("after_step") if getattr(m, "__self__", None) is not own]
+        save = None if own is None else own.after_step
+        show = None if run.progress is None else run.progress.step
+        sums, weights, number = run.sums, run.weights, run.epoch + 1
+        unchecked = not run.batch
+        batches = iter(run.data)
+        try:
+            for batch in batches:
+                parts = parts_of(batch)
+                if unchecked:
+                    check_batch(parts)
+                    unchecked = False
+                value, extra, fine = step(model, optimizer, *parts)
+                run.loss = value
+                values = {"loss": value, **extra} if extra else {"loss": value}
+                if fine:
+                    size = size_of(parts)
+                    for name, held in values.items():
+                        sums[name] = sums.get(name, 0.0) + float(held) * size
+                        weights[name] = weights.get(name, 0) + size
+                else:
+                    self._failed(parts)
+                run.step += 1
+                run.batch += 1
+                history.add_step(number, run.step, values)
+                for method in listeners:
+                    method(run)
+                if show is not None:
+                    show(number, run.batch, values)
+                yield TrainingStep(run, number, run.step, value, extra, bool(fine))
+                if self.interrupted:
+                    self._interrupt()
+                if run.stopped is not None:
+                    return
+                if save is not None:
+                    run.seconds = time.perf_counter() - self._began
+                    save(run)
+        finally:
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+        run.ended_data = True
+        self._finish()
+
+    def _finish(self) -> None:
+        """After the last step of an epoch: its means, the validation, callbacks."""
+        run = self.run
+        if not run.batch:
+            raise ArgumentError(f"epoch {run.epoch + 1} has no batches: the data is empty")
+        if run.skipped == run.batch:
+            raise NonFiniteError(f"no step of epoch {run.epoch + 1} was finite, all {run.batch} were skipped")
+        values: dict[str, Any] = {name: total / run.weights[name] for name, total in run.sums.items()}
+        if self.validation is not None:
+            try:
+                found = evaluated(
+                    run.model, self.validation, self.loss, self.metrics, self.outputs, None, lambda: self.interrupted
+                )
+            except Interrupted:
+                self._interrupt()
+                return
+            values |= {f"validation_{name}": value for name, value in found.items()}
+        seconds = time.perf_counter() - self._began
+        values |= {"rate": run.rate, "seconds": seconds} | ({"skipped": run.skipped} if run.skipped else {})
+        run.values = values
+        run.epoch += 1
+        run.history.add_epoch(run.epoch, values)
+        run.sums, run.weights, run.skipped, run.batch, run.seconds, run.ended_data = {}, {}, 0, 0, 0.0, False
+        if run.progress is not None:
+            run.progress.epoch(run.epoch, {n: v for n, v in values.items() if n != "seconds"}, seconds)
+        if self.interrupted:
+            run.stop(INTERRUPTED)
+        for method in run.listeners("after_epoch"):
+            method(run)
+        if run.stopped is not None:
+            run.message(self._farewell())
+
+    def _failed(self, parts: tuple[Any, ...]) -> None:
+        """A step whose numbers aren't finite: everything is as before it."""
+        run = self.run
+        where = f"step {run.step + 1} (batch {run.batch + 1} of epoch {run.epoch + 1})"
+        if self.nonfinite == "skip":
+            run.skipped += 1
+            return
+        why = explained(self.loss, self.clip, None, run.model, run.optimizer, parts)
+        raise NonFiniteError(
+            f"{where}: {why}. Model and optimiser are as before this step. A smaller rate, clip=1.0, or another "
+            'formula may help; nonfinite="skip" passes over such steps.'
+        )
+
+    def _interrupt(self) -> None:
+        """Save, and stop."""
+        run = self.run
+        run.stop(INTERRUPTED)
+        if self.checkpoint is not None:
+            run.seconds = time.perf_counter() - self._began
+            self.checkpoint.save(run)
+        run.message(self._farewell())
+
+    def _farewell(self) -> str:
+        run = self.run
+        where = f" in epoch {run.epoch + 1}, after {run.batch} batches" if run.batch else f" after epoch {run.epoch}"
+        saved = f"; resume=True goes on from {self.checkpoint.folder}" if self.checkpoint is not None else ""
+        return f"{run.stopped}{where}{saved if run.stopped == INTERRUPTED else ''}"
+
+
+@contextmanager
+def _training(model: Module) -> Iterator[None]:
+    """In training mode, if the model wasn't; afterwards every layer is as it was."""
+    if model.training:
+        yield
+        return
+    before = [(node, node.training) for _, node in model.named_modules()]
+    model.train()
+    try:
+        yield
+    finally:
+        for node, mode in before:
+            if node.training is not mode:
+                node.training = mode
+
+
+@contextmanager
+def _catching_interrupts(loop: Loop) -> Iterator[None]:
+    """The first Ctrl-C asks the loop to stop, the second raises KeyboardInterrupt; only in the main thread."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+
+    def caught(number: int, frame: Any) -> None:
+        if loop.interrupted:
+            raise KeyboardInterrupt
+        loop.interrupted = True
+
+    signal.signal(signal.SIGINT, caught)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
