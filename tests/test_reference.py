@@ -16,7 +16,9 @@ PAGES = {
     path.name: [TWICE.sub(r".\1", name) for name in ENTRY.findall(path.read_text(encoding="utf-8"))]
     for path in REFERENCE.glob("*.md")
 }
-SPACES = [wl, wl.nn, wl.nn.init, wl.models, wl.train, wl.train.metrics, wl.random, wl.sparse, wl.einops, wl.testing]
+SPACES = [
+    wl, wl.nn, wl.nn.init, wl.models, wl.data, wl.train, wl.train.metrics, wl.random, wl.sparse, wl.einops, wl.testing,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: space.__name__)

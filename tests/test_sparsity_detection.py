@@ -450,7 +450,7 @@ def test_unions(density):
         table = random_matrix(rng, (count, columns), density).toarray()
         table[:, 0] |= ~table.any(1)  # sets aren't empty
         rows, ids = rng.integers(size, size=500), rng.integers(-1, count, size=500)
-        terms.append((rows, ids, sets.Table.of(sp.csr_array(table))))
+        terms.append((rows, ids, sets.SetTable.of(sp.csr_array(table))))
         for row, number in zip(rows, ids, strict=True):
             if number >= 0:
                 expected[row] |= table[number]

@@ -18,7 +18,7 @@ _FEW = 1 << 17  # rows that are always compared with each other
 _BITS = 1 << 27  # at most that many bits at once
 
 
-class Table:
+class SetTable:
     """Distinct sets, none of them empty: rows of a boolean CSR array, or of bits in words; made of each other."""
 
     __slots__ = ("_csr", "_rows", "_words", "shape")
@@ -66,36 +66,36 @@ class Table:
         ends = self.rows[0].astype(np.int64)
         return ends[1:] - ends[:-1]
 
-    def __getitem__(self, sets: np.ndarray) -> Table:
+    def __getitem__(self, sets: np.ndarray) -> SetTable:
         if self.is_bits:
-            return Table(len(sets), self.shape[1], words=self.words[sets])
+            return SetTable(len(sets), self.shape[1], words=self.words[sets])
         ends, columns = self.rows
         starts, lengths = ends[sets], ends[sets + 1] - ends[sets]
         new = np.concatenate([[0], np.cumsum(lengths)])
         places = np.repeat(starts - new[:-1], lengths) + np.arange(new[-1])
-        return Table(len(sets), self.shape[1], (new, columns[places]))
+        return SetTable(len(sets), self.shape[1], (new, columns[places]))
 
     @staticmethod
-    def of(csr: Any) -> Table:
+    def of(csr: Any) -> SetTable:
         """The rows of a boolean CSR array, none of them empty."""
-        return Table(csr.shape[0], csr.shape[1], (csr.indptr, csr.indices))
+        return SetTable(csr.shape[0], csr.shape[1], (csr.indptr, csr.indices))
 
     @staticmethod
-    def stacked(tables: Sequence[Table]) -> Table:
+    def stacked(tables: Sequence[SetTable]) -> SetTable:
         """One table after the other."""
         count, columns = sum(t.shape[0] for t in tables), tables[0].shape[1]
         if len(tables) == 1:
             return tables[0]
         if any(t.is_bits for t in tables) and count * columns <= _BITS:
-            return Table(count, columns, words=np.concatenate([t.words for t in tables]))
+            return SetTable(count, columns, words=np.concatenate([t.words for t in tables]))
         ends, start = [np.zeros(1, np.int64)], 0
         for t in tables:
             ends.append(t.rows[0][1:] + start)
             start += len(t.rows[1])
-        return Table(count, columns, (np.concatenate(ends), np.concatenate([t.rows[1] for t in tables])))
+        return SetTable(count, columns, (np.concatenate(ends), np.concatenate([t.rows[1] for t in tables])))
 
 
-Term = tuple[np.ndarray | None, np.ndarray, Table]  # elements (None: each, in order), the numbers of their sets
+Term = tuple[np.ndarray | None, np.ndarray, SetTable]  # elements (None: each, in order), the numbers of their sets
 
 
 class Sets:
@@ -104,9 +104,9 @@ class Sets:
     __slots__ = ("index", "table")
 
     index: np.ndarray
-    table: Table
+    table: SetTable
 
-    def __init__(self, index: np.ndarray, table: Table):
+    def __init__(self, index: np.ndarray, table: SetTable):
         self.index, self.table = index, table
 
     def __getitem__(self, part: slice) -> Sets:
@@ -134,7 +134,7 @@ class Sets:
 def identity(sizes: Sequence[int]) -> list[Sets]:
     """Values whose elements are the columns: each reads itself."""
     total = sum(sizes)
-    table = Table(total, total, (np.arange(total + 1, dtype=np.int32), np.arange(total, dtype=np.int32)))
+    table = SetTable(total, total, (np.arange(total + 1, dtype=np.int32), np.arange(total, dtype=np.int32)))
     ends = np.cumsum([0, *sizes])
     return [Sets(np.arange(a, b), table) for a, b in pairwise(ends)]
 
@@ -176,7 +176,7 @@ def _of_one(terms: Sequence[Term]) -> Sets:
         ends, columns = table.rows
         parts.append(columns[ends[number] : ends[number + 1]])
     columns = parts[0] if len(parts) == 1 else _different(np.concatenate(parts))
-    return Sets(np.zeros(1, np.intp), Table(1, terms[0][2].shape[1], (np.array([0, len(columns)]), columns)))
+    return Sets(np.zeros(1, np.intp), SetTable(1, terms[0][2].shape[1], (np.array([0, len(columns)]), columns)))
 
 
 def concatenate(values: Sequence[tuple[Sets | None, int]]) -> Sets | None:
@@ -197,7 +197,7 @@ def separate(whole: Sets | None, sizes: Sequence[int]) -> list[Sets | None]:
     return [s if np.any(s.index >= 0) else None for s in parts]
 
 
-def together(parts: Sequence[tuple[np.ndarray, Table]]) -> tuple[list[np.ndarray], Table]:
+def together(parts: Sequence[tuple[np.ndarray, SetTable]]) -> tuple[list[np.ndarray], SetTable]:
     """Numbers of sets in several tables as numbers in one, without sets that few refer to."""
     groups: dict[int, list[int]] = {}
     for i, (_, table) in enumerate(parts):
@@ -216,7 +216,7 @@ def together(parts: Sequence[tuple[np.ndarray, Table]]) -> tuple[list[np.ndarray
                 numbers[i] = np.where(numbers[i] < 0, -1, numbers[i] + start)
         start += table.shape[0]
         tables.append(table)
-    return numbers, Table.stacked(tables)
+    return numbers, SetTable.stacked(tables)
 
 
 def _different(numbers: np.ndarray) -> np.ndarray:
@@ -240,7 +240,7 @@ def _in_order(size: int, rows: np.ndarray | None, ids: np.ndarray) -> np.ndarray
     return out
 
 
-def _united(reads: Any, table: Table) -> Sets:
+def _united(reads: Any, table: SetTable) -> Sets:
     """The unions of sets of a table that the rows of a canonical matrix (elements x sets) name."""
     counts = np.diff(reads.indptr)
     index = np.full(len(counts), -1)
@@ -261,7 +261,7 @@ def _united(reads: Any, table: Table) -> Sets:
         numbers[rest] = len(kept) + np.arange(len(rest))
         out = table[kept]
         if len(rest):
-            out = Table.stacked([out, _unions(reads[rest], table)])
+            out = SetTable.stacked([out, _unions(reads[rest], table)])
     index[full] = numbers if inverse is None else numbers[inverse]
     return Sets(index, out)
 
@@ -284,7 +284,7 @@ def _distinct(reads: Any, count: int) -> tuple[np.ndarray | None, np.ndarray | N
     return (first, inverse) if same else (None, None)
 
 
-def _containing(reads: Any, table: Table) -> np.ndarray | None:
+def _containing(reads: Any, table: SetTable) -> np.ndarray | None:
     """For each row the set among its own that contains the others, or -1; looked for where unions would be large."""
     lengths = table.lengths
     own = lengths[reads.indices]
@@ -313,18 +313,18 @@ def product(reads: Any, matrix: Any) -> Any:
     """The boolean product of two CSR arrays."""
     lengths = np.diff(reads.indptr)
     rows = np.flatnonzero(lengths)
-    part = _unions(reads[rows], Table.of(matrix)).csr
+    part = _unions(reads[rows], SetTable.of(matrix)).csr
     lengths[rows] = np.diff(part.indptr)
     ends = np.concatenate([[0], np.cumsum(lengths)])
     return sparse.csr_array((part.data, part.indices, ends), shape=(reads.shape[0], matrix.shape[1]))
 
 
-def _unions(reads: Any, table: Table) -> Table:
+def _unions(reads: Any, table: SetTable) -> SetTable:
     """For each row (none of them empty) the union of the sets that it names; by bits where that is less work."""
     (count, columns), rows = table.shape, reads.shape[0]
     terms = int(table.lengths[reads.indices].sum())
     if terms * 64 < reads.nnz * columns or max(count, rows) * columns > _BITS or terms < 4096:
-        return Table.of(reads @ table.csr)
+        return SetTable.of(reads @ table.csr)
     words = table.words
     step = max(1, _BITS // max(64 * words.shape[1], 1))  # entries of `reads` at once
     out, row = np.empty((rows, words.shape[1]), np.uint64), 0
@@ -333,7 +333,7 @@ def _unions(reads: Any, table: Table) -> Table:
         part = words[reads.indices[reads.indptr[row] : reads.indptr[stop]]]
         np.bitwise_or.reduceat(part, reads.indptr[row:stop] - reads.indptr[row], axis=0, out=out[row:stop])
         row = stop
-    return Table(rows, columns, words=out)
+    return SetTable(rows, columns, words=out)
 
 
 def _from_bits(words: np.ndarray, columns: int) -> Any:
