@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.core.forks import loading
 from wonderland.train.formats import cell, number, text_table, thinned
+from wonderland.train.pictures import curves
 
 MOST_STEPS = 16384
 ROWS = 20  # of a table in a notebook
@@ -57,8 +57,9 @@ class History(dict[str, np.ndarray]):
                 return
         row = self.last_step
         if columns.keys() != row.keys():
-            for name in row.keys() - columns.keys():
-                columns[name] = array("d", [float("nan")]) * kept
+            for name in row:
+                if name not in columns:
+                    columns[name] = array("d", [float("nan")]) * kept
             row = dict.fromkeys(columns, float("nan")) | row
         for name, value in row.items():
             columns[name].append(value)
@@ -120,8 +121,6 @@ class History(dict[str, np.ndarray]):
 
     def plot(self, dark: bool = False) -> Any:
         """The curves as a matplotlib Figure; see `train.pictures.curves`."""
-        with loading():
-            from wonderland.train.pictures import curves
         return curves(self, dark=dark)
 
     def __repr__(self) -> str:
