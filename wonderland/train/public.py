@@ -18,6 +18,7 @@ from wonderland.train.schedules import (
     cosine_restarts,
     cyclic,
     exponential,
+    inverse_sigmoid,
     inverse_sqrt,
     linear,
     multi_step,
@@ -28,3 +29,4 @@ from wonderland.train.schedules import (
     step,
     warmup,
 )
+from wonderland.train.sequences import free_running, scheduled_sampling, teacher_forcing

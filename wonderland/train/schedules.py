@@ -21,8 +21,8 @@ import numpy as np
 from wonderland.core.tracer import Tracer
 
 __all__ = [
-    "RateSchedule", "constant", "cosine", "cosine_restarts", "cyclic", "exponential", "inverse_sqrt", "linear",
-    "multi_step", "one_cycle", "piecewise", "polynomial", "running_mean", "step", "warmup",
+    "RateSchedule", "constant", "cosine", "cosine_restarts", "cyclic", "exponential", "inverse_sigmoid", "inverse_sqrt",
+    "linear", "multi_step", "one_cycle", "piecewise", "polynomial", "running_mean", "step", "warmup",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -97,6 +97,8 @@ def _check(schedule: RateSchedule) -> None:
                 f"piecewise: {len(arguments['boundaries'])} boundaries go with {count} values, not "
                 f"{len(arguments['values'])}"
             )
+    if schedule.name == "inverse_sigmoid" and not arguments["k"] >= 1:
+        raise ValueError(f"inverse_sigmoid: k is at least 1, not {arguments['k']!r}")
     if schedule.name == "cosine_restarts" and arguments["factor"] < 1:
         raise ValueError(
             f"cosine_restarts: a cycle is at least as long as the one before, not {arguments['factor']} times"
@@ -193,6 +195,15 @@ def inverse_sqrt(t: Any, rate: float, warmup: int = 1) -> Any:
     """rate * min((t + 1) / warmup, sqrt(warmup / (t + 1))): the transformer's. A. Vaswani et al., 2017."""
     t, warmup = t + 1.0, max(warmup, 1)
     return rate * np.minimum(t / warmup, np.sqrt(warmup / t))
+
+
+@_schedule
+def inverse_sigmoid(t: Any, k: float) -> Any:
+    """k / (k + exp(t / k)): near 1 at first, 1/2 at k log k, then near 0. For `scheduled_sampling`.
+
+    S. Bengio et al., Scheduled sampling for sequence prediction with recurrent neural networks, 2015.
+    """
+    return 0.5 - 0.5 * np.tanh((t / k - math.log(k)) / 2.0)
 
 
 @_schedule
