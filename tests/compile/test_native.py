@@ -1,5 +1,6 @@
 """The compiled Program as a whole: errors, memory, constants, fallbacks, caches."""
 
+import re
 import threading
 
 import numpy as np
@@ -258,7 +259,7 @@ def test_equal_kernels_are_one_function():
         return x
 
     compiled = check(f, np.random.default_rng(0).normal(size=(40, 40)) / 10)
-    assert compiled.ir.count("define internal void @k") == len(compiled.kernels) / 5
+    assert len(re.findall(r"define internal void @k\d+\(", compiled.ir)) == len(compiled.kernels) / 5
 
 
 def test_the_arena_is_reused():

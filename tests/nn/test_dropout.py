@@ -299,3 +299,39 @@ def test_a_captured_layer_says_what_to_write():
     with pytest.raises(wl.MutationError, match=r"wl\.jit\(model\)"):
         wl.jit(lambda x: layer(x))(np.ones(3))
     assert wl.jit(layer)(np.ones(3)).shape == (3,)
+
+
+LAYERS_BY_SAMPLE = {
+    "Dropout": lambda key: nn.Dropout(0.4, key=key),
+    "Dropout2d": lambda key: nn.Dropout2d(0.4, key=key),
+    "StochasticDepth": lambda key: nn.StochasticDepth(0.4, key=key),
+    "StochasticDepth of batches": lambda key: nn.StochasticDepth(0.4, "batch", key=key),
+    "GaussianNoise": lambda key: nn.GaussianNoise(0.3, key=key),
+    "Cutout": lambda key: nn.Cutout(2, key=key),
+}
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("name", LAYERS_BY_SAMPLE)
+def test_parts_of_a_batch_have_the_numbers_of_the_whole(name, jit):
+    key = wl.random.key(3)
+    x = np.random.default_rng(0).normal(size=(7, 3, 4, 4)) + 3
+    call = wl.jit(lambda layer, x: layer(x)) if jit else lambda layer, x: layer(x)
+    whole = LAYERS_BY_SAMPLE[name](key)
+    expected = [call(whole, x) for _ in range(2)]
+    for first, last in ((0, 3), (3, 5), (5, 7)):
+        layer = LAYERS_BY_SAMPLE[name](key)
+        with nn.part_of_batch(layer, first, last - first):
+            for want in expected:
+                np.testing.assert_array_equal(call(layer, x[first:last]), want[first:last])
+        assert "_rows" not in vars(layer)
+
+
+def test_parts_of_a_batch_that_is_joined_with_another_axis():
+    key, x = wl.random.key(3), np.ones((6, 5, 4))
+    want = nn.Dropout(0.5, key=key)(x.reshape(30, 4))
+    layer = nn.Dropout(0.5, key=key)
+    with nn.part_of_batch(layer, 2, 4):
+        np.testing.assert_array_equal(layer(x[2:].reshape(20, 4)), want[10:])
+    with pytest.raises(wl.ArgumentError, match="at least one row"), nn.part_of_batch(layer, 1, 0):
+        pass

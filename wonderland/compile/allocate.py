@@ -69,6 +69,7 @@ class RegionPlan:
         self.fresh: set[Node] = set()  # placed in memory that holds nothing before
         self._place_outputs()
         self.steps: list[Step] = []
+        self._offering: set[Buffer] = set()  # results of steps that may take along what reads them
         done = [(0, plan.work)]  # steps and work at the start and after each unit
         for position, unit in enumerate(self.units):
             plan.position += 1
@@ -107,23 +108,26 @@ class RegionPlan:
         """What comes next, and about how many nanoseconds it takes."""
         self.steps.append(step)
         self.plan.work += work
+        if step.result is not None:
+            self._offering.add(step.result)
 
     def add_kernel(self, kernel: Any) -> None:
         """A kernel comes next, or goes along with the product that it reads."""
         self.plan.kernels.append(kernel)
         self.plan.work += kernel.work
-        for step in reversed(self.steps):
+        reach = kernel.reach()
+        for step in reversed(self.steps if any(buffer in self._offering for buffer, _ in kernel.params) else []):
             taken = step.offer(kernel)
             if taken:
                 return
-            if taken is not None or not kernel.may_go_before(step):
+            if taken is not None or not step.is_apart(*reach):
                 break
-        self._launch(kernel)
+        self._launch(kernel, reach)
 
-    def _launch(self, kernel: Any) -> None:
+    def _launch(self, kernel: Any, reach: tuple[set[Buffer], set[Buffer]]) -> None:
         """A kernel comes next, or in one job with another that it doesn't depend on."""
         for step in islice(reversed(self.steps), NEAR):
-            if not kernel.may_go_before(step):
+            if not step.is_apart(*reach):
                 break
             if isinstance(step, RunKernels) and step.join(kernel):
                 return

@@ -16,12 +16,13 @@ import numpy as np
 
 from wonderland.compile import ir, signals
 from wonderland.compile.calls import Callbacks
-from wonderland.compile.kernel import Kernel
+from wonderland.compile.kernel import Kernel, launcher
 from wonderland.compile.memory import Buffer, MemoryPlan
-from wonderland.compile.steps import Step
+from wonderland.compile.steps import Copy, Step
 
 MOST_STEPS = 200  # in one function
 MANY_STEPS = 24  # that take so long that the code between them needn't be fast, but should be there soon
+FEW_COPIES = 4  # that are written out one by one
 MOST_INLINED = 3  # calls of a kernel that LLVM may inline: equal kernels are compiled once
 PARAMETERS = [("slots", "ptr noalias"), ("arena", "ptr"), ("table", "ptr noalias readonly")]
 FREE = ir.External("free", ir.VOID, (ir.POINTER,))
@@ -158,6 +159,22 @@ class Emission:
         pointers.append(f.element(ir.LONG, self.table, at))
         return [*pointers, self.arena] if kernel.checks else pointers
 
+    def run_kernel(self, f: ir.Function, kernel: Kernel) -> None:
+        """Call a kernel. One of many calls only says where in the table it stands: LLVM is done with it sooner."""
+        body = self.kernel(kernel)
+        function = self.once(f"{body.name}.all", lambda: launcher(body)) if kernel.parallel else body
+        places = [buffer.place for buffer, _ in kernel.params]
+        if self._calls[body] <= MOST_INLINED or kernel.checks or not {"slot", "arena"}.issuperset(places):
+            f.call(function, *self.kernel_arguments(f, kernel))
+            return
+        kinds = "".join(place[0] for place in places)
+        listed = self.once(f"{function.name}.{kinds}", lambda: _by_table(function, places))
+        at = len(self._numbers)
+        for buffer, offset in kernel.params:
+            self._numbers += [buffer.data if buffer.place == "slot" else buffer, offset]
+        self._numbers += kernel.table
+        f.call(listed, self.slots, self.arena, f.element(ir.LONG, self.table, at))
+
     def leave(self, f: ir.Function) -> None:
         """End a run that failed."""
         self._failing.add(f)
@@ -167,6 +184,21 @@ class Emission:
         """What follows may write to memory that a run which fails leaves alone."""
         with f.when(f.load(ir.LONG, self.arena).differs(0)):
             self.leave(f)
+
+    def _copies(self, f: ir.Function, copies: Sequence[Copy]) -> None:
+        """Copies of buffers; many from the arena to what was given are a loop over a list of them."""
+        listed = [c for c in copies if (c.to.place, c.source.place) == ("slot", "arena") and c.size]
+        if len(listed) <= FEW_COPIES:
+            listed = []
+        for copy in copies:
+            if copy not in listed:
+                copy.emit(self, f)
+        if listed:
+            words = self.behind(f, [word for c in listed for word in (c.to.data, c.source, c.size)])
+            with f.loop(0, self.number(f, 3 * len(listed)), 3) as i:
+                slot, source, size = (f.load(ir.LONG, f.element(ir.LONG, words, i + part)) for part in range(3))
+                to = f.load(ir.POINTER, f.element(ir.POINTER, self.slots, slot))
+                f.copy(to, f.element(ir.BYTE, self.arena, source), size)
 
     # -- the module -------------------------------------------------------------------------------
 
@@ -184,8 +216,7 @@ class Emission:
         code = f.load(ir.LONG, self.arena)
         if plan.final or plan.results:
             with f.when(code.equals(0)):
-                for copy in plan.final:
-                    copy.emit(self, f)
+                self._copies(f, plan.final)
                 for buffer, slot in plan.results:
                     cells = self.cell(f, buffer.data)
                     f.store(f.load(ir.POINTER, cells), self.slot(f, slot))
@@ -198,3 +229,17 @@ class Emission:
             if count > MOST_INLINED:
                 kernel.attributes = "noinline"
         self.module.add(f)
+
+
+def _by_table(kernel: ir.Function, places: Sequence[str]) -> ir.Function:
+    """A kernel that finds its memory in a table, in which its own follows: a slot or an offset, and bytes further."""
+    f = ir.Function("", PARAMETERS, attributes="noinline")
+    slots, arena, table = f.parameters
+    pointers = []
+    for i, place in enumerate(places):
+        first, further = (f.load(ir.LONG, f.element(ir.LONG, table, 2 * i + part)) for part in range(2))
+        is_slot = place == "slot"
+        start = f.load(ir.POINTER, f.element(ir.POINTER, slots, first)) if is_slot else f.element(ir.BYTE, arena, first)
+        pointers.append(f.element(ir.BYTE, start, further))
+    f.call(kernel, *pointers, f.element(ir.LONG, table, 2 * len(places)))
+    return f

@@ -206,10 +206,10 @@ class Emitter:
         out, count = args[0].dtype, len(args)
         single = out.itemsize == 4 and foreign.address(name, ir.FLOAT, count)
         dtype = out if single else FLOAT64
-        if out.kind == "c" or not foreign.address(name, TYPES[dtype.name], count):
+        if out.kind == "c" or not foreign.address(name, TYPES[dtype], count):
             raise Unsupported(f"SciPy has no {name!r} of {out} for compiled code")
         self.cost += FOREIGN_COST
-        function = foreign.function(name, TYPES[dtype.name], count)
+        function = foreign.function(name, TYPES[dtype], count)
         given = [self.convert(a, dtype) for a in args]
         return self.convert(self._new(self.f.call(function, *given, ir.constant(0, ir.INT)), dtype), out)
 
@@ -230,7 +230,7 @@ class Emitter:
 
     def bitcast(self, x: Scalar, dtype: np.dtype) -> Scalar:
         """The same bits as another type of the same size."""
-        return self._new(self.f.bitcast(x, TYPES[dtype.name]), dtype)
+        return self._new(self.f.bitcast(x, TYPES[dtype]), dtype)
 
     def convert(self, x: Scalar, dtype: np.dtype) -> Scalar:
         """NumPy's `astype`."""
@@ -239,22 +239,22 @@ class Emitter:
         if dtype.kind == "c":
             part = real_dtype(dtype)
             return Complex(self.convert(x, part), self.constant(0, part))
-        if dtype.name not in TYPES:
+        if dtype not in TYPES:
             raise Unsupported(f"a conversion to {dtype}")
         if dtype.kind == "b":
             return x.differs(0)
         if x.dtype.kind == "f" and dtype.kind != "f":
             return self._to_integer(x, dtype)
-        if TYPES[dtype.name] == x.type:
+        if TYPES[dtype] == x.type:
             return Scalar(x.text, dtype, self)
-        return self._new(self.f.convert(x, TYPES[dtype.name], signed=x.dtype.kind == "i"), dtype)
+        return self._new(self.f.convert(x, TYPES[dtype], signed=x.dtype.kind == "i"), dtype)
 
     def _to_integer(self, x: Scalar, dtype: np.dtype) -> Scalar:
         # Through int32 or int64 as x86 does it: what doesn't fit (or is NaN) becomes the smallest number.
         wide = INT32 if dtype.itemsize < 4 or dtype == INT32 else INT64
         limit = 2.0 ** (8 * wide.itemsize - 1)
         inside = (x >= -limit) & (x < limit)
-        value = self.select(inside, self._new(self.f.convert(x, TYPES[wide.name]), wide), -int(limit))
+        value = self.select(inside, self._new(self.f.convert(x, TYPES[wide]), wide), -int(limit))
         if dtype.name == "uint64":
             above = (x >= limit) & (x < 2 * limit)
             value = self.select(above, self._new(self.f.convert(x, ir.LONG, signed=False), INT64), value)
@@ -283,7 +283,7 @@ class Emitter:
 
     def part_pointers(self, pointer: ir.Value, part: np.dtype) -> tuple[ir.Value, ir.Value]:
         """The addresses of a complex number's parts."""
-        return pointer, self.f.element(TYPES[part.name], pointer, 1)
+        return pointer, self.f.element(TYPES[part], pointer, 1)
 
 
 def _of_all_numbers(name: str) -> Any:

@@ -8,9 +8,12 @@ error word if it `checks` something, and then, if its work may be shared by thre
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wonderland.compile import ir, pool
+
+if TYPE_CHECKING:
+    from wonderland.compile.memory import Buffer
 
 PARALLEL_NANOSECONDS, CHUNK_NANOSECONDS, MOST_CHUNKS = 30_000, 12_000, 64
 
@@ -38,9 +41,9 @@ class Kernel(ABC):
         """How many turns it makes for each row of a product that it reads; None if it can't run on finished rows."""
         return None
 
-    def may_go_before(self, step: Any) -> bool:
-        """Is it all the same if it runs before a step that comes before it?"""
-        return step.is_apart({buffer.root for buffer, _ in self.params}, {buffer.root for buffer in self.written})
+    def reach(self) -> tuple[set[Buffer], set[Buffer]]:
+        """The memory that it reads, and that it writes: it may run before a step that is apart from them."""
+        return {buffer.root for buffer, _ in self.params}, {buffer.root for buffer in self.written}
 
     def share_work(self, total: int, grain: int) -> int:
         """Work may be done in pieces of `grain`; how many there are."""

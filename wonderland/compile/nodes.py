@@ -91,7 +91,9 @@ class Node:
     @property
     def layout(self) -> tuple[int, Shape]:
         """Offset and strides in the memory of its base."""
-        return self._layout or (0, normal(self.shape, contiguous_strides(self.shape)))
+        if self._layout is None:
+            self._layout = (0, normal(self.shape, contiguous_strides(self.shape)))
+        return self._layout
 
     @property
     def is_whole(self) -> bool:

@@ -112,12 +112,18 @@ class RunProduct(Step):
     def written(self) -> list[Buffer]:
         return [self.scratch, self.out, *(() if self.epilogue is None else self.epilogue.written)]
 
-    def offer(self, kernel: Kernel) -> bool | None:
-        """The operands must last until the last row is finished, and so must what the kernel reads and writes."""
+    @property
+    def result(self) -> Buffer | None:
         node = self.node
         shared = node.m * node.n * node.k >= gemm.PARALLEL_WORK  # otherwise both would run on one thread
-        if self.small or self.epilogue or self.batch or not shared or node.m < MANY_ROWS or node.n <= 1:
+        alone = self.small or self.batch or not shared or node.m < MANY_ROWS or node.n <= 1
+        return None if alone else self.out
+
+    def offer(self, kernel: Kernel) -> bool | None:
+        """The operands must last until the last row is finished, and so must what the kernel reads and writes."""
+        if self.result is None or self.epilogue:
             return None
+        node = self.node
         turns = kernel.turns_per_row(node)
         if turns is None:
             return None
@@ -134,7 +140,11 @@ class RunProduct(Step):
         node, size = self.node, self.size
         x = out.pointer(f, self.x, node.x_strides[0] * size)
         y = out.pointer(f, self.y, node.y_strides[0] * size)
-        result, scratch = out.pointer(f, self.out), out.pointer(f, self.scratch)
+        result = out.pointer(f, self.out)
+        if self.small and not self.batch:
+            f.call(self._function, x, y, result, out.number(f, node.m), out.number(f, node.k))
+            return
+        scratch = out.pointer(f, self.scratch)
         sizes = [out.number(f, v) for v in (node.m, node.n, node.k, *node.x_strides[-2:], *node.y_strides[-2:])]
         if node.places is not None:
             axes = [number for group in node.places for number in _filled(group)]

@@ -12,11 +12,12 @@ import numpy as np
 
 from wonderland.compile import ir
 
-TYPES = {
+_NAMES = {
     "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "i8", "uint16": "i16",
     "uint32": "i32", "uint64": "i64", "float32": "float", "float64": "double",
 }  # fmt: skip
-REAL = {"complex64": np.dtype(np.float32), "complex128": np.dtype(np.float64)}
+TYPES = {np.dtype(name): type for name, type in _NAMES.items()}  # of the machine's byte order
+REAL = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
 
 
 class Unsupported(Exception):
@@ -25,17 +26,17 @@ class Unsupported(Exception):
 
 def is_native(dtype: np.dtype) -> bool:
     """Does compiled code compute with this dtype?"""
-    return (dtype.name in TYPES or dtype.name in REAL) and dtype.isnative
+    return dtype in TYPES or dtype in REAL
 
 
 def real_dtype(dtype: np.dtype) -> np.dtype:
     """The dtype of a number's parts: its own, if it is real."""
-    return REAL.get(dtype.name, dtype)
+    return REAL.get(dtype, dtype)
 
 
 def memory_type(dtype: np.dtype) -> str:
     """The IR type of an element in memory."""
-    part = ir.BYTE if dtype.kind == "b" else TYPES[real_dtype(dtype).name]
+    part = ir.BYTE if dtype.kind == "b" else TYPES[real_dtype(dtype)]
     return f"{{ {part}, {part} }}" if dtype.kind == "c" else part
 
 
@@ -45,7 +46,7 @@ class Scalar(ir.Value):
     __slots__ = ("dtype", "factors")
 
     def __init__(self, text: str, dtype: np.dtype, code: Any = None):
-        super().__init__(TYPES[dtype.name], text, code)
+        super().__init__(TYPES[dtype], text, code)
         self.dtype: np.dtype = dtype
         self.factors: tuple[Scalar, Scalar] | None = None  # of a product that a sum may take over
 
@@ -111,4 +112,4 @@ def literal(value: Any, dtype: np.dtype, code: Any = None) -> Scalar:
     value = np.asarray(value).astype(dtype)
     if dtype.kind == "c":
         return Complex(*(literal(part, real_dtype(dtype), code) for part in (value.real, value.imag)))
-    return Scalar(ir.constant(value[()], TYPES[dtype.name]).text, dtype, code)
+    return Scalar(ir.constant(value[()], TYPES[dtype]).text, dtype, code)

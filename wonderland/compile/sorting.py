@@ -103,7 +103,7 @@ def _rank(code: Any, x: Any, row: KeyRow, start: Scalar, stop: Scalar, size: int
         run.store(code.constant(-1, row.key), i)
     with code.loop(start, stop) as i:
         run.store(_key_of(x.load(i), row.places), i - start)
-    every = code.f.load(ir.vector(TYPES[row.key.name], size), run.pointer, align=8)
+    every = code.f.load(ir.vector(TYPES[row.key], size), run.pointer, align=8)
     with code.loop(start, stop) as i:
         place = i - start
         new = run.load(place)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wonderland.compile import ir, launch, signals
-from wonderland.compile.kernel import Kernel, launcher
+from wonderland.compile.kernel import Kernel
 from wonderland.compile.memory import Buffer
 from wonderland.compile.text import size
 
@@ -39,6 +39,11 @@ class Step(ABC):
     @abstractmethod
     def __str__(self) -> str:
         """It, for a person to read."""
+
+    @property
+    def result(self) -> Buffer | None:
+        """The memory whose readers it may take along."""
+        return None
 
     def offer(self, kernel: Kernel) -> bool | None:
         """Take a kernel along that would come after it: was it taken? None: look further."""
@@ -103,9 +108,7 @@ class RunKernels(Step):
             launch.emit(out, f, self.kernels)
             return
         kernel = self.kernels[0]
-        body = out.kernel(kernel)
-        function = out.once(f"{body.name}.all", lambda: launcher(body)) if kernel.parallel else body
-        f.call(function, *out.kernel_arguments(f, kernel))
+        out.run_kernel(f, kernel)
         if kernel.checks:
             out.leave_if_failed(f)
 

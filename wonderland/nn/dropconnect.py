@@ -10,7 +10,7 @@ import numpy as np
 from wonderland import random
 from wonderland.core.errors import ArgumentError
 from wonderland.nn.module import Module
-from wonderland.nn.noise import Random, dropped, probability
+from wonderland.nn.noise import Random, kept, masked, probability
 from wonderland.nn.surgery import with_attributes
 
 
@@ -51,8 +51,9 @@ class DropConnect(Random):
         activation = self.activation or (lambda u: u)
         weight = self.layer.weight
         if self.training:
-            masked = weight if weight is None else dropped(weight, self.next_key(), self.p, weight.shape)
-            return activation(with_attributes(self.layer, weight=masked)(x))
+            key = self.next_key()
+            weight = None if weight is None else masked(weight, self.p, lambda: kept(key, self.p, weight.shape))
+            return activation(with_attributes(self.layer, weight=weight)(x))
         mean = self.layer(x)
         if not self.samples or self.p in (0, 1):
             return activation(mean)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wonderland.nn.noise import Random, dropped, inexact, probability
+from wonderland.nn.noise import Random, inexact, kept, masked, probability
 
 
 class Dropout(Random):
@@ -24,7 +24,7 @@ class Dropout(Random):
     def __call__(self, x: Any) -> Any:
         """x of any shape to the same shape."""
         x = inexact(x, "Dropout")
-        return dropped(x, self.next_key(), self.p, x.shape) if self.training else x
+        return self.dropped(x, self.p, x.shape) if self.training else x
 
 
 class ChannelDropout(Random):
@@ -47,7 +47,7 @@ class ChannelDropout(Random):
         ones = (1,) * self.rank
         lead = x.shape[: x.ndim - self.rank - 1]
         shape = (*lead, *ones, x.shape[-1]) if self.channels_last else (*lead, x.shape[len(lead)], *ones)
-        return dropped(x, self.next_key(), self.p, shape)
+        return self.dropped(x, self.p, shape)
 
 
 class Dropout1d(ChannelDropout):
@@ -94,7 +94,9 @@ class StochasticDepth(Random):
         x = inexact(x, "StochasticDepth")
         if not self.training:
             return x
-        if self.mode == "row" and not x.ndim:
+        if self.mode == "batch":
+            key = self.next_key()
+            return masked(x, self.p, lambda: kept(key, self.p, (1,) * x.ndim))
+        if not x.ndim:
             raise ValueError('StochasticDepth drops samples along the first axis, and x has none: use mode="batch"')
-        rows = x.shape[0] if self.mode == "row" else 1
-        return dropped(x, self.next_key(), self.p, (rows, *(1,) * (x.ndim - 1)) if x.ndim else ())
+        return self.dropped(x, self.p, (x.shape[0], *(1,) * (x.ndim - 1)))

@@ -6,7 +6,7 @@ they were when a model is loaded from a file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,8 @@ from wonderland.random.keys import checked
 class Random(Module):
     """A layer with a key of its own; without one given, the next of the stream that `wl.random.seed` starts."""
 
+    _rows: tuple[int, int] = (0, 0)  # the first sample and how many there are, while `nn.part_of_batch` is in force
+
     def __init__(self, key: Any = None):
         key = random.next_key() if key is None else checked(key)
         self.key: Any = Buffer(np.array(key, np.uint32))
@@ -31,6 +33,19 @@ class Random(Module):
         keys = random.split(self.key)
         self.key = keys[0]
         return keys[1]
+
+    def drawn(self, draw: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...]) -> Any:
+        """`draw(shape)`; of a part of a batch, what the whole batch would have had there along the first axis."""
+        first, rows = self._rows
+        if not first or not shape or shape[0] % rows:
+            return draw(shape)
+        first *= shape[0] // rows  # an axis may be joined with that of the samples
+        return draw((first + shape[0], *shape[1:]))[first:]
+
+    def dropped(self, x: Any, p: float, shape: tuple[int, ...]) -> Any:
+        """x / (1 - p) or 0, by a mask of a shape whose first axis is that of the samples."""
+        key = self.next_key()
+        return masked(x, p, lambda: self.drawn(lambda shape: kept(key, p, shape), shape))
 
 
 def probability(p: Any, name: str) -> float:
@@ -51,13 +66,38 @@ def kept(key: Any, p: float, shape: tuple[int, ...]) -> Any:
     return random.bits(key, shape) >= np.uint32(min(round(p * 2**32), 2**32 - 1))
 
 
-def dropped(x: Any, key: Any, p: float, shape: tuple[int, ...]) -> Any:
-    """x / (1 - p) where a mask of a shape, which broadcasts with x, is True, and 0 elsewhere."""
+def masked(x: Any, p: float, mask: Callable[[], Any]) -> Any:
+    """x / (1 - p) where a mask, which broadcasts with x, is True, and 0 elsewhere."""
     if p == 0:
         return x
     if p == 1:
         return np.zeros_like(x)
-    return np.where(kept(key, p, shape), x * (1 / (1 - p)), 0)
+    return np.where(mask(), x * (1 / (1 - p)), 0)
+
+
+@contextmanager
+def part_of_batch(model: Module, first: int, rows: int) -> Iterator[Any]:
+    """`with nn.part_of_batch(model, first, rows):` samples are numbers first, first + 1, ... of a larger batch.
+
+    Random layers draw for them what they would draw in the whole batch, whichever rank they are on. A part has `rows`
+    samples, along the first axis.
+    """
+    if not isinstance(model, Module):
+        raise ArgumentError(f"nn.part_of_batch takes a Module first, got {type(model).__name__}")
+    if first < 0 or rows < 1:
+        raise ArgumentError(f"nn.part_of_batch: a part has a first sample and at least one row, got {first}, {rows}")
+    layers = [module for _, module in model.named_modules() if isinstance(module, Random)]
+    before = [vars(layer).get("_rows") for layer in layers]
+    for layer in layers:
+        layer._rows = (int(first), int(rows))
+    try:
+        yield model
+    finally:
+        for layer, old in zip(layers, before, strict=True):
+            if old is None:
+                del layer._rows  # the class has it
+            else:
+                layer._rows = old
 
 
 @contextmanager
@@ -96,7 +136,8 @@ class GaussianNoise(Random):
         x = floating(x, "GaussianNoise: x")
         if not self.training or self.sigma == 0:
             return x
-        return x + self.sigma * random.normal(self.next_key(), x.shape, dtype=x.dtype)
+        key = self.next_key()
+        return x + self.sigma * self.drawn(lambda shape: random.normal(key, shape, dtype=x.dtype), x.shape)
 
 
 class Cutout(Random):
@@ -128,7 +169,8 @@ class Cutout(Random):
         inside: Any = True
         for axis, side, key in zip(axes, self.size, random.split(self.next_key()), strict=True):
             extent = x.shape[axis]
-            start = random.randint(key, images, 0, extent) - side // 2
+            centre = self.drawn(lambda shape, key=key, extent=extent: random.randint(key, shape, 0, extent), images)
+            start = centre - side // 2
             places = np.arange(extent).reshape([-1 if a == axis else 1 for a in range(x.ndim)])
             inside = inside & (places >= start) & (places < start + side)
         return np.where(inside, 0, x)

@@ -91,7 +91,7 @@ from wonderland.nn.losses import (
 )
 from wonderland.nn.masks import Masked, length_mask, mask_after, masked_max, masked_mean, masked_sum
 from wonderland.nn.module import Buffer, Module, Parameter, evaluating
-from wonderland.nn.noise import Cutout, GaussianNoise, monte_carlo
+from wonderland.nn.noise import Cutout, GaussianNoise, monte_carlo, part_of_batch
 from wonderland.nn.norms import (
     GroupNorm,
     InstanceNorm,

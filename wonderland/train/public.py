@@ -5,10 +5,12 @@
 from wonderland.train import metrics, pictures
 from wonderland.train.gradients import Accumulate, Average, clip_by_norm, clip_by_value, global_norm
 from wonderland.train.history import History
+from wonderland.train.logs import CSVLog, TensorBoardLog
 from wonderland.train.optimizers import SGD, Adadelta, Adagrad, Adam, AdamW, Lion, NAdam, RMSProp
 from wonderland.train.optimizers_base import Optimizer
 from wonderland.train.optimizers_curvature import LBFGS, GaussNewton, NewtonCG
 from wonderland.train.optimizers_matrix import Muon, newton_schulz
+from wonderland.train.parallel import Ranks, ranks
 from wonderland.train.progress import Progress
 from wonderland.train.reports import report
 from wonderland.train.schedules import (

@@ -34,7 +34,8 @@ p {{ max-width: 46rem; margin: 0.6rem 0; overflow-wrap: anywhere; white-space: p
 dl.facts {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(10rem, 1fr)); gap: 0.7rem; margin: 1rem 0; }}
 dl.facts div {{ background: var(--soft); border: 1px solid var(--faint); border-radius: 8px; padding: 0.55rem 0.8rem; }}
 dl.facts dt {{ color: var(--quiet); font-size: 0.82rem; }}
-dl.facts dd {{ margin: 0; font-size: 1.1rem; font-weight: 600; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }}
+dl.facts dd {{ margin: 0; font-size: 1.1rem; font-weight: 600; overflow-wrap: anywhere;
+  font-variant-numeric: tabular-nums; }}
 dl.facts .long {{ grid-column: span 2; }}
 dl.facts .long dd {{ font-size: 0.95rem; font-weight: 500; }}
 .pictures {{ display: flex; flex-wrap: wrap; gap: 1.2rem 1.6rem; align-items: flex-start; }}
@@ -51,8 +52,8 @@ th:first-child, td:first-child {{ padding-left: 0.2rem; }}
 .text {{ text-align: left; }}
 .words {{ text-align: left; white-space: normal; min-width: 15rem; }}
 tbody tr:hover {{ background: var(--soft); }}
-pre {{ background: var(--soft); border: 1px solid var(--faint); border-radius: 8px; padding: 0.8rem 1rem; overflow-x: auto;
-  font: 0.88rem/1.45 ui-monospace, "Cascadia Code", Menlo, Consolas, monospace; }}
+pre {{ background: var(--soft); border: 1px solid var(--faint); border-radius: 8px; padding: 0.8rem 1rem;
+  overflow-x: auto; font: 0.88rem/1.45 ui-monospace, "Cascadia Code", Menlo, Consolas, monospace; }}
 @media print {{ .tall {{ max-height: none; }} figure, tr {{ break-inside: avoid; }} }}
 """
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

@@ -1,0 +1,83 @@
+"""Training on several ranks of MPI, against one process with the whole batch."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wonderland as wl
+from wonderland import train
+
+SCRIPT = Path(__file__).with_name("ranks_script.py")
+BESIDE = Path(sys.executable).with_name("mpiexec")  # the one that pip installed
+MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
+pytestmark = pytest.mark.skipif(MPIEXEC is None, reason='needs mpiexec: pip install "wonderland[mpi]"')
+
+
+def run(count, *arguments):
+    """What `count` ranks of the script do."""
+    command = [MPIEXEC, "-n", str(count)] if count > 1 else []
+    variables = {**os.environ, "WONDERLAND_THREADS": "1", "PYTHONPATH": str(SCRIPT.parents[2])}
+    command += [sys.executable, str(SCRIPT), *map(str, arguments)]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120)
+
+
+def test_ranks_train_as_one_process_does(tmp_path):
+    found = {}
+    for count in (1, 2, 4):
+        done = run(count, "train", tmp_path / f"of{count}")
+        assert done.returncode == 0, done.stderr
+        found[count] = [dict(np.load(tmp_path / f"of{count}.{rank}.npz")) for rank in range(count)]
+    (alone,) = found[1]
+    assert alone["losses"][-4:].sum() < alone["losses"][:4].sum()
+    for count in (2, 4):
+        for own in found[count]:
+            assert own.keys() == alone.keys()
+            for name, value in own.items():
+                np.testing.assert_allclose(value, alone[name], 1e-9, 1e-11, err_msg=f"{name}, {count} ranks")
+                np.testing.assert_allclose(value, found[count][0][name], 1e-13, 1e-14)  # the sums are the same
+
+
+@pytest.mark.parametrize("what", ["raise", "die"])
+def test_a_rank_that_fails_ends_the_job(what):
+    done = run(2, what)
+    assert done.returncode != 0
+    if what == "raise":
+        assert "rank 1 of 2 failed (ValueError: the data of rank 1 are gone)" in done.stderr
+        assert "resume" in done.stderr
+
+
+def test_one_process_is_a_rank_of_its_own(monkeypatch):
+    for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    alone = train.ranks()
+    assert (alone.rank, alone.count, alone.is_first) == (0, 1, True)
+    x = np.arange(3.0)
+    assert alone.sum(x) is x
+    alone.wait()
+    with pytest.raises(KeyError), alone.together():
+        raise KeyError
+
+
+@pytest.mark.parametrize("rows", [4, 5, 6, 7, 32, 33])
+def test_parts_of_a_batch(rows):
+    parts = []
+    for rank in range(4):
+        ranks = train.Ranks()
+        ranks.rank, ranks.count = rank, 4
+        parts.append(range(rows)[ranks.part(rows)])
+    assert [i for part in parts for i in part] == [*range(rows)]
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    with pytest.raises(wl.ArgumentError, match="3 samples can't be shared by 4 ranks"):
+        ranks.part(3)
+
+
+def test_mpi_without_mpi4py(monkeypatch):
+    monkeypatch.setenv("PMI_SIZE", "2")
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(ImportError, match=r"one of 2 processes.*wonderland\[mpi\]"):
+        train.ranks()

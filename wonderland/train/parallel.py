@@ -1,0 +1,148 @@
+"""Data parallel training: processes that each have a part of every batch, and sum up their gradients.
+
+    mpiexec -n 2 wonderland train digits-cnn
+    mpiexec -n 2 python my_training.py                 # train.fit finds the ranks by itself
+
+A step is that of one process with the whole batch, to rounding: gradients and losses are weighted by the samples of
+each rank, summed in one flat buffer, and divided by all samples; batch norms have the statistics of all; dropout draws
+by sample. All ranks begin every epoch with the numbers of rank 0, and make the same updates, but for the last bits: the
+code of a part of a batch may round otherwise. MPI is `mpi4py`'s: pip install "wonderland[mpi]" brings one, and any
+cluster's own works.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from wonderland.control.effects import host_call
+from wonderland.core import tree
+from wonderland.core.errors import ArgumentError
+
+# By which variables the launchers of MPICH, Open MPI, Intel MPI, MVAPICH and Slurm say how many processes there are.
+SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS")
+
+
+class Ranks:
+    """The processes that train together: `rank` of `count`. A communicator of mpi4py, or None for one alone."""
+
+    def __init__(self, communicator: Any = None):
+        self.communicator: Any = communicator
+        self.rank: int = 0 if communicator is None else communicator.Get_rank()
+        self.count: int = 1 if communicator is None else communicator.Get_size()
+        self.stop: bool = False  # does any of them want to stop? Known after a sum
+        self.wants_to_stop: bool = False  # does this one?
+
+    def __repr__(self) -> str:
+        return f"rank {self.rank} of {self.count}"
+
+    @property
+    def is_first(self) -> bool:
+        """Is it the one that writes files and shows progress?"""
+        return self.rank == 0
+
+    def sum(self, array: np.ndarray) -> np.ndarray:
+        """The sum of the arrays that the ranks give, the same to the bit on all of them."""
+        if self.count == 1:
+            return array
+        total = np.empty_like(array) if self.is_first else array
+        self.communicator.Reduce(np.ascontiguousarray(array), total if self.is_first else None, root=0)
+        self.communicator.Bcast(total, root=0)
+        return total
+
+    @cached_property
+    def summed(self) -> Any:
+        """`sum`, and whether one of them wants to stop: what a step calls."""
+
+        def gradients_of_all_ranks(flat: np.ndarray) -> np.ndarray:
+            total = self.sum(np.append(flat, flat.dtype.type(self.wants_to_stop)))
+            self.stop = bool(total[-1])
+            return total[:-1]
+
+        return gradients_of_all_ranks
+
+    def mean(self, values: Any, rows: int) -> Any:
+        """The mean over all samples, of a tree of sums over the `rows` samples of this rank; in compiled code, too."""
+        leaves, structure = tree.flatten(values)
+        out: list[Any] = [None] * len(leaves)
+        types = sorted({str(leaf.dtype) for leaf in leaves})
+        for kind in types:
+            own = [i for i, leaf in enumerate(leaves) if str(leaf.dtype) == kind]
+            flat = np.concatenate([*(np.ravel(leaves[i]) for i in own), np.full(1, rows, kind)])
+            total = host_call(self.summed, flat, flat)
+            start = 0
+            for i in own:
+                size = leaves[i].size
+                out[i] = (total[start : start + size] / total[-1]).reshape(leaves[i].shape)
+                start += size
+        return structure.unflatten(out)
+
+    def part(self, rows: int) -> slice:
+        """Which of the rows of a batch are this rank's: parts as equal as can be, the larger ones first."""
+        if rows < self.count:
+            raise ArgumentError(f"a batch of {rows} samples can't be shared by {self.count} ranks: make batches larger")
+        size, more = divmod(rows, self.count)
+        start = self.rank * size + min(self.rank, more)
+        return slice(start, start + size + (self.rank < more))
+
+    def equalize(self, arrays: Sequence[np.ndarray]) -> None:
+        """Arrays take over the numbers of those of rank 0."""
+        if self.count == 1:
+            return
+        shapes = [(array.shape, array.dtype.str) for array in arrays]
+        if any(other != shapes for other in self.communicator.allgather(shapes)):
+            raise ArgumentError("the ranks have models of different shapes: build the same model on each of them")
+        for array in arrays:
+            first = np.ascontiguousarray(array)
+            self.communicator.Bcast(first.view(np.uint8) if first.size else first, root=0)
+            if not self.is_first:
+                array[...] = first
+
+    def wait(self) -> None:
+        """Until all ranks are here."""
+        if self.count > 1:
+            self.communicator.Barrier()
+
+    @contextmanager
+    def together(self) -> Iterator[Ranks]:
+        """An exception on one rank ends the job on all of them, with its message: nobody waits for ever."""
+        try:
+            yield self
+        except BaseException as error:
+            if self.count == 1 or (isinstance(error, SystemExit) and not error.code):
+                raise
+            traceback.print_exc()
+            print(
+                f"wonderland: rank {self.rank} of {self.count} failed ({type(error).__name__}: {error}); all ranks "
+                "stop. Training goes on from the last checkpoint with --resume, or fit(resume=True).",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+            self.communicator.Abort(1)
+
+
+def ranks() -> Ranks:
+    """The processes that `mpiexec` started, if it did and there are several; otherwise this one alone."""
+    sizes = [int(value) for name in SIZES if (value := os.environ.get(name, "")).isdigit()]
+    if not sizes or max(sizes) < 2:
+        return Ranks()
+    try:
+        from mpi4py import MPI
+    except ImportError:
+        raise ImportError(
+            f"this is one of {max(sizes)} processes of MPI, and training in parallel needs mpi4py, which isn't "
+            'installed: pip install "wonderland[mpi]"'
+        ) from None
+    if MPI.COMM_WORLD.Get_size() < 2:
+        raise RuntimeError(
+            f"mpiexec started {max(sizes)} processes, but mpi4py's MPI sees only one: mpiexec and mpi4py belong to "
+            "different MPI libraries. Use the mpiexec of the MPI that mpi4py was built with "
+            f"({MPI.Get_library_version().splitlines()[0].strip()})"
+        )
+    return Ranks(MPI.COMM_WORLD)
