@@ -63,8 +63,10 @@ def _of_series(series: Any) -> np.ndarray:
     if kind in "iuf":
         return series.to_numpy(dtype=np.float64, na_value=np.nan)
     values = series.to_numpy(dtype=object)
-    values = np.where(gone, None, values)
-    return values if gone.any() else values.astype(str)
+    if not gone.any():
+        return values.astype(str)
+    values[gone] = None
+    return values
 
 
 def _read_by_csv(path: Path) -> dict[str, np.ndarray]:

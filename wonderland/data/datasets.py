@@ -81,7 +81,7 @@ class Dataset:
         """The numbers of the samples that a slice, a list of numbers or an array of bools means."""
         if isinstance(index, slice):
             return np.arange(len(self))[index]
-        rows = np.asarray(index)
+        rows = np.asarray(index) if np.size(index) else np.zeros(0, int)
         if rows.dtype == bool and rows.shape == (len(self),):
             return np.flatnonzero(rows)
         if rows.ndim != 1 or rows.dtype.kind not in "iu":

@@ -139,7 +139,7 @@ class Images(Dataset):
                     )
                 image = image.convert(self.mode)
                 if self.size is not None and image.size != self.size[::-1]:
-                    image = image.resize(self.size[::-1], Image.Resampling.BILINEAR)
+                    image = image.resize((self.size[1], self.size[0]), Image.Resampling.BILINEAR)
                 pixels = np.asarray(image)
         except DataError:
             raise

@@ -19,7 +19,7 @@ from wonderland.data.faults import DataError, count_of, generator, seed_of
 from wonderland.data.prefetching import ahead
 from wonderland.data.workers import made_by_processes
 
-BIG = 1 << 19  # bytes of a batch of arrays from which on copying it is worth looking at a thread
+BIG = 1 << 22  # bytes of a batch of arrays from which on copying it is worth looking at a thread
 
 
 class Loader:
@@ -200,16 +200,14 @@ class Loader:
         order, keys = self.order(epoch), arrays.keys
         if rows is not None:
             order = rows if order is None else rows[order]
-        gathers = [array.take if fast else array.__getitem__ for array, fast in arrays.gathers()]
-        slices = [array.__getitem__ for array in arrays.arrays]
-        axis = [(0,) if fast else () for _, fast in arrays.gathers()]
+        plain, gathers = arrays.arrays, arrays.gathers()
         for number in numbers:
             where = self.share(number)
             if order is None:
-                values = [read(where) for read in slices]
+                values = [array[where] for array in plain]
             else:
-                where = order[where]
-                values = [read(where, *rest) for read, rest in zip(gathers, axis)]
+                indices = order[where]
+                values = [array.take(indices, 0) if fast else array[indices] for array, fast in gathers]
             yield tuple(values) if keys is None else dict(zip(keys, values))
 
     def state(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import atexit
 import threading
 import weakref
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
@@ -35,11 +36,13 @@ def ahead(batches: Generator[Any, None, None], count: int) -> Generator[Any, Non
                 break
         thread = Prefetcher(batches, count)
         try:
+            thread.start()
             yield from thread
         finally:
             thread.stop()
     finally:
-        batches.close()
+        with suppress(ValueError):  # the thread still makes a batch: Ctrl-C came a second time while we waited
+            batches.close()
 
 
 class Prefetcher:
@@ -49,18 +52,23 @@ class Prefetcher:
         self.batches = batches
         self.made: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         self.room = threading.Semaphore(count)
+        self.working = threading.Lock()  # held while a batch is made
         self.stopped = False
         self.thread = threading.Thread(target=self._run, name="wonderland-prefetch", daemon=True)
-        self.thread.start()
+
+    def start(self) -> None:
+        """Start the thread."""
         _running.add(self)
+        self.thread.start()
 
     def _run(self) -> None:
         try:
             while True:
                 self.room.acquire()
-                if self.stopped:
-                    return
-                batch = next(self.batches, _END)
+                with self.working:
+                    if self.stopped:
+                        return
+                    batch = next(self.batches, _END)
                 self.made.put((batch, None))
                 if batch is _END:
                     return
@@ -78,10 +86,22 @@ class Prefetcher:
             yield batch
 
     def stop(self) -> None:
-        """End the thread, after the batch that it is making."""
+        """End the thread, after the batch that it is making; it makes no other one. Ctrl-C doesn't change that.
+
+        Ctrl-C can come in any line of this file, before the thread is known to have begun, too: so it is the lock that
+        says whether a batch is being made.
+        """
         self.stopped = True
         self.room.release()
-        self.thread.join()
+        try:
+            with self.working:
+                pass
+        except KeyboardInterrupt:
+            with self.working:
+                pass
+            raise
+        if self.thread.is_alive():
+            self.thread.join()
         _running.discard(self)
 
 

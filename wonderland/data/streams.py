@@ -82,7 +82,7 @@ class Batches:
             skipped = 0 if self._read else self.position
             iterator, self._read = self.source, True
         else:
-            found = self.source(self.epoch) if callable(self.source) else self.source
+            found: Any = self.source(self.epoch) if callable(self.source) else self.source
             if not hasattr(found, "__iter__"):
                 raise DataError(f"the function of Batches returned {type(found).__name__}, not an iterable of batches")
             iterator, skipped = iter(found), self.position
@@ -130,9 +130,10 @@ def as_loader(data: Any, **options: Any) -> Loader | Batches:
     """
     if isinstance(data, (Loader, Batches)):
         return data
+    source: Any = data
     known = isinstance(data, (tuple, Mapping)) or hasattr(data, "shape") or hasattr(data, "columns")
     if isinstance(data, list) and data and all(isinstance(batch, (tuple, dict)) for batch in data):
         return Batches(data)
     if not known and not hasattr(data, "__getitem__") and (callable(data) or hasattr(data, "__iter__")):
-        return Batches(data)
+        return Batches(source)
     return Loader(data, **options)

@@ -285,7 +285,7 @@ def _not_available(value: Any) -> Any:
 def _read_parquet(path: Path) -> Any:
     try:
         try:
-            from pyarrow import parquet
+            from pyarrow import parquet  # pyright: ignore[reportMissingImports]
 
             return parquet.read_table(path)
         except ImportError:

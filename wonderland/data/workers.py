@@ -133,7 +133,7 @@ def _portable(error: Exception) -> Exception:
     """The error as it can be sent, with the lines where it came from; its type and message as they are."""
     lines = "".join(traceback.format_exception(error))
     try:
-        again = mp.reduction.ForkingPickler.loads(mp.reduction.ForkingPickler.dumps(error))
+        again = pickle.loads(pickle.dumps(error))
         if str(again) != str(error):
             raise ValueError("its message got lost")
     except Exception:
