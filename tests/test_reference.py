@@ -17,7 +17,12 @@ PAGES = {
     for path in REFERENCE.glob("*.md")
 }
 SPACES = [
+<<<<<<< HEAD
     wl, wl.nn, wl.nn.init, wl.models, wl.data, wl.train, wl.train.metrics, wl.random, wl.sparse, wl.einops, wl.testing,
+=======
+    wl, wl.nn, wl.nn.init, wl.models, wl.train, wl.train.metrics, wl.train.pictures, wl.random, wl.sparse, wl.einops,
+    wl.testing,
+>>>>>>> display
 ]  # fmt: skip
 
 

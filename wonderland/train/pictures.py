@@ -67,27 +67,31 @@ def curves(history: Mapping[str, Any], names: Sequence[str] | None = None, dark:
 
 
 def _curve(ax: Any, history: Mapping[str, Any], panel: tuple[str, ...], ink: Ink) -> None:
-    dress(ax, ink, title=panel[0].replace("_", " "), x="epoch")
-    x = np.asarray(history.get("epoch", np.arange(1, len(history[panel[0]]) + 1)), float)
+    first = panel[0]
+    dress(ax, ink, title=first.replace("_", " "), x="epoch")
+    x = np.asarray(history.get("epoch", np.arange(1, len(history[first]) + 1)), float)
     drawn = [_finite(history[name]) for name in panel]
     every = np.concatenate(drawn)
     if not np.isfinite(every).any():
-        note(ax, ink, f"{panel[0]}: no finite values")
+        note(ax, ink, f"{first}: no finite values")
         ax.set_title("")
         return
-    if panel[0] in _steps(history):
-        where, values = _of_steps(history, panel[0])
+    if first in _steps(history):
+        where, values = _of_steps(history, first)
         ax.plot(where, values, color=ink.series[0], linewidth=0.6, alpha=0.35)
     for name, y, color, style in zip(panel, drawn, ink.series, ("-", "--")):
         label = "validation" if name.startswith("validation_") else "training" if len(panel) > 1 else None
         marker = ("o" if style == "-" else "s") if len(x) <= 20 or np.isfinite(y).sum() < 0.5 * len(y) else ""
-        there = np.isfinite(y)  # a curve goes on over epochs in which nothing was measured
+        there = np.isfinite(y) | (label != "validation")  # which isn't measured in every epoch: its curve goes on
         ax.plot(x[there], y[there], style, color=color, linewidth=1.7, marker=marker, markersize=3.5, label=label)
-    lost = int(np.isinf(np.concatenate([np.asarray(history[name], float) for name in panel])).sum())
+    lost = sum(
+        np.sum(np.isinf(values) if name.startswith("validation_") else ~np.isfinite(values))
+        for name, values in ((name, np.asarray(history[name], float)) for name in panel)
+    )
     if lost:
-        ax.set_title(f"{lost} infinite", loc="right", fontsize=SIZE, color=ink.series[1])
+        ax.set_title(f"{lost} not finite", loc="right", fontsize=SIZE, color=ink.series[1])
     good = every[np.isfinite(every)]
-    if "loss" in panel[0] and good.min() > 0 and good.max() > 20 * good.min():
+    if "loss" in first and good.min() > 0 and good.max() > 20 * good.min():
         ax.set_yscale("log")
     if x.max() - x.min() < 1:
         ax.set_xlim(x.min() - 1, x.max() + 1)
@@ -110,7 +114,7 @@ def _of_steps(history: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     epoch, step = steps["epoch"], steps["step"].astype(float)
     numbers, first = np.unique(epoch, return_index=True)
     starts, ends = step[first] - 1, np.append(step[first[1:]] - 1, step[-1])
-    lengths = ends - starts
+    lengths = np.maximum(ends - starts, 1.0)
     if len(lengths) > 1 and epoch[-1] > len(history["epoch"]):  # the last epoch isn't finished
         lengths[-1] = max(lengths[-1], lengths[-2])
     place = np.searchsorted(numbers, epoch)
@@ -259,7 +263,8 @@ def filters(weight: Any, most: int = 64, dark: bool = False) -> Any:
         chosen = weight if inputs == 1 else weight[:, :32]
         tiles = rgba(chosen, limit).reshape(-1, *weight.shape[2:], 4)
         columns = math.ceil(math.sqrt(len(tiles))) if inputs == 1 else chosen.shape[1]
-        said = f"{shown}{f' (rows) of {inputs} inputs' if inputs > 1 else ''}\norange −{limit:.2g}, white 0, blue {limit:.2g}"
+        of = f" (rows) of {inputs} inputs" if inputs > 1 else ""
+        said = f"{shown}{of}\norange −{limit:.2g}, white 0, blue {limit:.2g}"
     return _grid(tiles, columns, said, dark)
 
 
@@ -318,7 +323,8 @@ def mistakes(
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for ax in axes:
         ax.set_axis_off()
-    low, high = float(np.nanmin(images[shown])), float(np.nanmax(images[shown]))
+    finite = images[shown][np.isfinite(images[shown])]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     for ax, i in zip(axes, shown):
         ax.imshow(_picture(images[i]), cmap="gray", vmin=low, vmax=high if high > low else low + 1)
         said, true = (str(labels if classes is None else classes[labels]) for labels in (predicted[i], target[i]))

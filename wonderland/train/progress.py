@@ -116,4 +116,5 @@ class Progress:
         return Moment(
             epoch=epoch, epochs=self.total_epochs, batch=batch, batches=batches, values=values,
             rate=1 / self._pace if self._pace else None, remaining=remaining, epoch_elapsed=now - self._epoch_began,
+            now=now,
         )  # fmt: skip

@@ -10,6 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, TextIO
 
 from wonderland.train.formats import cell, duration, headings, number, width
@@ -33,6 +34,7 @@ class Moment:
     rate: float | None
     remaining: float | None
     epoch_elapsed: float
+    now: float  # on a clock of seconds
 
     def pace(self) -> str:
         """The steps a second, or the seconds a step."""
@@ -184,7 +186,7 @@ class TerminalBar(ProgressView):
             self._columns = names
             lines[:0] = [self._paint(text[:room], "2") for text in headings(names, widths)]
         self.say("\n".join(lines))
-        return 0.0
+        return REDRAW / 2
 
     def say(self, text: str) -> None:
         with self._lock:
@@ -235,6 +237,7 @@ class NotebookBar(ProgressView):
         self._handle: Any = None
         self._rows: list[Mapping[str, Any]] = []
         self._moment: Moment | None = None
+        self._shown = float("-inf")  # when
         self._lines: LogLines | None = None  # what is used where there is no display
 
     def draw(self, moment: Moment) -> float:
@@ -249,7 +252,8 @@ class NotebookBar(ProgressView):
         self._rows.append(values)
         if self._lines:
             return self._lines.row(moment, values)
-        self._show()
+        if moment.now >= self._shown + REFRESH:  # epochs may be short
+            self._show()
         return REFRESH
 
     def say(self, text: str) -> None:
@@ -261,12 +265,13 @@ class NotebookBar(ProgressView):
             self._show()
 
     def _show(self) -> None:
+        assert self._moment is not None
+        self._shown = self._moment.now
         try:
-            from IPython.display import HTML, display
-
-            content = HTML(self.content())
+            ipython = import_module("IPython.display")
+            content = ipython.HTML(self.content())
             if self._handle is None:
-                self._handle = display(content, display_id=True)
+                self._handle = ipython.display(content, display_id=True)
             else:
                 self._handle.update(content)
         except Exception:  # whatever IPython says: training goes on
