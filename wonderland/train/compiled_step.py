@@ -31,9 +31,12 @@ MOST = 16  # compiled functions that are kept
 _kept: OrderedDict[Any, Any] = OrderedDict()
 
 
-def remembered(make: Callable[..., Callable], *key: Hashable) -> Any:
-    """`jit(make(*key))`, the same one for the same key: a second `fit` with the same loss compiles nothing."""
-    whole = (make, *key)
+def remembered(make: Callable[..., Callable], *key: Hashable, like: Any = None) -> Any:
+    """`jit(make(*key))`, the same one for the same key and trees like `like`: a second `fit` compiles nothing.
+
+    Each kind of model has its own, so that `jit` warns about many shapes of batches, and not about many models.
+    """
+    whole = (make, *key, tree.flatten(like)[1])
     found = _kept.pop(whole, None)
     _kept[whole] = found = jit(make(*key)) if found is None else found
     while len(_kept) > MOST:
@@ -41,13 +44,15 @@ def remembered(make: Callable[..., Callable], *key: Hashable) -> Any:
     return found
 
 
-def compiled_step(loss: Callable, clip: Clip = None, reduce: Reduce | None = None) -> Any:
-    """The jitted `step(model, optimizer, *batch) -> (loss, extra, fine)`.
+def compiled_step(
+    loss: Callable, model: Any, optimizer: Any, clip: Clip = None, reduce: Reduce | None = None
+) -> Any:
+    """The jitted `step(model, optimizer, *batch) -> (loss, extra, fine)` for such a model and such an optimiser.
 
     `clip` is the largest norm of all gradients together, or a function from gradients to gradients. `reduce` gets the
     loss and the gradients before that and returns others: the means over the ranks of training in parallel.
     """
-    return remembered(guarded_step, loss, clip, reduce)
+    return remembered(guarded_step, loss, clip, reduce, like=(model, optimizer))
 
 
 def guarded_step(loss: Callable, clip: Clip, reduce: Reduce | None) -> Callable:

@@ -79,7 +79,7 @@ def evaluated(
         raise ArgumentError("train.evaluate needs a loss, metrics, or both")
     if loss is not None:
         check_function(loss, "train.evaluate")
-    run = remembered(_evaluation, loss, (outputs or first_part) if metrics else None)
+    run = remembered(_evaluation, loss, (outputs or first_part) if metrics else None, like=model)
     made = {name: metric() if isinstance(metric, type) else metric for name, metric in metrics.items()}
     streams = {name: metric for name, metric in made.items() if hasattr(metric, "update")}
     collected: list[tuple[Any, Any]] = []
@@ -137,7 +137,7 @@ def predict(model: Module, data: Any, *, outputs: Outputs = None, batch_size: in
         probabilities = nn.softmax(train.predict(model, x))
     """
     check_model(model, "train.predict")
-    run = remembered(_evaluation, None, outputs or first_part)
+    run = remembered(_evaluation, None, outputs or first_part, like=model)
     batches = as_batches(data, batch_size, False, 0, BATCH)
     if isinstance(batches, Loader) and batches.shuffle:
         raise ArgumentError("this Loader shuffles, and predictions would be in another order: make one without")

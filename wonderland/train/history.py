@@ -24,6 +24,7 @@ class History(dict[str, np.ndarray]):
     measured in an epoch there is NaN. `history.steps` is the same per step, with "epoch" and "step"; of more than
     `most_steps` steps only every second is kept, then every fourth and so on, so that memory and checkpoints stay
     small (None keeps all). `history.notes` are lines about what happened: why it stopped, what was resumed.
+    `history.stopped` is why training ended before its last epoch, "interrupted" for one; None if it didn't.
 
         history = train.fit(model, loss, optimizer, data, epochs=10)
         history["loss"][-1], history.steps["loss"], print(history.table()), history.plot()
@@ -35,6 +36,7 @@ class History(dict[str, np.ndarray]):
         super().__init__()
         self.most_steps = most_steps
         self.notes: list[str] = []
+        self.stopped: str | None = None
         self.last_step: dict[str, Any] = {}
         self._steps: dict[str, array] = {}
         self._kept = 0

@@ -20,6 +20,7 @@ from wonderland.train.batches import Batches, IteratedBatches, as_batches, check
 from wonderland.train.checkpoints import Checkpoint, names_of, resume as resume_run
 from wonderland.train.compiled_step import Clip, check_optimizer, compiled_step
 from wonderland.train.evaluation import BATCH, Interrupted, Outputs, check_model, checked_metrics, evaluated
+from wonderland.train.gradients import Accumulate
 from wonderland.train.history import History
 from wonderland.train.nonfinite import NonFiniteError, explained
 from wonderland.train.progress import Progress
@@ -55,7 +56,7 @@ def fit(
     shuffle: bool = True,
     seed: int = 0,
     clip: Clip = None,
-    nonfinite: str = "raise",
+    nonfinite: str | None = None,
     outputs: Outputs = None,
     progress: bool | Progress = True,
 ) -> History:
@@ -74,8 +75,8 @@ def fit(
     - `checkpoint`: a `train.Checkpoint`, or its folder. With `resume` the run goes on from the last one, to the bit as
       if it hadn't ended; `epochs` counts from its beginning. Where there is none, it begins.
     - `clip`: the largest norm of all gradients together, or a function from gradients to gradients.
-    - `nonfinite`: a step whose loss or new weights aren't finite changes nothing, and then raises `NonFiniteError`,
-      which names the operation that made the NaN; or is passed over, with "skip".
+    - `nonfinite`: a step whose loss or new weights aren't finite changes nothing. "raise" (unless the optimiser was
+      made with `skip_nonfinite`) raises `NonFiniteError`, which names the operation that made the NaN; "skip" goes on.
     - `progress`: a bar, unless False; or a `train.Progress`.
 
     The model is in training mode meanwhile: if it wasn't, it is put there, and back. Ctrl-C finishes the step, saves,
@@ -107,7 +108,7 @@ def steps(
     shuffle: bool = True,
     seed: int = 0,
     clip: Clip = None,
-    nonfinite: str = "raise",
+    nonfinite: str | None = None,
     outputs: Outputs = None,
     progress: bool | Progress = False,
 ) -> Iterator[TrainingStep]:
@@ -138,8 +139,10 @@ def _prepared(
     check_optimizer(optimizer, model, clip)
     if isinstance(epochs, bool) or int(epochs) != epochs or epochs < 1:
         raise ArgumentError(f"epochs is a whole number, at least 1, not {epochs!r}")
-    if nonfinite not in ("raise", "skip"):
+    if nonfinite not in ("raise", "skip", None):
         raise ArgumentError(f'nonfinite is "raise" or "skip", not {nonfinite!r}')
+    inner = optimizer.optimizer if isinstance(optimizer, Accumulate) else optimizer
+    nonfinite = nonfinite or ("skip" if inner.skip_nonfinite else "raise")
     metrics = checked_metrics(metrics)
     if metrics and validation is None:
         raise ArgumentError(
@@ -185,7 +188,6 @@ class Loop:
         self.checkpoint, self.resume = checkpoint, resume
         self.interrupted: bool = False
         self._began = 0.0  # this epoch, or what there is of it since a resume
-        self._waiting: Interrupted | None = None
 
     def steps(self) -> Iterator[TrainingStep]:
         """Train, and yield after each step."""
@@ -224,7 +226,7 @@ class Loop:
         """The rest of this epoch, and what comes after its last step."""
         run = self.run
         model, optimizer, history = run.model, run.optimizer, run.history
-        step = compiled_step(self.loss, self.clip)
+        step = compiled_step(self.loss, model, optimizer, self.clip)
         own = self.checkpoint
         listeners = [m for m in run.listeners("after_step") if getattr(m, "__self__", None) is not own]
         save = None if own is None else own.after_step
@@ -308,6 +310,8 @@ class Loop:
         where = f"step {run.step + 1} (batch {run.batch + 1} of epoch {run.epoch + 1})"
         if self.nonfinite == "skip":
             run.skipped += 1
+            inner = run.optimizer.optimizer if isinstance(run.optimizer, Accumulate) else run.optimizer
+            inner.skipped += 1
             return
         why = explained(self.loss, self.clip, None, run.model, run.optimizer, parts)
         raise NonFiniteError(

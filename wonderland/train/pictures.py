@@ -114,7 +114,7 @@ def _of_steps(history: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     epoch, step = steps["epoch"], steps["step"].astype(float)
     numbers, first = np.unique(epoch, return_index=True)
     starts, ends = step[first] - 1, np.append(step[first[1:]] - 1, step[-1])
-    lengths = ends - starts
+    lengths = np.maximum(ends - starts, 1.0)
     if len(lengths) > 1 and epoch[-1] > len(history["epoch"]):  # the last epoch isn't finished
         lengths[-1] = max(lengths[-1], lengths[-2])
     place = np.searchsorted(numbers, epoch)

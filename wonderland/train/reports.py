@@ -31,7 +31,7 @@ body {{ margin: 0 auto; padding: 1.5rem clamp(0.9rem, 3vw, 2.5rem) 3rem; max-wid
 h1 {{ font-size: clamp(1.5rem, 4vw, 2.1rem); line-height: 1.2; margin: 0 0 1rem; overflow-wrap: anywhere; }}
 h2 {{ font-size: 1.2rem; margin: 2.2rem 0 0.8rem; padding-bottom: 0.3rem; border-bottom: 1px solid var(--faint); }}
 p {{ max-width: 46rem; margin: 0.6rem 0; overflow-wrap: anywhere; white-space: pre-line; }}
-dl.facts {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(10rem, 1fr)); gap: 0.7rem; margin: 1rem 0; }}
+dl.facts {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: 0.7rem; margin: 1rem 0; }}
 dl.facts div {{ background: var(--soft); border: 1px solid var(--faint); border-radius: 8px; padding: 0.55rem 0.8rem; }}
 dl.facts dt {{ color: var(--quiet); font-size: 0.82rem; }}
 dl.facts dd {{ margin: 0; font-size: 1.1rem; font-weight: 600; overflow-wrap: anywhere;
@@ -148,10 +148,9 @@ def _picture_of(figure: Any, caption: str, prefix: str) -> str:
             )
         figure = figure.get_figure()
     inches = figure.get_size_inches()[0]
-    least = min(inches * 96, 330 + max(0.0, inches - 4.2) * 60)
-    style = f"width: {inches * 96:.0f}px; min-width: min({least:.0f}px, 100vw); max-width: 100%"
+    style = f"width: {inches * 96:.0f}px; max-width: 100%"
     if inches > 4.5:
-        style = f"width: {inches * 96:.0f}px; min-width: {least:.0f}px; max-width: 100%"
+        style += f"; min-width: {330 + (inches - 4.5) * 60:.0f}px"
     content = svg(figure, prefix)
     if len(content) > MOST_SVG:
         data = base64.b64encode(png(figure)).decode()
