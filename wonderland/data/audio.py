@@ -17,7 +17,7 @@ from scipy.signal import get_window
 from wonderland.core.errors import ArgumentError
 from wonderland.core.tracer import Tracer
 
-Window = str | tuple | np.ndarray
+Window = str | tuple[Any, ...] | np.ndarray
 
 
 def _signal(x: Any, name: str) -> Any:
@@ -34,7 +34,8 @@ def _window(window: Window, n_fft: int, hop: int | None, dtype: Any, name: str) 
     hop = max(n_fft // 4, 1) if hop is None else hop
     if hop < 1:
         raise ArgumentError(f"{name}: hop is a positive number of samples, not {hop!r}")
-    values = get_window(window, n_fft) if isinstance(window, (str, tuple)) else np.asarray(window)
+    named = isinstance(window, (str, tuple))
+    values: np.ndarray = np.asarray(get_window(window, n_fft) if named else window)
     if values.ndim != 1 or len(values) > n_fft:
         raise ArgumentError(f"{name}: a window of shape {values.shape} doesn't fit n_fft={n_fft}")
     before = (n_fft - len(values)) // 2
@@ -88,7 +89,7 @@ def istft(
     X = X if isinstance(X, (Tracer, np.ndarray)) else np.asarray(X)
     if X.ndim < 2 or X.dtype.kind != "c":
         raise ArgumentError(f"istft takes complex spectra (..., frequencies, frames), not {X.dtype} of shape {X.shape}")
-    n_fft = 2 * (X.shape[-2] - 1) if n_fft is None else n_fft
+    n_fft = int(2 * (X.shape[-2] - 1) if n_fft is None else n_fft)
     if n_fft // 2 + 1 != X.shape[-2]:
         raise ArgumentError(f"istft: n_fft={n_fft} has {n_fft // 2 + 1} frequencies, and X has {X.shape[-2]}")
     values, hop = _window(window, n_fft, hop, np.float32 if X.dtype == np.complex64 else np.float64, "istft")

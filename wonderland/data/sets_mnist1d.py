@@ -15,7 +15,7 @@ from wonderland.data.arrays import Arrays
 from wonderland.data.sets import DIGITS
 
 # The shapes of the digits, twelve points each.
-TEMPLATES = np.array([
+TEMPLATES: np.ndarray = np.array([
     [5, 6, 6.5, 6.75, 7, 7, 7, 7, 6.75, 6.5, 6, 5],
     [5, 3, 3, 3.4, 3.8, 4.2, 4.6, 5, 5.4, 5.8, 5, 5],
     [5, 6, 6.5, 6.5, 6, 5.25, 4.75, 4, 3.5, 3.5, 4, 5],

@@ -98,9 +98,9 @@ def probability(p: float, name: str) -> float:
 
 def interval(value: Any, name: str, what: str, centre: float | None = None) -> tuple[float, float]:
     """A pair (low, high); of one number a, centre - a to centre + a."""
-    if isinstance(value, (int, float, np.number)) and centre is not None:
-        value = (centre - abs(value), centre + abs(value))
     try:
+        if centre is not None and np.ndim(value) == 0:
+            return centre - abs(float(value)), centre + abs(float(value))
         low, high = map(float, value)
     except (TypeError, ValueError):
         raise ArgumentError(f"{name}: {what} is a pair (low, high), not {value!r}") from None
@@ -180,7 +180,7 @@ def zoom(
 
 
 def _zoom(x: np.ndarray, rng: Rng, factor: tuple[float, float], fill: float) -> np.ndarray:
-    scale = np.exp(rng.uniform(*np.log(factor), len(x)))
+    scale = np.exp(rng.uniform(np.log(factor[0]), np.log(factor[1]), len(x)))
     return resample(x, scaling(1 / scale, 1 / scale), fill)
 
 
@@ -244,7 +244,7 @@ def _resized_crop(
     x: np.ndarray, rng: Rng, size: tuple[int, int], area: tuple[float, float], ratio: tuple[float, float]
 ) -> np.ndarray:
     n, (height, width) = len(x), x.shape[2:]
-    pixels, shape = rng.uniform(*area, n) * height * width, np.exp(rng.uniform(*np.log(ratio), n))
+    pixels, shape = rng.uniform(*area, n) * height * width, np.exp(rng.uniform(np.log(ratio[0]), np.log(ratio[1]), n))
     h, w = np.minimum(np.sqrt(pixels / shape), height), np.minimum(np.sqrt(pixels * shape), width)
     top, left = rng.random(n) * (height - h), rng.random(n) * (width - w)
     maps = identity(n)  # in pixels from the centre of the image

@@ -51,23 +51,25 @@ def resample(x: np.ndarray, maps: np.ndarray, fill: float | None, size: tuple[in
     """
     n, channels, height, width = x.shape
     out_height, out_width = size or (height, width)
-    rows = np.arange(out_height)[:, None] - (out_height - 1) / 2
-    columns = np.arange(out_width) - (out_width - 1) / 2
-    a = maps[:, :, :, None, None]
-    source = a[:, :, 0] * rows + a[:, :, 1] * columns + a[:, :, 2]  # (n, 2, h', w'), from the centre
-    r, s = source[:, 0] + (height - 1) / 2, source[:, 1] + (width - 1) / 2
-    if fill is None:
-        r, s = np.clip(r, 0, height - 1), np.clip(s, 0, width - 1)
-    else:  # one pixel around, from which on all is `fill`
+    dtype = np.float64 if x.dtype == np.float64 else np.float32
+    rows = (np.arange(out_height)[:, None] - (out_height - 1) / 2).astype(dtype)
+    columns = (np.arange(out_width) - (out_width - 1) / 2).astype(dtype)
+    a = maps.astype(dtype)[:, :, :, None, None]
+    source = a[:, :, 0] * rows + (a[:, :, 1] * columns + a[:, :, 2])  # (n, 2, h', w'), from the centre
+    if fill is not None:  # one pixel around, from which on all is `fill`
         x = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=fill)
         height, width = height + 2, width + 2
-        r, s = np.clip(r + 1, 0, height - 1), np.clip(s + 1, 0, width - 1)
-    top, left = np.minimum(r.astype(np.intp), max(height - 2, 0)), np.minimum(s.astype(np.intp), max(width - 2, 0))
-    v, u = ((place - first).astype(x.dtype).reshape(n, 1, -1) for place, first in ((r, top), (s, left)))
-    corner = (top * width + left).reshape(n, 1, -1)
+    r, s = source[:, 0], source[:, 1]
+    r, s = (np.clip(p + dtype((k - 1) / 2), 0, k - 1) for p, k in ((r, height), (s, width)))
+    top, left = (np.minimum(p.astype(np.intp), max(k - 2, 0)) for p, k in ((r, height), (s, width)))
+    v, u = ((place - first).astype(x.dtype).reshape(-1, 1) for place, first in ((r, top), (s, left)))
+    corner = (top * width + left + (np.arange(n) * (height * width))[:, None, None]).ravel()
     below, right = width * (height > 1), int(width > 1)
-    flat = np.ascontiguousarray(x).reshape(n, channels, -1)
-    read = lambda offset: np.take_along_axis(flat, corner + offset, 2)
-    upper = (1 - u) * read(0) + u * read(right)
-    lower = (1 - u) * read(below) + u * read(below + right)
-    return ((1 - v) * upper + v * lower).reshape(n, channels, out_height, out_width)
+    pixels = np.ascontiguousarray(np.moveaxis(x, 1, -1)).reshape(-1, channels)
+    read = lambda offset: pixels.take(corner + offset, 0, mode="clip")
+    upper = read(0)
+    upper += u * (read(right) - upper)
+    lower = read(below)
+    lower += u * (read(below + right) - lower)
+    upper += v * (lower - upper)
+    return np.ascontiguousarray(np.moveaxis(upper.reshape(n, out_height, out_width, channels), -1, 1))

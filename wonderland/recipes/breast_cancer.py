@@ -11,7 +11,7 @@ def run(
     batch_size: int = 32,
     rate: float = 0.01,
     weight_decay: float = 0.01,
-    patience: int = 20,
+    patience: int = 20,  # epochs without a better validation loss, then training stops; 0: never
     seed: int = 0,
     **options: Any,
 ) -> recipes.Outcome:
@@ -26,7 +26,9 @@ def run(
     def loss(model, cells, labels):
         return nn.cross_entropy(model(cells), labels)
 
-    callbacks = [train.EarlyStopping(patience=patience), *options.pop("callbacks", ())]
+    callbacks = [*options.pop("callbacks", ())]
+    if patience:
+        callbacks.append(train.EarlyStopping(patience=patience))
     history = train.fit(
         model, loss, train.AdamW(model, rate, weight_decay=weight_decay), training, epochs=epochs,
         batch_size=batch_size, seed=seed, validation=validation, metrics={"accuracy": train.metrics.Accuracy()},

@@ -14,7 +14,7 @@ def run(
     rate: float = 2e-3,
     hidden: int = 32,
     weight_decay: float = 0.1,
-    patience: int = 20,
+    patience: int = 20,  # epochs without a better validation loss, then training stops; 0: never
     seed: int = 0,
     **options: Any,
 ) -> recipes.Outcome:
@@ -29,7 +29,9 @@ def run(
     def loss(model, patients, progress):
         return nn.mse_loss(model(patients), progress)
 
-    callbacks = [train.EarlyStopping(patience=patience), *options.pop("callbacks", ())]
+    callbacks = [*options.pop("callbacks", ())]
+    if patience:
+        callbacks.append(train.EarlyStopping(patience=patience))
     history = train.fit(
         model, loss, train.AdamW(model, rate, weight_decay=weight_decay), training, epochs=epochs,
         batch_size=batch_size, seed=seed, validation=validation, callbacks=callbacks, **options,

@@ -33,8 +33,7 @@ def run(
     width: int = 32,
     dropout: float = 0.3,
     weight_decay: float = 0.01,
-    shift: int = 0,  # each signal is rolled by up to so many places, another amount each time
-    patience: int = 0,  # early stopping, unless 0
+    shift: int = 2,  # augmentation: signals move by up to so many places, anew in each epoch
     seed: int = 0,
     **options: Any,
 ) -> recipes.Outcome:
@@ -50,12 +49,9 @@ def run(
     def loss(network, signals, labels):
         return nn.cross_entropy(network(signals), labels)
 
-    callbacks = [*options.pop("callbacks", ())]
-    if patience:
-        callbacks.append(train.EarlyStopping(patience=patience))
     optimizer = train.AdamW(network, train.one_cycle(rate, epochs * len(loader)), weight_decay=weight_decay)
     history = train.fit(
-        network, loss, optimizer, loader, epochs=epochs, validation=validation, callbacks=callbacks,
+        network, loss, optimizer, loader, epochs=epochs, validation=validation,
         metrics={"accuracy": train.metrics.Accuracy()}, **options,
     )  # fmt: skip
     return recipes.classification(network, history, test)

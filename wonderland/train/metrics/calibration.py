@@ -89,8 +89,10 @@ def plot_reliability(probabilities: Any, target: Any = None, bins: int = 10, ax:
 
     Takes probabilities and targets, or what `reliability` made of them. Needs matplotlib; returns the axes.
     """
-    import matplotlib.pyplot as plt
-
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("plot_reliability needs Matplotlib, which isn't installed: pip install matplotlib") from None
     data = probabilities if isinstance(probabilities, Reliability) else reliability(probabilities, target, bins)
     if ax is None:
         ax = plt.subplots(figsize=(4, 4), layout="constrained")[1]
