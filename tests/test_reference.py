@@ -17,12 +17,8 @@ PAGES = {
     for path in REFERENCE.glob("*.md")
 }
 SPACES = [
-<<<<<<< HEAD
-    wl, wl.nn, wl.nn.init, wl.models, wl.data, wl.train, wl.train.metrics, wl.random, wl.sparse, wl.einops, wl.testing,
-=======
-    wl, wl.nn, wl.nn.init, wl.models, wl.train, wl.train.metrics, wl.train.pictures, wl.random, wl.sparse, wl.einops,
-    wl.testing,
->>>>>>> display
+    wl, wl.nn, wl.nn.init, wl.models, wl.data, wl.train, wl.train.metrics, wl.train.pictures, wl.random, wl.sparse,
+    wl.einops, wl.testing,
 ]  # fmt: skip
 
 

@@ -219,7 +219,9 @@ def test_which_are_kept(tmp_path, options, kept):
         model, loss, train.SGD(model, 0.1), data(), epochs=6, checkpoint=train.Checkpoint(tmp_path, **options),
         callbacks=[Planned([9.0, 2.0, 5.0, 1.0, 3.0, float("nan")])], **QUIET,
     )  # fmt: skip
-    assert [os.path.basename(p) for p in train.Checkpoint(tmp_path).files()] == [f"step-{e:08d}.safetensors" for e in kept]
+    assert [os.path.basename(p) for p in train.Checkpoint(tmp_path).files()] == [
+        f"step-{e:08d}.safetensors" for e in kept
+    ]
 
 
 def test_restore_gives_the_last_and_the_best(tmp_path):
@@ -242,7 +244,9 @@ def test_restore_gives_the_last_and_the_best(tmp_path):
 
 def test_by_the_clock(tmp_path, monkeypatch):
     saved = []
-    monkeypatch.setattr(train.Checkpoint, "save", lambda self, run: saved.append(run.step) or setattr(self, "_next", 1e99))
+    monkeypatch.setattr(
+        train.Checkpoint, "save", lambda self, run: saved.append(run.step) or setattr(self, "_next", 1e99)
+    )
     model = plain()
     checkpoint = train.Checkpoint(tmp_path, every=None, every_seconds=1e-9, best=0)
     train.fit(model, loss, train.SGD(model, 0.1), data(), epochs=2, batch_size=10, checkpoint=checkpoint, **QUIET)
@@ -309,7 +313,14 @@ def test_other_data_is_an_error(tmp_path):
 
 
 def test_bad_arguments(tmp_path):
-    for options in ({"every": 0}, {"keep": 0}, {"best": -1}, {"mode": "less"}, {"every_seconds": 0}, {"every_steps": 1.5}):
+    for options in (
+        {"every": 0},
+        {"keep": 0},
+        {"best": -1},
+        {"mode": "less"},
+        {"every_seconds": 0},
+        {"every_steps": 1.5},
+    ):
         with pytest.raises(wl.ArgumentError):
             train.Checkpoint(tmp_path, **options)
     with pytest.raises(wl.ArgumentError, match="watches 'accuracy'.*loss"):

@@ -195,7 +195,9 @@ def test_a_step_that_is_not_finite_leaves_everything_and_is_explained():
     train.fit(model, risky, optimizer, [(x, y)], **QUIET)
     before = arrays(model, optimizer)
     bad = [(x, np.full_like(y, -1.0))]
-    with pytest.raises(train.NonFiniteError, match=r"step 1 .*the loss isn't finite: NaN first in `mul`.*`log`.*test_fit"):
+    with pytest.raises(
+        train.NonFiniteError, match=r"step 1 .*the loss isn't finite: NaN first in `mul`.*`log`.*test_fit"
+    ):
         train.fit(model, risky, optimizer, bad, **QUIET)
     assert same(before, arrays(model, optimizer))
     missing = x.copy()
@@ -255,9 +257,7 @@ def test_callbacks_are_told_in_order_and_may_stop():
             told_them.append("the end")
 
     model = plain()
-    history = train.fit(
-        model, loss, train.SGD(model, 0.1), batches(), epochs=5, callbacks=[Tell(), Other()], **QUIET
-    )
+    history = train.fit(model, loss, train.SGD(model, 0.1), batches(), epochs=5, callbacks=[Tell(), Other()], **QUIET)
     assert told_them == [
         "begin", "step 1", "step 2", "step 3", "epoch 1", "step 4", "end enough", "the end",
     ]  # fmt: skip
@@ -287,9 +287,7 @@ def test_early_stopping(options, epochs, best):
     model = plain()
     planned = PlannedValues([3.0, 2.0, 1.5, float("nan"), 1.6, 1.5, 1.0])
     stopping = train.EarlyStopping("planned", **options)
-    history = train.fit(
-        model, loss, train.SGD(model, 0.1), data(), epochs=7, callbacks=[planned, stopping], **QUIET
-    )
+    history = train.fit(model, loss, train.SGD(model, 0.1), data(), epochs=7, callbacks=[planned, stopping], **QUIET)
     assert history.epochs == epochs and (history.stopped is None) == (epochs == 7)
     assert same(arrays(model), planned.states[(best or epochs) - 1])
     assert best is None or stopping.best_epoch == best

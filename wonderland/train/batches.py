@@ -59,7 +59,9 @@ class IteratedBatches:
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
         if "samples" in state:
-            raise ArgumentError("the checkpoint was made with a Loader or with arrays, and data is another iterable now")
+            raise ArgumentError(
+                "the checkpoint was made with a Loader or with arrays, and data is another iterable now"
+            )
         self.epoch, self.position = int(state["epoch"]), int(state["position"])
         self._used = False
 

@@ -44,9 +44,7 @@ def remembered(make: Callable[..., Callable], *key: Hashable, like: Any = None) 
     return found
 
 
-def compiled_step(
-    loss: Callable, model: Any, optimizer: Any, clip: Clip = None, reduce: Reduce | None = None
-) -> Any:
+def compiled_step(loss: Callable, model: Any, optimizer: Any, clip: Clip = None, reduce: Reduce | None = None) -> Any:
     """The jitted `step(model, optimizer, *batch) -> (loss, extra, fine)` for such a model and such an optimiser.
 
     `clip` is the largest norm of all gradients together, or a function from gradients to gradients. `reduce` gets the

@@ -171,7 +171,9 @@ def _prepared(
     callbacks = [c for c in callbacks if c is not checkpoint]  # it comes last: it saves what the others know
     shown = progress if isinstance(progress, Progress) else Progress(epochs, length_of(batches)) if progress else None
     history = History()
-    run = Run(model, optimizer, batches, int(epochs), history, shown, [*callbacks, *([checkpoint] if checkpoint else [])])
+    run = Run(
+        model, optimizer, batches, int(epochs), history, shown, [*callbacks, *([checkpoint] if checkpoint else [])]
+    )
     run.names = names_of(model, loss, optimizer, clip)
     return run, Loop(run, loss, clip, nonfinite, validation, metrics, outputs, checkpoint, bool(resume))
 

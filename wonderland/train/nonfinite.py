@@ -116,7 +116,7 @@ class LookingLevel(Level):
 
 
 def nonfinite(value: Any) -> str | None:
-    """"NaN" or "infinity" if there is such a number in an array."""
+    """ "NaN" or "infinity" if there is such a number in an array."""
     if isinstance(value, Traced) or np.asarray(value).dtype.kind not in "fc" or np.isfinite(value).all():
         return None
     return "NaN" if np.isnan(value).any() else "infinity"
