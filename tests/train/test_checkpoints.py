@@ -256,6 +256,15 @@ def test_by_the_clock(tmp_path, monkeypatch):
 # Resuming something else ---------------------------------------------------------------------------------------------
 
 
+def test_a_rank_that_does_not_write_resumes_and_leaves_the_folder_alone(tmp_path):
+    small_run(tmp_path, epochs=2)
+    before = {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)}
+    model, history = small_run(tmp_path, resume=True, writes=False)
+    assert history.epochs == 3 and same(arrays(model), arrays(small_run(tmp_path / "other")[0]))
+    small_run(tmp_path, epochs=1, writes=False)
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+
+
 def test_resume_with_nothing_there_begins(tmp_path):
     assert same(arrays(small_run(tmp_path / "new", resume=True)[0]), arrays(small_run(tmp_path / "other")[0]))
 
@@ -323,7 +332,7 @@ def test_bad_arguments(tmp_path):
     ):
         with pytest.raises(wl.ArgumentError):
             train.Checkpoint(tmp_path, **options)
-    with pytest.raises(wl.ArgumentError, match="watches 'accuracy'.*loss"):
+    with pytest.raises(wl.ArgumentError, match=r"watches 'accuracy'.*loss"):
         small_run(tmp_path / "m", monitor="accuracy")
     with pytest.raises(wl.ArgumentError, match="set: a checkpoint holds"):
         write_record(str(tmp_path / "x"), {}, {"a": {1, 2}})

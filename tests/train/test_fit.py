@@ -61,7 +61,7 @@ def test_what_the_loss_tells_and_validation_and_metrics_are_in_the_history():
     assert history.steps["error"].shape == (9,) and history["error"].shape == (3,)
 
 
-def generated():
+def generated(epoch=0):
     yield from batches()
 
 
@@ -116,6 +116,35 @@ def test_the_step_is_compiled_once_for_each_shape():
         optimizer = train.SGD(model, 0.1)
         train.fit(model, own, optimizer, data(), epochs=2, batch_size=8, **QUIET)
     assert "2 signatures" in repr(compiled_step(own, model, optimizer))
+
+
+def test_gradients_are_reduced_before_the_update():
+    model, other = plain(), plain()
+    half = lambda value, grads: (2 * value, wl.tree_map(lambda g: 0.5 * g, grads))
+    first = train.fit(model, loss, train.SGD(model, 0.2), batches(), reduce=half, **QUIET)
+    second = train.fit(other, loss, train.SGD(other, 0.1), batches(), **QUIET)
+    for a, b in zip(arrays(model), arrays(other), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    assert first["loss"] == pytest.approx(2 * second["loss"], rel=1e-5)
+
+
+class Power:
+    """A loss that is an object, compared by its number, and without a hash."""
+
+    def __init__(self, power):
+        self.power = power
+
+    def __eq__(self, other):
+        return type(other) is Power and other.power == self.power
+
+    def __call__(self, model, x, y):
+        return np.mean(np.abs(model(x) - y) ** self.power)
+
+
+def test_a_loss_may_be_any_callable():
+    model = plain()
+    history = train.fit(model, Power(1.5), train.SGD(model, 0.1), batches(20), epochs=3, **QUIET)
+    assert history["loss"][-1] < history["loss"][0]
 
 
 def test_seeds_decide_the_order():
@@ -226,7 +255,7 @@ def test_an_update_that_overflows_is_found(rate):
     model = plain()
     before = arrays(model)
     steep = lambda model, x, y: 1e9 * loss(model, x, y)
-    with pytest.raises(train.NonFiniteError, match="the new '.*' of the model.*in the optimiser's update"):
+    with pytest.raises(train.NonFiniteError, match=r"the new '.*' of the model.*in the optimiser's update"):
         train.fit(model, steep, train.SGD(model, rate), data(), **QUIET)
     assert same(before, arrays(model))
 
@@ -431,15 +460,15 @@ BAD = {
     "epochs": ({"epochs": 0}, "at least 1, not 0"),
     "no data": ({"data": None}, "data is a wl.data.Loader.*not NoneType"),
     "a path": ({"data": "data.csv"}, "not str"),
-    "no batches": ({"data": []}, "epoch 1 has no batches: the data is empty"),
     "numbers": ({"data": [(1.0, 2.0)]}, r"is a float: make arrays of them"),
     "strings": ({"data": [(np.array(["a"]), np.zeros(1))]}, "dtype <U1"),
     "a batch size of batches": ({"data": batches(), "batch_size": 8}, "makes batches of its own"),
+    "a batch size of a Loader": ({"data": wl.data.Loader(data(), 4), "batch_size": 8}, "makes batches of its own"),
     "metrics without validation": ({"metrics": {"r2": train.metrics.R2()}}, "pass validation="),
     "metrics that are none": ({"metrics": {"r2": 1}, "validation": data()}, r"metrics\['r2'\]"),
     "metrics in a list": ({"metrics": [train.metrics.R2()], "validation": data()}, "metrics are a dict"),
     "a callback's class": ({"callbacks": [train.EarlyStopping]}, "not the class EarlyStopping"),
-    "a callback": ({"callbacks": [3]}, "methods begin, after_step"),
+    "a callback": ({"callbacks": [3]}, "the methods begin, after_step"),
     "nothing to resume from": ({"resume": True}, "resume=True needs checkpoint="),
     "nonfinite": ({"nonfinite": "ignore"}, '"raise" or "skip"'),
     "a monitor": ({"callbacks": [train.EarlyStopping("accuracy")]}, "watches 'accuracy'.*loss, rate, seconds"),
@@ -456,8 +485,8 @@ def test_bad_input(case):
     assert "monitor" in case or same(before, arrays(MODEL))
 
 
-def test_empty_arrays_and_large_batches_are_the_loaders_errors():
-    for given, options in ((tuple(a[:0] for a in data()), {}), (data(), {"batch_size": 64})):
+def test_empty_data_and_large_batches_are_errors_of_the_data():
+    for given, options in ((tuple(a[:0] for a in data()), {}), (data(), {"batch_size": 64}), ([], {}), (iter([]), {})):
         with pytest.raises(wl.data.DataError):
             train.fit(MODEL, loss, SGD, given, **options, **QUIET)
 

@@ -22,8 +22,8 @@ from wonderland.core.program import run
 from wonderland.core.tracebacks import user_line
 from wonderland.core.types import ArrayType, type_of
 from wonderland.nn.module import Module
-from wonderland.train.gradients import clip_by_norm
 from wonderland.train.compiled_step import Clip, Reduce, plain_step
+from wonderland.train.gradients import clip_by_norm
 from wonderland.transform.derivatives import quiet
 
 
