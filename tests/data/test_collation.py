@@ -54,14 +54,14 @@ def test_fields():
     [
         ([], {}, "there are no samples"),
         ([1, 2], {}, "no field of the samples is a sequence"),
-        ([np.arange(3), np.arange(9)], dict(length=5), "sample 1 of the batch has 9 elements, more than length=5"),
+        ([np.arange(3), np.arange(9)], {"length": 5}, "sample 1 of the batch has 9 elements, more than length=5"),
         ([np.ones((3, 2)), np.ones((3, 4))], {}, r"\(3, 2\) in sample 0 of the batch and \(3, 4\) in sample 1"),
         ([np.arange(3), 4], {}, r"and \(\) in sample 1"),
         ([(np.arange(3), np.arange(2))], {}, "fields 0 and 1 of a sample have different lengths"),
-        ([(np.arange(3), 1)], dict(fields=["x"]), r"fields has 'x', but the samples have the fields \[0, 1\]"),
-        ([np.arange(3)], dict(value=0.5), "value 0.5 isn't one of int64"),
-        ([np.arange(3, dtype=np.uint8)], dict(value=-1), "value -1 isn't one of uint8"),
-        ([np.arange(3)], dict(multiple=0), "multiple is a whole number"),
+        ([(np.arange(3), 1)], {"fields": ["x"]}, r"fields has 'x', but the samples have the fields \[0, 1\]"),
+        ([np.arange(3)], {"value": 0.5}, "value 0.5 isn't one of int64"),
+        ([np.arange(3, dtype=np.uint8)], {"value": -1}, "value -1 isn't one of uint8"),
+        ([np.arange(3)], {"multiple": 0}, "multiple is a whole number"),
     ],
 )
 def test_bad_padding(samples, options, message):

@@ -77,7 +77,7 @@ def test_order_depends_on_seed_and_epoch_only():
             orders[seed, epoch] = np.concatenate([b for (b,) in loader])
     assert len({tuple(o.tolist()) for o in orders.values()}) == 4
     other = data.Loader(x, batch_size=50, shuffle=True, seed=1)
-    [*other]
+    list(other)
     np.testing.assert_array_equal(next(iter(other))[0], orders[1, 1])
 
 
@@ -109,7 +109,7 @@ def test_prefetch_and_workers_change_nothing(prefetch, workers, monkeypatch):
     monkeypatch.setattr(prefetching, "WORTH", 0.0)
     monkeypatch.setattr(loaders, "BIG", 0)
     x, y = np.arange(46.0).reshape(23, 2), np.arange(23)
-    options = dict(batch_size=4, shuffle=True, seed=1, transform=noisy)
+    options = {"batch_size": 4, "shuffle": True, "seed": 1, "transform": noisy}
     loader = data.Loader((x, y), prefetch=prefetch, workers=workers, **options)
     reference = data.Loader((x, y), prefetch=0, **options)
     for epoch in range(2):
@@ -175,13 +175,13 @@ def test_a_loop_that_was_left_is_continued():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(samples=9), "samples in the data 9, this one has 10"),
-        (dict(seed=1), "seed 1, this one has 0"),
-        (dict(batch_size=5), "batch_size 5, this one has 3"),
-        (dict(shuffle=True), "shuffle True"),
-        (dict(drop_last=True), "drop_last True"),
-        (dict(position=5), "an epoch has 4 batches"),
-        (dict(epoch=-1), "epoch -1"),
+        ({"samples": 9}, "samples in the data 9, this one has 10"),
+        ({"seed": 1}, "seed 1, this one has 0"),
+        ({"batch_size": 5}, "batch_size 5, this one has 3"),
+        ({"shuffle": True}, "shuffle True"),
+        ({"drop_last": True}, "drop_last True"),
+        ({"position": 5}, "an epoch has 4 batches"),
+        ({"epoch": -1}, "epoch -1"),
     ],
 )
 def test_other_states_are_refused(change, message):
@@ -225,7 +225,7 @@ def test_of_two_loops_the_first_cannot_go_on():
 def test_ranks_share_each_batch(samples, each, ranks, drop_last, shuffle):
     size = each * ranks
     last = samples % size
-    options = dict(batch_size=size, shuffle=shuffle, drop_last=drop_last, seed=4)
+    options = {"batch_size": size, "shuffle": shuffle, "drop_last": drop_last, "seed": 4}
     if size > samples or (last and last < ranks and not drop_last):
         with pytest.raises(data.DataError):
             data.Loader(np.arange(samples), rank=0, ranks=ranks, **options)
@@ -254,15 +254,15 @@ def test_ranks_can_change_on_resume():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((np.arange(5),), dict(batch_size=6), "batch_size=6 is more than the 5 samples there are: use batch_size=5"),
-        ((np.arange(5),), dict(batch_size=0), "batch_size is a whole number, at least 1, not 0"),
-        ((np.arange(5),), dict(batch_size=2.5), "batch_size is a whole number, not 2.5"),
-        ((np.arange(9),), dict(batch_size=4, ranks=3), "can't be divided by ranks=3: use 3 or 6"),
-        ((np.arange(9),), dict(batch_size=4, ranks=2, rank=2), "they count from 0"),
-        ((np.arange(9),), dict(batch_size=4, ranks=2), "the last batch would have 1 of 9 samples, fewer than the 2"),
-        ((np.arange(9),), dict(batch_size=3, seed=-1), "seed is a whole number"),
-        ((np.arange(9),), dict(batch_size=3, seed=2**64), "seed is less than"),
-        ((np.arange(9),), dict(batch_size=3, transform=3), "transform is a function of"),
+        ((np.arange(5),), {"batch_size": 6}, "batch_size=6 is more than the 5 samples there are: use batch_size=5"),
+        ((np.arange(5),), {"batch_size": 0}, "batch_size is a whole number, at least 1, not 0"),
+        ((np.arange(5),), {"batch_size": 2.5}, "batch_size is a whole number, not 2.5"),
+        ((np.arange(9),), {"batch_size": 4, "ranks": 3}, "can't be divided by ranks=3: use 3 or 6"),
+        ((np.arange(9),), {"batch_size": 4, "ranks": 2, "rank": 2}, "they count from 0"),
+        ((np.arange(9),), {"batch_size": 4, "ranks": 2}, "the last batch would have 1 of 9 samples, fewer than the 2"),
+        ((np.arange(9),), {"batch_size": 3, "seed": -1}, "seed is a whole number"),
+        ((np.arange(9),), {"batch_size": 3, "seed": 2**64}, "seed is less than"),
+        ((np.arange(9),), {"batch_size": 3, "transform": 3}, "transform is a function of"),
         ((np.zeros((0, 2)),), {}, "there are no samples"),
         ((data.Generated(lambda i, rng: i, 3).part([]),), {}, "there are no samples"),
         (([np.arange(3), np.arange(3)],), {}, "a list may be arrays or samples"),
@@ -324,7 +324,7 @@ def test_batches_from_elsewhere():
         break
     assert [int(b[0]) for (b,) in once] == [1, 2, 3, 4]
     with pytest.raises(data.DataError, match="can be gone through once, but epoch 1"):
-        [*once]
+        list(once)
 
 
 @pytest.mark.parametrize(

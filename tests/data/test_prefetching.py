@@ -71,7 +71,7 @@ def test_nothing_is_left_behind(workers):
     next(iterator)
     iterator.close()
     quiet()
-    [*loader]
+    list(loader)
     quiet()
     assert (loader.epoch, loader.position) == (1, 0)
 
@@ -104,7 +104,7 @@ def test_cheap_batches_get_no_thread(monkeypatch):
 def test_errors_name_the_sample(prefetch, workers):
     loader = data.Loader(Slow(bad=11), 2, prefetch=prefetch, workers=workers)
     with pytest.raises(data.DataError) as caught:
-        [*loader]
+        list(loader)
     assert str(caught.value) == "file-11.bin: OSError: it is damaged"
     assert loader.position == 5  # the batches before it were handed out
     assert "in batch 5 of epoch 0 (samples 10, 11)" in caught.value.__notes__

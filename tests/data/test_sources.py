@@ -158,10 +158,10 @@ def test_unusable_images(folder, tmp_path):
     with bad("2.bmp has no label (1 of 4"):
         data.Images(folder, labels={"dog/a.png": 1, "dog/b.png": 1, "cat/1.jpg": 0})
     for arguments, message in [
-        (dict(size=(0, 3)), "size is (height, width)"),
-        (dict(mode="CMYK"), "mode is one of"),
-        (dict(dtype=np.int32), "dtype is a floating-point one"),
-        (dict(labels=3), "labels is 'folders', None"),
+        ({"size": (0, 3)}, "size is (height, width)"),
+        ({"mode": "CMYK"}, "mode is one of"),
+        ({"dtype": np.int32}, "dtype is a floating-point one"),
+        ({"labels": 3}, "labels is 'folders', None"),
     ]:
         with bad(message):
             data.Images(folder, **arguments)
@@ -169,7 +169,7 @@ def test_unusable_images(folder, tmp_path):
     with pytest.raises(data.DataError, match=r"1.jpg is 6 x 4 and .*3.png is 5 x 5 \(height x width\): scale them"):
         data.Images(folder)[:]
     (folder / "cat/3.png").write_bytes(b"\x89PNG nonsense")
-    for options in ({}, dict(workers=1)):
+    for options in ({}, {"workers": 1}):
         with bad("3.png can't be read as an image (UnidentifiedImageError"):
             [*data.Loader(data.Images(folder), 2, **options)]
     (folder / "cat/3.png").write_bytes((folder / "dog/a.png").read_bytes()[:-40])
@@ -225,14 +225,14 @@ def test_unusable_text(tmp_path, monkeypatch):
         ((tmp_path / "sub",), {}, "has no *.txt files"),
         (([],), {}, "there is no text"),
         ((3,), {}, "not int"),
-        (("abc",), dict(length=3), "no document has the 4 tokens"),
-        (("abc",), dict(length=0), "length is a whole number"),
-        (("abc",), dict(tokens="letters"), "tokens is 'characters'"),
-        (("abc",), dict(vocabulary="ab"), "document 0 has 'c' (token 2), which isn't in the vocabulary of 2"),
-        (("abc",), dict(vocabulary="aab"), "a token twice"),
-        (("abc",), dict(vocabulary="ab", unknown="?"), "isn't in the vocabulary: add it"),
-        ((["a", "b"],), dict(targets=[1]), "there are 2 documents, but 1 targets"),
-        (("abc",), dict(targets=[1], length=2), "targets belong to whole documents"),
+        (("abc",), {"length": 3}, "no document has the 4 tokens"),
+        (("abc",), {"length": 0}, "length is a whole number"),
+        (("abc",), {"tokens": "letters"}, "tokens is 'characters'"),
+        (("abc",), {"vocabulary": "ab"}, "document 0 has 'c' (token 2), which isn't in the vocabulary of 2"),
+        (("abc",), {"vocabulary": "aab"}, "a token twice"),
+        (("abc",), {"vocabulary": "ab", "unknown": "?"}, "isn't in the vocabulary: add it"),
+        ((["a", "b"],), {"targets": [1]}, "there are 2 documents, but 1 targets"),
+        (("abc",), {"targets": [1], "length": 2}, "targets belong to whole documents"),
     ]:
         with bad(message):
             data.Text(*arguments, **options)

@@ -48,11 +48,12 @@ class Arrays(Dataset):
         for key, array in zip(given, self.arrays):
             if missing == "raise" and not isinstance(given[key], np.memmap):
                 self._check_numbers(array, key)
-        self.names = None if names is None else [str(name) for name in names]
-        self.classes = None if classes is None else [str(name) for name in classes]
+        self.names: list[str] | None = None if names is None else [str(name) for name in names]
+        self.classes: list[str] | None = None if classes is None else [str(name) for name in classes]
         last = self.arrays[-1]
-        self.labels = last if len(self.arrays) > 1 and last.ndim == 1 and last.dtype.kind in "biu" else None
-        self.groups = None if groups is None else np.asarray(groups)
+        whole = len(self.arrays) > 1 and last.ndim == 1 and last.dtype.kind in "biu"
+        self.labels: np.ndarray | None = last if whole else None
+        self.groups: np.ndarray | None = None if groups is None else np.asarray(groups)
         if self.groups is not None and self.groups.shape != (len(self),):
             raise DataError(f"groups has shape {self.groups.shape}: it is one entry for each of {len(self)} samples")
 

@@ -24,6 +24,8 @@ MISSING = (
     "NULL", "NaN", "None", "n/a", "nan", "null",
 )  # fmt: skip
 
+BOOLS = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+
 
 def read_csv(path: Path) -> dict[str, np.ndarray]:
     """The columns of a CSV file whose first line has their names."""
@@ -38,13 +40,16 @@ def _read_by_pandas(path: Path) -> dict[str, np.ndarray] | None:
     """By pandas; None where the file isn't quite regular."""
     import pandas
 
+    # Until version 4 the last bit of a float has to be asked for.
+    exact: dict[str, Any] = {"float_precision": "round_trip"} if int(pandas.__version__.split(".")[0]) < 4 else {}
     try:
         header = next(_records(path))[1]
         with warnings.catch_warnings():
-            warnings.simplefilter("error")
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", pandas.errors.ParserWarning)
             frame = pandas.read_csv(
                 path, header=0, index_col=False, na_values=[*MISSING], keep_default_na=False, skipinitialspace=True,
-                float_precision="round_trip", low_memory=False, encoding="utf-8-sig", dtype_backend="numpy_nullable",
+                low_memory=False, encoding="utf-8-sig", dtype_backend="numpy_nullable", **exact,
             )  # fmt: skip
     except Exception:
         return None
@@ -58,15 +63,11 @@ def _of_series(series: Any) -> np.ndarray:
     kind = series.dtype.kind
     if kind == "b" and not gone.any():
         return series.to_numpy(dtype=bool)
-    if kind in "iu" and not gone.any():
-        return series.to_numpy(dtype=np.int64 if kind == "i" else np.uint64)
-    if kind in "iuf":
+    if kind == "i" and not gone.any():
+        return series.to_numpy(dtype=np.int64)
+    if kind in "biuf":
         return series.to_numpy(dtype=np.float64, na_value=np.nan)
-    values = series.to_numpy(dtype=object)
-    if not gone.any():
-        return values.astype(str)
-    values[gone] = None
-    return values
+    return _column(["" if no else str(value) for value, no in zip(series.to_numpy(dtype=object), gone)])
 
 
 def _read_by_csv(path: Path) -> dict[str, np.ndarray]:
@@ -119,8 +120,8 @@ def _column(cells: list[str]) -> np.ndarray:
             return np.array([np.nan if no else float(cell) for cell, no in zip(cells, gone)])
     except ValueError:
         pass
-    if complete and all(cell.lower() in ("true", "false") for cell in cells):
-        return np.array([cell.lower() == "true" for cell in cells])
+    if all(cell in BOOLS for cell in there):
+        return np.array([np.nan if no else BOOLS[cell] for cell, no in zip(cells, gone)], bool if complete else float)
     return (
         np.array([None if no else cell for cell, no in zip(cells, gone)], object) if not complete else np.array(cells)
     )

@@ -102,9 +102,10 @@ class Subset(Dataset):
     def __init__(self, dataset: Dataset, indices: Any):
         self.dataset = dataset
         self.indices: np.ndarray = Dataset.rows_of(dataset, indices)
-        self.names, self.classes = dataset.names, dataset.classes
-        self.labels = None if dataset.labels is None else dataset.labels[self.indices]
-        self.groups = None if dataset.groups is None else dataset.groups[self.indices]
+        self.names: list[str] | None = dataset.names
+        self.classes: list[str] | None = dataset.classes
+        self.labels: np.ndarray | None = None if dataset.labels is None else dataset.labels[self.indices]
+        self.groups: np.ndarray | None = None if dataset.groups is None else dataset.groups[self.indices]
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -160,8 +161,8 @@ class Generated(Dataset):
         if not callable(function):
             raise ArgumentError(f"Generated takes a function of (index, rng), not {type(function).__name__}")
         self.function = function
-        self.length = count_of(length, "length")
-        self.seed = seed_of(seed)
+        self.length: int = count_of(length, "length")
+        self.seed: int = seed_of(seed)
         self.batched = batched
 
     def __len__(self) -> int:

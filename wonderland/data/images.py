@@ -41,16 +41,17 @@ class Images(Dataset):
         dtype: Any = np.float32,
         suffixes: Sequence[str] = SUFFIXES,
     ):
-        self.folder = Path(folder)
+        self.folder: Path = Path(folder)
         self.size: tuple[int, int] | None = (size, size) if isinstance(size, int) else size
         if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
             raise ArgumentError(f"size is (height, width) of at least one pixel, not {size!r}")
         if mode not in CHANNELS:
             raise ArgumentError(f"mode is one of {[*CHANNELS]}, not {mode!r}")
         self.mode: str = mode
-        self.dtype = np.dtype(dtype)
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
         if self.dtype.kind != "f" and self.dtype != np.uint8:
             raise ArgumentError(f"dtype is a floating-point one, or np.uint8, not {self.dtype}")
+        self.labels: np.ndarray | None = None
         self.files: list[Path] = self._found(tuple(suffix.lower() for suffix in suffixes))
         if isinstance(labels, Mapping):
             self._label_by(labels)

@@ -64,7 +64,8 @@ class Loader:
         self.shuffle: bool = bool(shuffle)
         self.seed: int = seed_of(seed)
         self.drop_last: bool = bool(drop_last)
-        self.transform, self.collate = transform, collate
+        self.transform: Callable[[Any, np.random.Generator], Any] | None = transform
+        self.collate: Callable[[list[Any]], Any] | None = collate
         for function, name, takes in ((transform, "transform", "(batch, rng)"), (collate, "collate", "(samples)")):
             if function is not None and not callable(function):
                 raise ArgumentError(f"{name} is a function of {takes}, not {type(function).__name__}")

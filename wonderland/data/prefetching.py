@@ -3,7 +3,7 @@
 The thread is there while the generator is: when its loop is left, by `break` or by an exception, the generator is
 closed, and it waits for the thread to end. What is cheap isn't worth a thread: to hand a batch over costs some 20
 microseconds, and more when the two compete for Python's lock. So the first batches are made by the consumer, and the
-thread begins when one of them took longer than `WORTH`.
+thread begins when two in a row took longer than `WORTH`, or one much longer: the first may have other reasons.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _END = object()
 
 def ahead(batches: Generator[Any, None, None], count: int) -> Generator[Any, None, None]:
     """The batches, up to `count` of them made before they are asked for."""
+    slow = False
     try:
         while True:
             start = perf_counter()
@@ -32,8 +33,9 @@ def ahead(batches: Generator[Any, None, None], count: int) -> Generator[Any, Non
             if batch is _END:
                 return
             yield batch
-            if taken >= WORTH:
+            if taken >= WORTH and (slow or taken >= 20 * WORTH):
                 break
+            slow = taken >= WORTH
         thread = Prefetcher(batches, count)
         try:
             thread.start()
@@ -51,10 +53,10 @@ class Prefetcher:
     def __init__(self, batches: Iterator[Any], count: int):
         self.batches = batches
         self.made: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-        self.room = threading.Semaphore(count)
-        self.working = threading.Lock()  # held while a batch is made
-        self.stopped = False
-        self.thread = threading.Thread(target=self._run, name="wonderland-prefetch", daemon=True)
+        self.room: threading.Semaphore = threading.Semaphore(count)
+        self.working: Any = threading.Lock()  # held while a batch is made
+        self.stopped: bool = False
+        self.thread: threading.Thread = threading.Thread(target=self._run, name="wonderland-prefetch", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""

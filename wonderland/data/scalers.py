@@ -62,7 +62,7 @@ class Scaler:
             there = ~np.isnan(chunk)
             axis = self._axes(chunk)
             few = there.sum(axis, keepdims=True)
-            with np.errstate(invalid="ignore", divide="ignore"):
+            with np.errstate(all="ignore"):
                 center = np.where(few > 0, np.where(there, chunk, 0).sum(axis, keepdims=True) / few, 0)
                 off = np.where(there, chunk - center, 0)
                 center = center + np.where(few > 0, off.sum(axis, keepdims=True) / few, 0)  # what rounding has left
@@ -183,12 +183,18 @@ class Scaler:
         """What was fitted; it can be written as JSON."""
         if self.center is None:
             raise ArgumentError(f"this {type(self).__name__} isn't fitted, so it has no state")
-        return {"scaler": type(self).__name__, **{name: getattr(self, name).tolist() for name in FITTED}}
+        return {**self._settings(), **{name: getattr(self, name).tolist() for name in FITTED}}
+
+    def _settings(self) -> dict[str, Any]:
+        return {"scaler": type(self).__name__, "missing": self.missing}
 
     def load_state(self: S, state: Mapping[str, Any]) -> S:
         """Take what another one has fitted."""
         if state.get("scaler") != type(self).__name__ or not {*FITTED} <= {*state}:
             raise ArgumentError(f"this isn't the state of a fitted {type(self).__name__}: {[*state]}")
+        for name, value in self._settings().items():
+            if state.get(name) != value:
+                raise ArgumentError(f"the state is of {name}={state.get(name)!r}, this one has {name}={value!r}")
         for name in FITTED:
             setattr(self, name, np.array(state[name], np.float64))
         return self
@@ -230,11 +236,16 @@ class MinMax(Scaler):
         super().__init__(axis, missing, field)
         if not low < high:
             raise ArgumentError(f"low is less than high, but they are {low} and {high}")
-        self.low, self.high, self.clip = float(low), float(high), bool(clip)
+        self.low: float = float(low)
+        self.high: float = float(high)
+        self.clip: bool = bool(clip)
 
     def _statistics(self, mean: Any, deviation: Any, least: Any, most: Any) -> tuple[Any, Any]:
         with np.errstate(over="ignore"):
             return least, np.where(most == least, 1, most - least)
+
+    def _settings(self) -> dict[str, Any]:
+        return {**super()._settings(), "low": self.low, "high": self.high, "clip": self.clip}
 
     def _forward(self, x: np.ndarray) -> np.ndarray:
         y = super()._forward(x) * (self.high - self.low) + self.low

@@ -50,7 +50,9 @@ class Table(Arrays):
         dtype: Any = np.float64,
     ):
         self._checked_missing(missing)
-        columns, self.source, self._line = _columns_of(source)
+        columns, called, self._line = _columns_of(source)
+        self.source: str = called
+        self.classes: list[str] | None = None
         targets = [target] if isinstance(target, str) else [*(target or ())]
         kinds = [one_hot] if isinstance(one_hot, str) else [*one_hot]
         if isinstance(features, str):
@@ -145,7 +147,7 @@ class Table(Arrays):
                 if not hot.any(1).all():
                     row = int((~hot.any(1)).argmax())
                     raise DataError(
-                        f"{self._cell(row, rows, name)} is {values[row]!r}, which isn't one of its kinds {known}"
+                        f"{self._cell(row, rows, name)} is {_shown(values[row])}, which isn't one of its kinds {known}"
                     )
                 found += [*hot.T.astype(dtype)]
                 names += [f"{name}={kind}" for kind in known]
@@ -171,8 +173,8 @@ class Table(Arrays):
                     if not gone[row]:
                         break
         raise DataError(
-            f"{self._cell(row, rows, name)} is {values[row]!r}, not a number: leave the column out of features=, or "
-            f"put it into one_hot= if its values are kinds"
+            f"{self._cell(row, rows, name)} is {_shown(values[row])}, not a number: leave the column out of features=, "
+            "or put it into one_hot= if its values are kinds"
         )
 
     def _target(
@@ -186,7 +188,9 @@ class Table(Arrays):
             )
         if values.dtype.kind in "OUST" or classes is not None:
             if not alone:
-                raise DataError(f"the targets are several columns, so {name!r} has to be of numbers, not {values[0]!r}")
+                raise DataError(
+                    f"the targets are several columns, so {name!r} has to be of numbers, not {_shown(values[0])}"
+                )
             known = np.unique(values) if classes is None else np.array([*classes])
             self.classes = [str(value) for value in known.tolist()]
             number = {value: place for place, value in enumerate(known.tolist())}
@@ -199,7 +203,7 @@ class Table(Arrays):
         if values.dtype.kind == "f" and dropped and (values == np.floor(values)).all() and np.abs(values).max() < 2**53:
             return values.astype(np.int64)  # whole numbers, which were floats for the NaN among them
         if values.dtype.kind != "f":
-            raise DataError(f"{self._cell(0, rows, name)} is {values[0]!r}: a target is numbers or strings")
+            raise DataError(f"{self._cell(0, rows, name)} is {_shown(values[0])}: a target is numbers or strings")
         return values.astype(dtype)
 
     def _cell(self, row: int, rows: np.ndarray, name: str) -> str:
@@ -212,6 +216,11 @@ class Table(Arrays):
     def name(self, index: int) -> str:
         """Its row, and its line in the file."""
         return self._row(index if self.rows is None else int(self.rows[index]))
+
+
+def _shown(value: Any) -> str:
+    """A cell as one would write it in Python."""
+    return str(value) if isinstance(value, np.datetime64) else repr(getattr(value, "item", lambda: value)())
 
 
 def _missing(values: Any) -> np.ndarray:

@@ -52,7 +52,9 @@ class Text(Dataset):
             raise ArgumentError("targets belong to whole documents: leave length away, or targets")
         self.tokens: Tokens = tokens
         self.unknown = unknown
-        documents, self.sources = _documents(text, encoding)
+        documents, called = _documents(text, encoding)
+        self.sources: list[str] = called
+        self.labels: np.ndarray | None = None
         pieces = [self._cut(document) for document in documents]
         if vocabulary is None:
             vocabulary = [] if tokens == "bytes" else sorted({token for piece in pieces for token in piece})
