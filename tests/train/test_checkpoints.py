@@ -219,7 +219,9 @@ def test_which_are_kept(tmp_path, options, kept):
         model, loss, train.SGD(model, 0.1), data(), epochs=6, checkpoint=train.Checkpoint(tmp_path, **options),
         callbacks=[Planned([9.0, 2.0, 5.0, 1.0, 3.0, float("nan")])], **QUIET,
     )  # fmt: skip
-    assert [os.path.basename(p) for p in train.Checkpoint(tmp_path).files()] == [f"step-{e:08d}.safetensors" for e in kept]
+    assert [os.path.basename(p) for p in train.Checkpoint(tmp_path).files()] == [
+        f"step-{e:08d}.safetensors" for e in kept
+    ]
 
 
 def test_restore_gives_the_last_and_the_best(tmp_path):
@@ -242,7 +244,9 @@ def test_restore_gives_the_last_and_the_best(tmp_path):
 
 def test_by_the_clock(tmp_path, monkeypatch):
     saved = []
-    monkeypatch.setattr(train.Checkpoint, "save", lambda self, run: saved.append(run.step) or setattr(self, "_next", 1e99))
+    monkeypatch.setattr(
+        train.Checkpoint, "save", lambda self, run: saved.append(run.step) or setattr(self, "_next", 1e99)
+    )
     model = plain()
     checkpoint = train.Checkpoint(tmp_path, every=None, every_seconds=1e-9, best=0)
     train.fit(model, loss, train.SGD(model, 0.1), data(), epochs=2, batch_size=10, checkpoint=checkpoint, **QUIET)
@@ -250,6 +254,15 @@ def test_by_the_clock(tmp_path, monkeypatch):
 
 
 # Resuming something else ---------------------------------------------------------------------------------------------
+
+
+def test_a_rank_that_does_not_write_resumes_and_leaves_the_folder_alone(tmp_path):
+    small_run(tmp_path, epochs=2)
+    before = {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)}
+    model, history = small_run(tmp_path, resume=True, writes=False)
+    assert history.epochs == 3 and same(arrays(model), arrays(small_run(tmp_path / "other")[0]))
+    small_run(tmp_path, epochs=1, writes=False)
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
 
 
 def test_resume_with_nothing_there_begins(tmp_path):
@@ -309,10 +322,17 @@ def test_other_data_is_an_error(tmp_path):
 
 
 def test_bad_arguments(tmp_path):
-    for options in ({"every": 0}, {"keep": 0}, {"best": -1}, {"mode": "less"}, {"every_seconds": 0}, {"every_steps": 1.5}):
+    for options in (
+        {"every": 0},
+        {"keep": 0},
+        {"best": -1},
+        {"mode": "less"},
+        {"every_seconds": 0},
+        {"every_steps": 1.5},
+    ):
         with pytest.raises(wl.ArgumentError):
             train.Checkpoint(tmp_path, **options)
-    with pytest.raises(wl.ArgumentError, match="watches 'accuracy'.*loss"):
+    with pytest.raises(wl.ArgumentError, match=r"watches 'accuracy'.*loss"):
         small_run(tmp_path / "m", monitor="accuracy")
     with pytest.raises(wl.ArgumentError, match="set: a checkpoint holds"):
         write_record(str(tmp_path / "x"), {}, {"a": {1, 2}})

@@ -61,7 +61,7 @@ def test_what_the_loss_tells_and_validation_and_metrics_are_in_the_history():
     assert history.steps["error"].shape == (9,) and history["error"].shape == (3,)
 
 
-def generated():
+def generated(epoch=0):
     yield from batches()
 
 
@@ -116,6 +116,35 @@ def test_the_step_is_compiled_once_for_each_shape():
         optimizer = train.SGD(model, 0.1)
         train.fit(model, own, optimizer, data(), epochs=2, batch_size=8, **QUIET)
     assert "2 signatures" in repr(compiled_step(own, model, optimizer))
+
+
+def test_gradients_are_reduced_before_the_update():
+    model, other = plain(), plain()
+    half = lambda value, grads: (2 * value, wl.tree_map(lambda g: 0.5 * g, grads))
+    first = train.fit(model, loss, train.SGD(model, 0.2), batches(), reduce=half, **QUIET)
+    second = train.fit(other, loss, train.SGD(other, 0.1), batches(), **QUIET)
+    for a, b in zip(arrays(model), arrays(other), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    assert first["loss"] == pytest.approx(2 * second["loss"], rel=1e-5)
+
+
+class Power:
+    """A loss that is an object, compared by its number, and without a hash."""
+
+    def __init__(self, power):
+        self.power = power
+
+    def __eq__(self, other):
+        return type(other) is Power and other.power == self.power
+
+    def __call__(self, model, x, y):
+        return np.mean(np.abs(model(x) - y) ** self.power)
+
+
+def test_a_loss_may_be_any_callable():
+    model = plain()
+    history = train.fit(model, Power(1.5), train.SGD(model, 0.1), batches(20), epochs=3, **QUIET)
+    assert history["loss"][-1] < history["loss"][0]
 
 
 def test_seeds_decide_the_order():
@@ -195,7 +224,9 @@ def test_a_step_that_is_not_finite_leaves_everything_and_is_explained():
     train.fit(model, risky, optimizer, [(x, y)], **QUIET)
     before = arrays(model, optimizer)
     bad = [(x, np.full_like(y, -1.0))]
-    with pytest.raises(train.NonFiniteError, match=r"step 1 .*the loss isn't finite: NaN first in `mul`.*`log`.*test_fit"):
+    with pytest.raises(
+        train.NonFiniteError, match=r"step 1 .*the loss isn't finite: NaN first in `mul`.*`log`.*test_fit"
+    ):
         train.fit(model, risky, optimizer, bad, **QUIET)
     assert same(before, arrays(model, optimizer))
     missing = x.copy()
@@ -224,7 +255,7 @@ def test_an_update_that_overflows_is_found(rate):
     model = plain()
     before = arrays(model)
     steep = lambda model, x, y: 1e9 * loss(model, x, y)
-    with pytest.raises(train.NonFiniteError, match="the new '.*' of the model.*in the optimiser's update"):
+    with pytest.raises(train.NonFiniteError, match=r"the new '.*' of the model.*in the optimiser's update"):
         train.fit(model, steep, train.SGD(model, rate), data(), **QUIET)
     assert same(before, arrays(model))
 
@@ -255,9 +286,7 @@ def test_callbacks_are_told_in_order_and_may_stop():
             told_them.append("the end")
 
     model = plain()
-    history = train.fit(
-        model, loss, train.SGD(model, 0.1), batches(), epochs=5, callbacks=[Tell(), Other()], **QUIET
-    )
+    history = train.fit(model, loss, train.SGD(model, 0.1), batches(), epochs=5, callbacks=[Tell(), Other()], **QUIET)
     assert told_them == [
         "begin", "step 1", "step 2", "step 3", "epoch 1", "step 4", "end enough", "the end",
     ]  # fmt: skip
@@ -287,9 +316,7 @@ def test_early_stopping(options, epochs, best):
     model = plain()
     planned = PlannedValues([3.0, 2.0, 1.5, float("nan"), 1.6, 1.5, 1.0])
     stopping = train.EarlyStopping("planned", **options)
-    history = train.fit(
-        model, loss, train.SGD(model, 0.1), data(), epochs=7, callbacks=[planned, stopping], **QUIET
-    )
+    history = train.fit(model, loss, train.SGD(model, 0.1), data(), epochs=7, callbacks=[planned, stopping], **QUIET)
     assert history.epochs == epochs and (history.stopped is None) == (epochs == 7)
     assert same(arrays(model), planned.states[(best or epochs) - 1])
     assert best is None or stopping.best_epoch == best
@@ -433,15 +460,15 @@ BAD = {
     "epochs": ({"epochs": 0}, "at least 1, not 0"),
     "no data": ({"data": None}, "data is a wl.data.Loader.*not NoneType"),
     "a path": ({"data": "data.csv"}, "not str"),
-    "no batches": ({"data": []}, "epoch 1 has no batches: the data is empty"),
     "numbers": ({"data": [(1.0, 2.0)]}, r"is a float: make arrays of them"),
     "strings": ({"data": [(np.array(["a"]), np.zeros(1))]}, "dtype <U1"),
     "a batch size of batches": ({"data": batches(), "batch_size": 8}, "makes batches of its own"),
+    "a batch size of a Loader": ({"data": wl.data.Loader(data(), 4), "batch_size": 8}, "makes batches of its own"),
     "metrics without validation": ({"metrics": {"r2": train.metrics.R2()}}, "pass validation="),
     "metrics that are none": ({"metrics": {"r2": 1}, "validation": data()}, r"metrics\['r2'\]"),
     "metrics in a list": ({"metrics": [train.metrics.R2()], "validation": data()}, "metrics are a dict"),
     "a callback's class": ({"callbacks": [train.EarlyStopping]}, "not the class EarlyStopping"),
-    "a callback": ({"callbacks": [3]}, "methods begin, after_step"),
+    "a callback": ({"callbacks": [3]}, "the methods begin, after_step"),
     "nothing to resume from": ({"resume": True}, "resume=True needs checkpoint="),
     "nonfinite": ({"nonfinite": "ignore"}, '"raise" or "skip"'),
     "a monitor": ({"callbacks": [train.EarlyStopping("accuracy")]}, "watches 'accuracy'.*loss, rate, seconds"),
@@ -458,8 +485,8 @@ def test_bad_input(case):
     assert "monitor" in case or same(before, arrays(MODEL))
 
 
-def test_empty_arrays_and_large_batches_are_the_loaders_errors():
-    for given, options in ((tuple(a[:0] for a in data()), {}), (data(), {"batch_size": 64})):
+def test_empty_data_and_large_batches_are_errors_of_the_data():
+    for given, options in ((tuple(a[:0] for a in data()), {}), (data(), {"batch_size": 64}), ([], {}), (iter([]), {})):
         with pytest.raises(wl.data.DataError):
             train.fit(MODEL, loss, SGD, given, **options, **QUIET)
 

@@ -5,7 +5,7 @@ Each has `epoch` and `position`, which counts the batches of this epoch that wer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,87 +13,49 @@ import numpy as np
 
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
-from wonderland.data.datasets import Dataset
-from wonderland.data.faults import DataError
+from wonderland.data.arrays import as_dataset
 from wonderland.data.loaders import Loader
+from wonderland.data.streams import Batches
 
-KINDS = (
-    "data is a wl.data.Loader, a dataset, a tuple or dict of arrays, an iterable of batches, or a function without "
-    "arguments that returns one"
-)
+Source = Loader | Batches
 
 
-class IteratedBatches:
-    """Batches of an iterable, or of one that a function makes anew for each epoch, with a Loader's position.
-
-    After a resume in the middle of an epoch, the batches before are made again and passed over.
-    """
-
-    def __init__(self, source: Iterable[Any] | Callable[[], Iterable[Any]]):
-        self.source = source
-        self.epoch: int = 0
-        self.position: int = 0
-        self.once: bool = not callable(source) and iter(source) is source
-        self._used = False
-
-    def __iter__(self) -> Iterator[Any]:
-        if self.once and self._used:
-            raise ArgumentError(
-                f"this {type(self.source).__name__} gives its batches once, so it is good for one epoch: pass a list, a "
-                "wl.data.Loader, or a function that makes a new one"
-            )
-        self._used = True
-        batches = iter(self.source() if callable(self.source) else self.source)
-        for number in range(self.position):
-            if next(batches, self) is self:
-                raise DataError(f"the data has {number} batches, and {self.position} were used when it was saved")
-        for batch in batches:
-            self.position += 1
-            yield batch
-        self.epoch, self.position = self.epoch + 1, 0
-
-    def state(self) -> dict[str, Any]:
-        """Where it is; it can be written as JSON."""
-        return {"epoch": self.epoch, "position": self.position}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        if "samples" in state:
-            raise ArgumentError("the checkpoint was made with a Loader or with arrays, and data is another iterable now")
-        self.epoch, self.position = int(state["epoch"]), int(state["position"])
-        self._used = False
-
-
-Batches = Loader | IteratedBatches
-
-
-def is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray)
-
-
-def as_batches(data: Any, batch_size: int | None, shuffle: bool, seed: int, least: int = 32) -> Batches:
+def as_batches(data: Any, batch_size: int | None, shuffle: bool, seed: int, least: int = 32) -> Source:
     """What `data` means. Without a batch size, `least` samples make a batch, or all if there are fewer."""
-    if isinstance(data, (Loader, IteratedBatches)):
-        return data
-    if isinstance(data, np.ndarray):
-        data = (data,)
-    arrays = [*data] if isinstance(data, tuple) else [*data.values()] if isinstance(data, dict) else []
-    if isinstance(data, Dataset) or (arrays and all(map(is_array, arrays))):
-        count = len(data) if isinstance(data, Dataset) else len(arrays[0]) if arrays[0].ndim else 0
-        return Loader(data, min(least, count) or 1 if batch_size is None else batch_size, shuffle=shuffle, seed=seed)
-    if data is None or isinstance(data, (str, bytes, dict)) or not (callable(data) or hasattr(data, "__iter__")):
-        raise ArgumentError(f"{KINDS}, not {type(data).__name__}")
+    source: Any = data
+    made = isinstance(data, (Loader, Batches))
+    arrays = isinstance(data, tuple) and all(isinstance(part, np.ndarray) for part in data)
+    several = isinstance(data, (list, tuple)) and not arrays
+    if not made and not several and (isinstance(data, (tuple, Mapping)) or hasattr(data, "__getitem__")):
+        if isinstance(data, (str, bytes)):
+            raise _unknown(data)
+        dataset = as_dataset(data)
+        size = max(min(least, len(dataset)), 1) if batch_size is None else batch_size
+        return Loader(dataset, size, shuffle=shuffle, seed=seed)
+    if not (made or several or callable(data) or hasattr(data, "__iter__")):
+        raise _unknown(data)
     if batch_size is not None:
         raise ArgumentError(
             f"batch_size is for arrays and datasets: this {type(data).__name__} makes batches of its own"
         )
-    return IteratedBatches(data)
+    return source if made else Batches(source)
 
 
-def length_of(batches: Batches) -> int | None:
+def _unknown(data: Any) -> ArgumentError:
+    return ArgumentError(
+        "data is a wl.data.Loader, a dataset, a tuple or dict of arrays, an iterable of batches, or a function of the "
+        f"epoch that returns one, not {type(data).__name__}"
+    )
+
+
+def length_of(batches: Source) -> int | None:
     """How many batches an epoch has, if that is known."""
-    held = batches.source if isinstance(batches, IteratedBatches) else batches
-    return len(held) if hasattr(held, "__len__") else None
+    return batches.length if isinstance(batches, Batches) else len(batches)
+
+
+def is_once(batches: Source) -> bool:
+    """Are they good for one epoch only?"""
+    return isinstance(batches, Batches) and batches.once
 
 
 def parts_of(batch: Any) -> tuple[Any, ...]:
@@ -113,7 +75,7 @@ def check_batch(parts: tuple[Any, ...]) -> None:
     if not leaves:
         raise ArgumentError("a batch is an array, or a tuple, list or dict of arrays, and here is an empty one")
     for leaf in leaves:
-        if not is_array(leaf):
+        if not isinstance(leaf, np.ndarray):
             raise ArgumentError(
                 f"a batch is an array, or a tuple, list or dict of arrays; in this one is a {type(leaf).__name__}: "
                 "make arrays of them, np.array(...)"
@@ -123,7 +85,7 @@ def check_batch(parts: tuple[Any, ...]) -> None:
 
 
 @contextmanager
-def once_through(batches: Batches) -> Iterator[Batches]:
+def once_through(batches: Source) -> Iterator[Source]:
     """All batches of an epoch from its beginning; afterwards it is where it was."""
     state = batches.state()
     if batches.position:
@@ -131,5 +93,5 @@ def once_through(batches: Batches) -> Iterator[Batches]:
     try:
         yield batches
     finally:
-        if isinstance(batches, Loader) or not batches.once:
+        if not is_once(batches):
             batches.load_state(state)

@@ -40,7 +40,8 @@ class Checkpoint(Callback):
     A file is written every `every` epochs, and also every `every_steps` steps and `every_seconds` seconds, if these are
     given (None is never). The last `keep` are kept (None keeps all), and the `best` ones by `monitor`, which are saved
     in any case: a name of the history, without one "validation_loss", or "loss" if there is no validation. A folder
-    belongs to one run: a new run in a folder with checkpoints raises, unless `overwrite` removes them.
+    belongs to one run: a new run in a folder with checkpoints raises, unless `overwrite` removes them. Of ranks that
+    train in parallel all but one have `writes=False`: they resume, and change nothing there.
 
         checkpoint = train.Checkpoint("runs/digits", every_seconds=60)
         train.fit(model, loss, optimizer, data, epochs=100, checkpoint=checkpoint, resume=True)
@@ -62,6 +63,7 @@ class Checkpoint(Callback):
         monitor: str | None = None,
         mode: str = "min",
         overwrite: bool = False,
+        writes: bool = True,
     ):
         check_mode(mode, "Checkpoint")
         for name, value in (("every", every), ("every_steps", every_steps), ("keep", keep)):
@@ -80,6 +82,7 @@ class Checkpoint(Callback):
         self.monitor: str | None = monitor
         self.mode: str = mode
         self.overwrite: bool = bool(overwrite)
+        self.writes: bool = bool(writes)
         self.ranked: list[tuple[float, str]] = []  # the best values so far and their files, the best first
         self._saved = (-1, -1)  # step and epoch of what was saved last
         self._next = float("inf")  # when to save by the clock
@@ -90,7 +93,8 @@ class Checkpoint(Callback):
         """Make the folder."""
         if not run.resumed:
             self.ranked = []
-            self._clear()
+            if self.writes:
+                self._clear()
         self._saved = (run.step, run.epoch) if run.resumed else (-1, -1)
         self._next = time.monotonic() + (self.every_seconds or float("inf"))
 
@@ -119,7 +123,7 @@ class Checkpoint(Callback):
     def save(self, run: Run) -> str:
         """Write a checkpoint of the run as it is now; returns the file's path."""
         path = os.path.join(self.folder, file_name(run.step))
-        if self._saved == (run.step, run.epoch):
+        if self._saved == (run.step, run.epoch) or not self.writes:
             return path
         try:
             os.makedirs(self.folder, exist_ok=True)
@@ -155,7 +159,9 @@ class Checkpoint(Callback):
 
     def remove_unfinished(self) -> None:
         """Remove what a run left that was killed while it wrote."""
-        for path in glob.glob(os.path.join(glob.escape(self.folder), "step-*.safetensors.*.tmp")):
+        for path in (
+            () if not self.writes else glob.glob(os.path.join(glob.escape(self.folder), "step-*.safetensors.*.tmp"))
+        ):
             remove(path)
 
     def state(self) -> dict[str, Any]:
@@ -184,7 +190,7 @@ class Checkpoint(Callback):
             try:
                 return path, *read_record(path)
             except CheckpointError as error:
-                aside = os.path.basename(put_aside(path))
+                aside = os.path.basename(put_aside(path)) if self.writes else path
                 warn(f"{error}. It is kept as {aside}, and the one before is used, if there is one.")
         if files:
             raise CheckpointError(f"all {len(files)} checkpoints in {self.folder} are damaged: none can be resumed")

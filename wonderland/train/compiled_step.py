@@ -1,8 +1,8 @@
 """One step of training as one compiled call: loss, gradients, clipping, update, and a flag that guards all of it.
 
 A model, an optimiser and a batch come in; the loss, what else the loss function tells, and the flag come out. If the
-loss, or a new number of the model or the optimiser, isn't finite, the flag is False, and every array that the step would
-have written (batch statistics and keys of dropout, too) has its old value, to the bit.
+loss, or a new number of the model or the optimiser, isn't finite, the flag is False, and every array that the step
+would have written (batch statistics and keys of dropout, too) has its old value, to the bit.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ def remembered(make: Callable[..., Callable], *key: Hashable, like: Any = None) 
     Each kind of model has its own, so that `jit` warns about many shapes of batches, and not about many models.
     """
     whole = (make, *key, tree.flatten(like)[1])
-    found = _kept.pop(whole, None)
+    try:
+        found = _kept.pop(whole, None)
+    except TypeError:  # a function that has no hash
+        return jit(make(*key))
     _kept[whole] = found = jit(make(*key)) if found is None else found
     while len(_kept) > MOST:
         _kept.popitem(last=False)
     return found
 
 
-def compiled_step(
-    loss: Callable, model: Any, optimizer: Any, clip: Clip = None, reduce: Reduce | None = None
-) -> Any:
+def compiled_step(loss: Callable, model: Any, optimizer: Any, clip: Clip = None, reduce: Reduce | None = None) -> Any:
     """The jitted `step(model, optimizer, *batch) -> (loss, extra, fine)` for such a model and such an optimiser.
 
     `clip` is the largest norm of all gradients together, or a function from gradients to gradients. `reduce` gets the

@@ -103,8 +103,6 @@ def evaluated(
                 collected.append((out, parts[-1]))
             if interrupted():
                 raise Interrupted
-    if not weight:
-        raise ArgumentError("there are no batches to evaluate: the data is empty")
     found: dict[str, Any] = {name: total / weight for name, total in sums.items()}
     whole = [joined([pair[i] for pair in collected]) for i in (0, 1)] if collected else []
     for name, metric in made.items():
@@ -148,8 +146,6 @@ def predict(model: Module, data: Any, *, outputs: Outputs = None, batch_size: in
             if not found:
                 check_batch(parts)
             found.append(run(model, *parts)[2])
-    if not found:
-        raise ArgumentError("there is nothing to predict: the data is empty")
     return joined(found)
 
 

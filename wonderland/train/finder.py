@@ -14,7 +14,7 @@ import numpy as np
 
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.nn.module import Module
-from wonderland.train.batches import Batches, as_batches, check_batch, once_through, parts_of
+from wonderland.train.batches import Source, as_batches, check_batch, once_through, parts_of
 from wonderland.train.compiled_step import Clip, check_optimizer, compiled_step
 from wonderland.train.evaluation import check_model
 from wonderland.train.gradients import Accumulate
@@ -180,7 +180,11 @@ def _copies(model: Module, loss: Callable, optimizer: Any, clip: Clip, what: str
 
 def _rate_setter(optimizer: Optimizer) -> Callable[[float], None]:
     """A function that sets the rate, and those of groups in the ratio that they have now."""
-    now = lambda held: float(held.rate(optimizer.updates) if callable(held.rate) else held.rate)
+
+    def now(held: Any) -> float:
+        value: Any = held.rate(np.array(optimizer.updates)) if callable(held.rate) else held.rate
+        return float(value)
+
     own = [group for group in optimizer.groups if group.has("rate")]
     first = now(optimizer.defaults) or 1.0
     ratios = [now(group) / first for group in own]
@@ -193,15 +197,13 @@ def _rate_setter(optimizer: Optimizer) -> Callable[[float], None]:
     return set_rate
 
 
-def _endless(batches: Batches) -> Iterator[tuple[Any, ...]]:
+def _endless(batches: Source) -> Iterator[tuple[Any, ...]]:
     """The parts of batches, epoch after epoch."""
+    first = True
     while True:
-        empty = True
         for batch in batches:
             parts = parts_of(batch)
-            if empty:
+            if first:
                 check_batch(parts)
-            empty = False
+            first = False
             yield parts
-        if empty:
-            raise ArgumentError("there are no batches: the data is empty")

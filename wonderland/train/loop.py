@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.nn.module import Module
-from wonderland.train.batches import Batches, IteratedBatches, as_batches, check_batch, length_of, parts_of, size_of
-from wonderland.train.checkpoints import Checkpoint, names_of, resume as resume_run
-from wonderland.train.compiled_step import Clip, check_optimizer, compiled_step
+from wonderland.train.batches import Source, as_batches, check_batch, is_once, length_of, parts_of, size_of
+from wonderland.train.checkpoints import Checkpoint, names_of
+from wonderland.train.checkpoints import resume as resume_run
+from wonderland.train.compiled_step import Clip, Reduce, check_optimizer, compiled_step
 from wonderland.train.evaluation import BATCH, Interrupted, Outputs, check_model, checked_metrics, evaluated
 from wonderland.train.gradients import Accumulate
 from wonderland.train.history import History
@@ -58,14 +59,15 @@ def fit(
     clip: Clip = None,
     nonfinite: str | None = None,
     outputs: Outputs = None,
+    reduce: Reduce | None = None,
     progress: bool | Progress = True,
 ) -> History:
     """Train a model in place, and return the history: a dict of arrays, one number an epoch.
 
     `loss(model, *batch)` returns a number, or a number and a dict of more numbers, whose means over each epoch are in
     the history by name. `data` is a `wl.data.Loader`, a dataset or a tuple of arrays (then `batch_size`, 32 without
-    one, `shuffle` and `seed` count), an iterable of batches, or a function that returns one. Floating-point arrays of a
-    batch are cast to the model's dtype.
+    one, `shuffle` and `seed` count), an iterable of batches, or a function of the epoch that returns one.
+    Floating-point arrays of a batch are cast to the model's dtype.
 
         history = train.fit(model, loss, train.Adam(model), (x, y), epochs=10, validation=(x_val, y_val))
 
@@ -77,6 +79,7 @@ def fit(
     - `clip`: the largest norm of all gradients together, or a function from gradients to gradients.
     - `nonfinite`: a step whose loss or new weights aren't finite changes nothing. "raise" (unless the optimiser was
       made with `skip_nonfinite`) raises `NonFiniteError`, which names the operation that made the NaN; "skip" goes on.
+    - `reduce`: for training in parallel, a function of (loss, gradients) that returns their means over all ranks.
     - `progress`: a bar, unless False; or a `train.Progress`.
 
     The model is in training mode meanwhile: if it wasn't, it is put there, and back. Ctrl-C finishes the step, saves,
@@ -84,7 +87,7 @@ def fit(
     """
     run, loop = _prepared(
         model, loss, optimizer, data, epochs, validation, metrics, callbacks, checkpoint, resume, batch_size, shuffle,
-        seed, clip, nonfinite, outputs, progress,
+        seed, clip, nonfinite, outputs, reduce, progress,
     )  # fmt: skip
     with _catching_interrupts(loop):
         for _ in loop.steps():
@@ -110,6 +113,7 @@ def steps(
     clip: Clip = None,
     nonfinite: str | None = None,
     outputs: Outputs = None,
+    reduce: Reduce | None = None,
     progress: bool | Progress = False,
 ) -> Iterator[TrainingStep]:
     """`train.fit` as a generator, for loops of one's own: yields a record after each step.
@@ -118,12 +122,12 @@ def steps(
         if step.number % 100 == 0:
             print(step.number, step.loss, step.run.history.last)
 
-    A record has `run`, `epoch` and `number` (from 1), `loss`, `values` and `finite`. A checkpoint that is due is written
-    after what the loop's body does. `step.run.stop("reason")`, or `break`, ends it.
+    A record has `run`, `epoch` and `number` (from 1), `loss`, `values` and `finite`. A checkpoint that is due is
+    written after what the loop's body does. `step.run.stop("reason")`, or `break`, ends it.
     """
     _, loop = _prepared(
         model, loss, optimizer, data, epochs, validation, metrics, callbacks, checkpoint, resume, batch_size, shuffle,
-        seed, clip, nonfinite, outputs, progress,
+        seed, clip, nonfinite, outputs, reduce, progress,
     )  # fmt: skip
     return loop.steps()
 
@@ -131,8 +135,8 @@ def steps(
 def _prepared(
     model: Any, loss: Any, optimizer: Any, data: Any, epochs: Any, validation: Any, metrics: Any, callbacks: Any,
     checkpoint: Any, resume: Any, batch_size: Any, shuffle: Any, seed: Any, clip: Any, nonfinite: Any, outputs: Any,
-    progress: Any,
-) -> tuple[Run, Loop]:  # fmt: skip
+    reduce: Any, progress: Any,
+) -> tuple[Run, TrainingLoop]:  # fmt: skip
     """Arguments, checked, as a run and its loop."""
     check_model(model, "train.fit")
     check_function(loss, "train.fit")
@@ -150,14 +154,14 @@ def _prepared(
             "function returns: `return loss, {'accuracy': ...}`."
         )
     batches = as_batches(data, batch_size, shuffle, seed)
-    if isinstance(batches, IteratedBatches) and batches.once and epochs > 1:
+    if is_once(batches) and epochs > 1:
         raise ArgumentError(
             f"data is a {type(data).__name__}, which gives its batches once, and epochs={epochs}: pass a list, a "
-            "wl.data.Loader, or a function that makes a new one"
+            "wl.data.Loader, or a function of the epoch that makes a new one"
         )
     if validation is not None:
         validation = as_batches(validation, None, False, 0, max(BATCH, batch_size or 0))
-        if isinstance(validation, IteratedBatches) and validation.once and epochs > 1:
+        if is_once(validation) and epochs > 1:
             raise ArgumentError(f"validation gives its batches once, and epochs={epochs}: pass a list or a Loader")
     callbacks = check_callbacks(callbacks)
     own = [c for c in callbacks if isinstance(c, Checkpoint)]
@@ -171,22 +175,26 @@ def _prepared(
     callbacks = [c for c in callbacks if c is not checkpoint]  # it comes last: it saves what the others know
     shown = progress if isinstance(progress, Progress) else Progress(epochs, length_of(batches)) if progress else None
     history = History()
-    run = Run(model, optimizer, batches, int(epochs), history, shown, [*callbacks, *([checkpoint] if checkpoint else [])])
+    run = Run(
+        model, optimizer, batches, int(epochs), history, shown, [*callbacks, *([checkpoint] if checkpoint else [])]
+    )
     run.names = names_of(model, loss, optimizer, clip)
-    return run, Loop(run, loss, clip, nonfinite, validation, metrics, outputs, checkpoint, bool(resume))
+    return run, TrainingLoop(run, loss, clip, reduce, nonfinite, validation, metrics, outputs, checkpoint, bool(resume))
 
 
-class Loop:
+class TrainingLoop:
     """The steps of a run."""
 
     def __init__(
-        self, run: Run, loss: Callable, clip: Clip, nonfinite: str, validation: Batches | None,
+        self, run: Run, loss: Callable, clip: Clip, reduce: Reduce | None, nonfinite: str, validation: Source | None,
         metrics: dict[str, Any], outputs: Outputs, checkpoint: Checkpoint | None, resume: bool,
     ):  # fmt: skip
-        self.run, self.loss, self.clip, self.nonfinite = run, loss, clip, nonfinite
+        self.run, self.loss, self.clip, self.reduce, self.nonfinite = run, loss, clip, reduce, nonfinite
         self.validation, self.metrics, self.outputs = validation, metrics, outputs
         self.checkpoint, self.resume = checkpoint, resume
         self.interrupted: bool = False
+        self._step = compiled_step(loss, run.model, run.optimizer, clip, reduce)
+        self._begun = False  # callbacks were told, and will be told about the end
         self._began = 0.0  # this epoch, or what there is of it since a resume
 
     def steps(self) -> Iterator[TrainingStep]:
@@ -207,7 +215,7 @@ class Loop:
                 raise
             finally:
                 run.history.stopped = run.stopped
-                for method in run.listeners("end"):
+                for method in run.listeners("end") if self._begun else ():
                     method(run)
                 if run.progress is not None:
                     run.progress.close()
@@ -217,6 +225,7 @@ class Loop:
         after = resume_run(run, self.checkpoint) if self.resume and self.checkpoint is not None else None
         if run.progress is not None:
             run.progress.start()
+        self._begun = True
         for method in run.listeners("begin"):
             method(run)
         if after is not None:
@@ -226,7 +235,7 @@ class Loop:
         """The rest of this epoch, and what comes after its last step."""
         run = self.run
         model, optimizer, history = run.model, run.optimizer, run.history
-        step = compiled_step(self.loss, model, optimizer, self.clip)
+        step = self._step
         own = self.checkpoint
         listeners = [m for m in run.listeners("after_step") if getattr(m, "__self__", None) is not own]
         save = None if own is None else own.after_step
@@ -275,8 +284,6 @@ class Loop:
     def _finish(self) -> None:
         """After the last step of an epoch: its means, the validation, callbacks."""
         run = self.run
-        if not run.batch:
-            raise ArgumentError(f"epoch {run.epoch + 1} has no batches: the data is empty")
         if run.skipped == run.batch:
             raise NonFiniteError(f"no step of epoch {run.epoch + 1} was finite, all {run.batch} were skipped")
         values: dict[str, Any] = {name: total / run.weights[name] for name, total in run.sums.items()}
@@ -313,7 +320,7 @@ class Loop:
             inner = run.optimizer.optimizer if isinstance(run.optimizer, Accumulate) else run.optimizer
             inner.skipped += 1
             return
-        why = explained(self.loss, self.clip, None, run.model, run.optimizer, parts)
+        why = explained(self.loss, self.clip, self.reduce, run.model, run.optimizer, parts)
         raise NonFiniteError(
             f"{where}: {why}. Model and optimiser are as before this step. A smaller rate, clip=1.0, or another "
             'formula may help; nonfinite="skip" passes over such steps.'
@@ -352,7 +359,7 @@ def _training(model: Module) -> Iterator[None]:
 
 
 @contextmanager
-def _catching_interrupts(loop: Loop) -> Iterator[None]:
+def _catching_interrupts(loop: TrainingLoop) -> Iterator[None]:
     """The first Ctrl-C asks the loop to stop, the second raises KeyboardInterrupt; only in the main thread."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):

@@ -22,8 +22,8 @@ from wonderland.core.program import run
 from wonderland.core.tracebacks import user_line
 from wonderland.core.types import ArrayType, type_of
 from wonderland.nn.module import Module
-from wonderland.train.gradients import clip_by_norm
 from wonderland.train.compiled_step import Clip, Reduce, plain_step
+from wonderland.train.gradients import clip_by_norm
 from wonderland.transform.derivatives import quiet
 
 
@@ -116,7 +116,7 @@ class LookingLevel(Level):
 
 
 def nonfinite(value: Any) -> str | None:
-    """"NaN" or "infinity" if there is such a number in an array."""
+    """ "NaN" or "infinity" if there is such a number in an array."""
     if isinstance(value, Traced) or np.asarray(value).dtype.kind not in "fc" or np.isfinite(value).all():
         return None
     return "NaN" if np.isnan(value).any() else "infinity"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from wonderland.core.errors import ArgumentError
 from wonderland.nn.module import Module
-from wonderland.train.batches import Batches
+from wonderland.train.batches import Source
 from wonderland.train.gradients import Accumulate
 from wonderland.train.history import History
 from wonderland.train.progress import Progress
@@ -56,12 +58,12 @@ class Run:
     """
 
     def __init__(
-        self, model: Module, optimizer: Any, data: Batches, epochs: int, history: History, progress: Progress | None,
+        self, model: Module, optimizer: Any, data: Source, epochs: int, history: History, progress: Progress | None,
         callbacks: Sequence[Any],
     ):  # fmt: skip
         self.model: Any = model
         self.optimizer: Any = optimizer
-        self.data: Batches = data
+        self.data: Source = data
         self.epochs: int = epochs
         self.history: History = history
         self.progress: Progress | None = progress
@@ -95,8 +97,9 @@ class Run:
     def rate(self) -> float:
         """The learning rate of the last update."""
         inner = self.optimizer.optimizer if isinstance(self.optimizer, Accumulate) else self.optimizer
-        rate = inner.defaults.rate
-        return float(rate(inner.updates - 1 if inner.updates > 0 else inner.updates) if callable(rate) else rate)
+        rate: Any = inner.defaults.rate
+        value: Any = rate(np.array(max(int(inner.updates) - 1, 0))) if callable(rate) else rate
+        return float(value)
 
     def listeners(self, moment: str) -> list[Callable[[Run], None]]:
         """The methods of callbacks that do something at a moment."""
@@ -128,6 +131,6 @@ def check_callbacks(callbacks: Any) -> list[Any]:
         if isinstance(callback, type) or not any(hasattr(callback, moment) for moment in MOMENTS):
             came = f"the class {callback.__name__}" if isinstance(callback, type) else type(callback).__name__
             raise ArgumentError(
-                f"a callback is an object with methods {', '.join(MOMENTS)} (train.Callback has all of them), not {came}"
+                f"a callback is a train.Callback, or an object with the methods {', '.join(MOMENTS)}, not {came}"
             )
     return found

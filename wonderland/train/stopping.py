@@ -21,7 +21,7 @@ def watched(run: Run, monitor: str | None, who: str) -> tuple[str, float]:
 
 
 def check_mode(mode: str, who: str) -> None:
-    """"min" or "max"."""
+    """ "min" or "max"."""
     if mode not in ("min", "max"):
         raise ArgumentError(f'{who}: mode is "min", where less is better, or "max", not {mode!r}')
 
