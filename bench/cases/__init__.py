@@ -19,6 +19,7 @@ ORDER = [
     "nanogpt",
     "resnet",
     "modules",
+    "epochs",
     "generation",
     "loops",
     "first_call",
