@@ -129,7 +129,8 @@ def _run(chosen: argparse.Namespace, team: train.Ranks) -> int:
 
 
 OURS = (
-    recipes.RecipeError, ArgumentError, data.DataError, train.CheckpointError, train.NonFiniteError, ImportError, OSError,
+    recipes.RecipeError, ArgumentError, data.DataError, train.CheckpointError, train.NonFiniteError, ImportError,
+    OSError,
 )  # fmt: skip
 
 
@@ -148,7 +149,7 @@ def _interrupted(command: str, first: bool) -> int:
     return 130
 
 
-def _command(name: str, recipe: recipes.Recipe, settings: dict[str, Any], out: str | None) -> str:
+def _command(name: str, recipe: recipes.TrainingRecipe, settings: dict[str, Any], out: str | None) -> str:
     """What to type for the same again."""
     changed = [f"{k}={shown(v)}" for k, v in settings.items() if v != recipe.settings[k]]
     parts = ["wonderland", "train", name, *(part for pair in changed for part in ("--set", pair))]
@@ -158,7 +159,9 @@ def _command(name: str, recipe: recipes.Recipe, settings: dict[str, Any], out: s
 # The folder of a run -------------------------------------------------------------------------------------------------
 
 
-def _prepared(out: Path, recipe: recipes.Recipe, settings: dict[str, Any], chosen: argparse.Namespace) -> dict[str, Any]:
+def _prepared(
+    out: Path, recipe: recipes.TrainingRecipe, settings: dict[str, Any], chosen: argparse.Namespace
+) -> dict[str, Any]:
     """The settings, with those of the run that is resumed; refuses to destroy one that isn't finished."""
     if out.exists() and not out.is_dir():
         raise Complaint(f"--out {out} is a file: it has to be a folder, or nothing yet")
@@ -187,7 +190,9 @@ def _prepared(out: Path, recipe: recipes.Recipe, settings: dict[str, Any], chose
     return settings
 
 
-def _record(out: Path, recipe: recipes.Recipe, settings: dict[str, Any], finished: bool, files: list[str] | None = None):
+def _record(
+    out: Path, recipe: recipes.TrainingRecipe, settings: dict[str, Any], finished: bool, files: list[str] | None = None
+):
     with _complaining(OSError):
         out.mkdir(parents=True, exist_ok=True)
         record = {"recipe": recipe.name, "settings": settings, "finished": finished, "files": files or []}
@@ -211,7 +216,12 @@ def _say_numbers(numbers: dict[str, Any], seconds: float) -> None:
 
 
 def write_files(
-    out: Path, recipe: recipes.Recipe, settings: dict[str, Any], outcome: recipes.Outcome, command: str, seconds: float
+    out: Path,
+    recipe: recipes.TrainingRecipe,
+    settings: dict[str, Any],
+    outcome: recipes.Outcome,
+    command: str,
+    seconds: float,
 ) -> list[str]:
     """The report and the pictures of an outcome in a folder: the names of the files, the report first."""
     if importlib.util.find_spec("matplotlib") is None:

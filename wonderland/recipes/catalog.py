@@ -28,7 +28,7 @@ class RecipeError(Exception):
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingRecipe:
     """A recipe: `settings` are the defaults of its `function`, `summary` the first line of its file's text."""
 
     name: str
@@ -38,7 +38,7 @@ class Recipe:
     settings: dict[str, Any]
 
     def run(self, settings: Mapping[str, Any] | None = None, **options: Any) -> Outcome:
-        """Run it with some settings changed; options (checkpoint=, resume=, progress=, callbacks=) go to `train.fit`."""
+        """Run it with some settings changed; options (checkpoint=, resume=, progress=, ...) go to `train.fit`."""
         self.check(settings or {})
         outcome = self.function(**(settings or {}), **options)
         if isinstance(outcome, History):
@@ -118,7 +118,7 @@ def names() -> list[str]:
     return [*NAMES]
 
 
-def find(name: str | os.PathLike[str]) -> Recipe:
+def find(name: str | os.PathLike[str]) -> TrainingRecipe:
     """A recipe by its name, or by the path of one's own file, which has a function `run`.
 
     recipe = wl.recipes.find("digits-cnn")
@@ -157,7 +157,7 @@ def _loaded(path: Path) -> ModuleType:
     return module
 
 
-def _recipe(name: str, module: ModuleType) -> Recipe:
+def _recipe(name: str, module: ModuleType) -> TrainingRecipe:
     path = Path(str(module.__file__))
     function = getattr(module, "run", None)
     if not callable(function):
@@ -170,4 +170,4 @@ def _recipe(name: str, module: ModuleType) -> Recipe:
         raise RecipeError(f"{path}: settings need defaults, which {', '.join(without)} of `run` has not")
     settings = {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
     summary = (inspect.getdoc(module) or inspect.getdoc(function) or "").partition("\n")[0]
-    return Recipe(name, path, summary, function, settings)
+    return TrainingRecipe(name, path, summary, function, settings)

@@ -1,5 +1,6 @@
 """Handwritten digits (8 x 8 pixels) with a multilayer perceptron: about 98 % in under a second."""
 
+from itertools import pairwise
 from typing import Any
 
 import wonderland as wl
@@ -23,7 +24,7 @@ def run(
 
     layers: list[Any] = [nn.Flatten()]
     sizes = [64, *hidden]
-    for inputs, outputs in zip(sizes, sizes[1:]):
+    for inputs, outputs in pairwise(sizes):
         layers += [nn.Linear(inputs, outputs), nn.relu, nn.Dropout(dropout)]
     model = nn.Sequential(*layers, nn.Linear(sizes[-1], 10))
 

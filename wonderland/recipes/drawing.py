@@ -54,14 +54,15 @@ def boundary(model: Any, x: np.ndarray, labels: np.ndarray, classes: Sequence[st
     colors = colors[np.arange(shares.shape[-1]) % len(colors)]
     best = shares.max(-1, keepdims=True)
     sure = (best - 1 / shares.shape[-1]) / (1 - 1 / shares.shape[-1])
-    area = np.concatenate([shares @ colors, 0.08 + 0.4 * sure], -1)
+    area = np.concatenate([shares @ colors, 0.05 + 0.3 * sure], -1)
     ax.imshow(area, extent=(low[0], high[0], low[1], high[1]), origin="lower", aspect="auto", interpolation="bilinear")
-    ranked = np.sort(shares, -1)
-    ax.contour(across, up, ranked[..., -1] - ranked[..., -2], levels=[0.02], colors=[ink.ink], linewidths=0.8)
+    for k in range(1, shares.shape[-1]):
+        lead = shares[..., k] - np.delete(shares, k, -1).max(-1)
+        ax.contour(across, up, lead, levels=[0.0], colors=[ink.ink], linewidths=1.0)
     wrong = np.argmax(train.predict(model, x), 1) != labels
     for k in range(len(classes)):
         there = labels == k
-        ax.scatter(*x[there].T, s=18, marker=MARKS[k % len(MARKS)], color=ink.series[k % len(ink.series)],
+        ax.scatter(*x[there].T, s=24, marker=MARKS[k % len(MARKS)], color=ink.series[k % len(ink.series)],
                    edgecolors=ink.paper, linewidths=0.5, label=f"class {classes[k]}")  # fmt: skip
     if wrong.any():
         ax.scatter(*x[wrong].T, s=70, facecolors="none", edgecolors=ink.ink, linewidths=1.0, label="mistaken")

@@ -48,7 +48,9 @@ def run(
     def figures():
         title = f"measured: B to the power {slope:.3f}"
         said = ("batch size B", "E |g of a batch − g of all|²", f"mean of {draws} batches", f"{single:.3g} / B")
-        return {"gradient variance": drawing.power_law(np.array(sizes), variance, single / np.array(sizes), title, said)}
+        return {
+            "gradient variance": drawing.power_law(np.array(sizes), variance, single / np.array(sizes), title, said)
+        }
 
     numbers = {"power of the batch size": slope, "variance of one sample": single, "largest distance from 1/B": off}
     return recipes.Outcome(model, history, numbers, figures, __doc__ or "")

@@ -47,7 +47,9 @@ def classification(
     x, labels = _pair(test)
     logits = train.predict(model, x)
     if logits.ndim != 2 or len(logits) != len(labels):
-        raise ArgumentError(f"classification: the model gives logits (n, classes), not an array of shape {logits.shape}")
+        raise ArgumentError(
+            f"classification: the model gives logits (n, classes), not an array of shape {logits.shape}"
+        )
     probabilities = np.asarray(nn.softmax(logits.astype(np.float64)))
     predicted = np.argmax(logits, axis=1)
     classes = test.classes or [str(k) for k in range(logits.shape[1])]

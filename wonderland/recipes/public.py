@@ -2,5 +2,5 @@
 
 # ruff: noqa: F401
 
-from wonderland.recipes.catalog import Recipe, RecipeError, find, names
+from wonderland.recipes.catalog import RecipeError, TrainingRecipe, find, names
 from wonderland.recipes.outcomes import Outcome, classification, regression
