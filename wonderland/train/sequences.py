@@ -41,7 +41,7 @@ def teacher_forcing(step: Step, state: Any, sequence: Any, *, axis: int = 0) -> 
     train.teacher_forcing(decay, (), np.array([8.0, 4.0, 3.0]))         # outputs [4., 2.]
     """
     inputs, _ = _in_time(sequence, axis, "teacher_forcing")
-    run = _Run(step, "teacher_forcing")
+    run = _Body(step, "teacher_forcing")
     carry, outputs = scan(run, run.carried(state), inputs)
     return run.state(carry), _moved(outputs, axis)
 
@@ -73,7 +73,7 @@ def scheduled_sampling(
     ):
         raise ArgumentError(f"scheduled_sampling: a probability is between 0 and 1, not {probability!r}")
     inputs, (count, *lead) = _in_time(sequence, axis, "scheduled_sampling")
-    run = _Run(step, "scheduled_sampling", feed, stop)
+    run = _Body(step, "scheduled_sampling", feed, stop)
     coins, keys = split(key)
     true = (uniform(coins, (count, *lead)) < probability) | (np.arange(count) == 0).reshape(-1, *[1] * len(lead))
 
@@ -105,7 +105,7 @@ def free_running(
     """
     if length < 1:
         raise ArgumentError(f"free_running: length is a number of steps, not {length!r}")
-    run = _Run(step, "free_running", feed, stop)
+    run = _Body(step, "free_running", feed, stop)
     first = tree_map(array, first)
 
     def own(carry: Any, key: Any) -> Any:
@@ -117,7 +117,7 @@ def free_running(
     return run.state(carry), _moved(outputs, axis)
 
 
-class _Run:
+class _Body:
     """A step as the body of a scan, which carries the state, and the object that the step is or belongs to, if any."""
 
     def __init__(self, step: Step, name: str, feed: Callable | None = None, stop: bool = False):
