@@ -81,19 +81,28 @@ def run(chosen: argparse.Namespace) -> int:
     """The command `wonderland train`; returns the exit code."""
     try:
         with ranks().together() as team:
-            return _run(chosen, team)
+            try:  # what all ranks find wrong alike: one of them says so, and the job needn't be aborted
+                with _complaining(recipes.RecipeError):
+                    recipe = recipes.find(chosen.name)
+                    settings = recipe.parse(chosen.pairs)
+                out = Path(chosen.out or Path("runs") / recipe.name)
+                settings = _prepared(out, recipe, settings, chosen)
+            except Complaint as complaint:
+                return _say_complaint(complaint) if team.is_first else 2
+            return _run(chosen, team, recipe, settings, out)
     except Complaint as complaint:
-        print(f"wonderland: {complaint}", file=sys.stderr)
-        return 2
+        return _say_complaint(complaint)
 
 
-def _run(chosen: argparse.Namespace, team: train.Ranks) -> int:
+def _say_complaint(complaint: Complaint) -> int:
+    print(f"wonderland: {complaint}", file=sys.stderr)
+    return 2
+
+
+def _run(
+    chosen: argparse.Namespace, team: train.Ranks, recipe: recipes.TrainingRecipe, settings: dict[str, Any], out: Path
+) -> int:
     started = time.perf_counter()
-    with _complaining(recipes.RecipeError):
-        recipe = recipes.find(chosen.name)
-        settings = recipe.parse(chosen.pairs)
-    out = Path(chosen.out or Path("runs") / recipe.name)
-    settings = _prepared(out, recipe, settings, chosen)
     command = _command(chosen.name, recipe, settings, chosen.out)
     first, talks = team.is_first, team.is_first and not chosen.quiet
     team.wait()  # all of them have read the record before it changes
@@ -101,12 +110,12 @@ def _run(chosen: argparse.Namespace, team: train.Ranks) -> int:
         _record(out, recipe, settings, finished=False)
     if talks:
         print(f"{recipe.name}: {recipe.summary}", flush=True)
-    checkpoint = train.Checkpoint(out / "checkpoints", overwrite=not chosen.resume)
-    own = recipe.path.parent == Path(recipes.__file__).parent
+    checkpoint = train.Checkpoint(out / "checkpoints", overwrite=not chosen.resume, writes=first)
+    built_in = recipe.path.parent == Path(recipes.__file__).parent
     try:
         # In a file of the user's own, a mistake is shown with its line.
-        with _complaining(*OURS) if own else _complaining(recipes.RecipeError):
-            outcome = recipe.run(settings, checkpoint=checkpoint, resume=chosen.resume, progress=not chosen.quiet)
+        with _complaining(*OURS) if built_in else _complaining(recipes.RecipeError):
+            outcome = recipe.run(settings, checkpoint=checkpoint, resume=chosen.resume, progress=talks)
     except KeyboardInterrupt:
         return _interrupted(command, first)
     if outcome.history.stopped == "interrupted":

@@ -111,8 +111,10 @@ def signals(
         ax.set_axis_off()
     for ax, i in zip(axes, shown):
         ax.plot(x[i].reshape(-1, x.shape[-1]).T, color=ink.series[0], linewidth=1.4)
-        ax.set_title(f"{classes[labels[i]]} → {classes[predicted[i]]}  {probabilities[i, predicted[i]]:.0%}",
-                     color=ink.ink, fontsize=SIZE - 1)  # fmt: skip
+        true, said = int(labels[i]), int(predicted[i])
+        ax.set_title(
+            f"{classes[true]} → {classes[said]}  {probabilities[i, said]:.0%}", color=ink.ink, fontsize=SIZE - 1
+        )
     left = f", the worst {len(shown)}" if len(shown) < len(wrong) else ""
     headline(figure, ink, f"{len(wrong)} of {len(labels)} mistaken{left} (true → said)")
     return figure
@@ -152,7 +154,7 @@ def grouped(table: Mapping[str, Mapping[str, float]], title: str, y: str, dark: 
 
 
 def power_law(
-    x: np.ndarray, measured: np.ndarray, law: np.ndarray, title: str, labels: tuple[str, str, str, str],
+    x: np.ndarray, measured: Any, law: np.ndarray, title: str, labels: tuple[str, str, str, str],
     dark: bool = False,
 ) -> Any:  # fmt: skip
     """Measured points and a law through them, both axes logarithmic; labels are of x, of y, of points and of law."""
