@@ -131,7 +131,8 @@ def in_jax(name, x, y):
             order = rng.permutation(SAMPLES)
             for start in range(0, SAMPLES, BATCH):
                 chosen = order[start : start + BATCH]
-                *state[:], value = step(*state, done[0], x[chosen], y[chosen])
+                weights, m, v, value = step(state[0], state[1], state[2], done[0], x[chosen], y[chosen])
+                state[:] = weights, m, v
                 done[0] += 1
         value.block_until_ready()
         return ()

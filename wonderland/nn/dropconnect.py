@@ -49,11 +49,11 @@ class DropConnect(Random):
     def __call__(self, x: Any) -> Any:
         """x as the layer takes it."""
         activation = self.activation or (lambda u: u)
-        weight = self.layer.weight
+        weight: Any = self.layer.weight
         if self.training:
             key = self.next_key()
-            weight = None if weight is None else masked(weight, self.p, lambda: kept(key, self.p, weight.shape))
-            return activation(with_attributes(self.layer, weight=weight)(x))
+            fewer = None if weight is None else masked(weight, self.p, lambda: kept(key, self.p, weight.shape))
+            return activation(with_attributes(self.layer, weight=fewer)(x))
         mean = self.layer(x)
         if not self.samples or self.p in (0, 1):
             return activation(mean)
