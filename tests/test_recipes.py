@@ -159,6 +159,14 @@ def test_filters_of_the_first_layer():
     assert drawing.first_filters(nn.Sequential(nn.Conv1d(1, 3, 5)), (1, 40)).shape == (3, 1, 5)
 
 
+def test_without_mistakes_the_least_sure_are_shown():
+    images, labels = np.random.default_rng(0).random((3, 1, 4, 4)), np.array([0, 1, 1])
+    probabilities = np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]])
+    figure = train.pictures.mistakes(images, labels, labels, probabilities)
+    assert [ax.get_title().split()[-1] for ax in figure.axes] == ["60%", "80%", "90%"]
+    assert figure.get_suptitle().startswith("no mistakes among 3, the least sure")
+
+
 # Settings ------------------------------------------------------------------------------------------------------------
 
 
