@@ -1,6 +1,6 @@
 # The way to do everything. Each target makes the environment it needs; a changed pyproject.toml renews it.
 #
-#   make demo         a short tour of what works
+#   make demo         a short tour of what works, and a first training: runs/digits-cnn/report.html
 #   make test         the tests                     make test ARGS="-k scan -x"
 #   make test-peers   the tests against PyTorch and JAX
 #   make test-oldest  some of the tests, with the oldest NumPy, SciPy and llvmlite that pyproject.toml declares
@@ -31,6 +31,7 @@ PIP_FLAGS := -qq --disable-pip-version-check
 
 demo: $(VENV)/.installed
 	@$(VENV)/bin/wonderland tour
+	@echo && $(VENV)/bin/wonderland train digits-cnn --out runs/digits-cnn --overwrite
 
 test: $(VENV)/.dev
 	@$(VENV)/bin/python -m pytest tests bench -n $(JOBS) $(ARGS)
@@ -102,7 +103,7 @@ endef
 
 $(VENV)/.installed: pyproject.toml
 	$(make_venv)
-	@$(VENV)/bin/python -m pip install $(PIP_FLAGS) -e .
+	@$(VENV)/bin/python -m pip install $(PIP_FLAGS) -e '.[studio,data]'
 	@$(VENV)/bin/python -m compileall -q wonderland
 	@touch $@
 

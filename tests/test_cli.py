@@ -1,5 +1,8 @@
 """The command line."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -35,3 +38,25 @@ def test_an_unknown_command_lists_the_known_ones(capsys):
     with pytest.raises(SystemExit):
         cli.main(["nonsense"])
     assert "tour" in capsys.readouterr().err
+
+
+def test_the_list_has_every_recipe_with_its_settings(capsys):
+    assert cli.main(["list"]) == 0
+    shown = capsys.readouterr().out
+    for name in wl.recipes.names():
+        assert f"{name}\n  {wl.recipes.find(name).summary}\n" in shown
+    assert "hidden=128,64" in shown and "NAME.py" in shown
+
+
+def test_help_of_train_has_examples(capsys):
+    with pytest.raises(SystemExit) as left:
+        cli.main(["train", "--help"])
+    assert left.value.code == 0
+    shown = capsys.readouterr().out
+    assert "--resume" in shown and "digits-cnn --set epochs=30" in shown and "mpiexec -n 2" in shown
+
+
+def test_as_a_module():
+    command = [sys.executable, "-m", "wonderland", "version"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.startswith(f"wonderland {wl.__version__}")

@@ -47,6 +47,8 @@ LAYERS = {
     # What looks at all of it:
     "testing": "checks of derivatives and operators, for users' code too",
     "studio": "what a person looks at",
+    "recipes": "trainings of one screen each, to run, copy and change",
+    "cli_train": "the commands `wonderland train` and `wonderland list`",
     "cli": "the command `wonderland`",
     "__main__": "`python -m wonderland`",
     "public": "the list of the public names; read, never imported",

@@ -1,4 +1,4 @@
-"""The command line: `wonderland tour` shows what works, on the notes' own examples; `wonderland version`."""
+"""The command line: `wonderland tour` shows what works, on the notes' own examples; `train` and `list`; `version`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 import wonderland as wl
+from wonderland import cli_train
 
 COLORS = {"title": "1;35", "code": "36", "good": "32", "dim": "2", "bar": "33"}
 
@@ -238,8 +239,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="wonderland", description="Differentiable programming for NumPy.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("tour", help="a short tour of what works")
+    cli_train.add_commands(commands)
     commands.add_parser("version", help="versions, for bug reports")
     chosen = parser.parse_args(arguments)
+    if chosen.command == "train":
+        return cli_train.run(chosen)
+    if chosen.command == "list":
+        return cli_train.show_list()
     if chosen.command == "version":
         print(f"wonderland {wl.__version__}, NumPy {np.__version__}, Python {platform.python_version()}")
     else:

@@ -80,7 +80,7 @@ def _curve(ax: Any, history: Mapping[str, Any], panel: tuple[str, ...], ink: Ink
         where, values = _of_steps(history, first)
         ax.plot(where, values, color=ink.series[0], linewidth=0.6, alpha=0.35)
     for name, y, color, style in zip(panel, drawn, ink.series, ("-", "--")):
-        label = "validation" if name.startswith("validation_") else "training" if len(panel) > 1 else None
+        label = None if len(panel) == 1 else "validation" if name.startswith("validation_") else "training"
         marker = ("o" if style == "-" else "s") if len(x) <= 20 or np.isfinite(y).sum() < 0.5 * len(y) else ""
         there = np.isfinite(y) | (label != "validation")  # which isn't measured in every epoch: its curve goes on
         ax.plot(x[there], y[there], style, color=color, linewidth=1.7, marker=marker, markersize=3.5, label=label)
@@ -297,7 +297,8 @@ def mistakes(
     """The worst mistakes of a classifier: pictures, what they are, and what was said.
 
     `images` are (n, height, width), with 1 or 3 channels first or last if any; `predicted` and `target` labels (n,).
-    With `probabilities` (n, classes), those come first whose true class was thought least likely.
+    With `probabilities` (n, classes), those come first whose true class was thought least likely; without any mistake,
+    it shows what was least sure.
     """
     images, predicted, target = np.asarray(images), np.asarray(predicted), np.asarray(target)
     if predicted.shape != target.shape or target.ndim != 1 or len(images) != len(target):
@@ -313,6 +314,11 @@ def mistakes(
         wrong = wrong[np.argsort(probabilities[wrong, target[wrong]], kind="stable")]
     ink = ink_of(dark)
     shown = wrong[:most]
+    left = f", the worst {len(shown)}" if len(shown) < len(wrong) else ""
+    title = f"{len(wrong)} of {len(target)} mistaken{left} (true → said)"
+    if not len(wrong) and len(target) and probabilities is not None:
+        shown = np.argsort(probabilities[np.arange(len(target)), target], kind="stable")[: min(most, 12)]
+        title = f"no mistakes among {len(target)}, the least sure (true → said)"
     columns = max(1, min(6, len(shown)))
     rows = max(1, -(-len(shown) // columns))
     across = max(3.2, 0.7 * columns)
@@ -330,8 +336,6 @@ def mistakes(
         said, true = (str(labels if classes is None else classes[labels]) for labels in (predicted[i], target[i]))
         sure = "" if probabilities is None else f" {probabilities[i, predicted[i]]:.0%}"
         ax.set_title(f"{_short(true, 9)} → {_short(said, 9)}\n{sure}".rstrip(), color=ink.ink, fontsize=SIZE - 1)
-    left = f", the worst {len(shown)}" if len(shown) < len(wrong) else ""
-    title = f"{len(wrong)} of {len(target)} mistaken{left} (true → said)"
     headline(figure, ink, title)
     return figure
 

@@ -1,0 +1,305 @@
+"""Recipes: each runs and writes its report; settings, errors, resuming, and files of one's own."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wonderland as wl
+from wonderland import cli, data, nn, recipes, train
+from wonderland.core.errors import ArgumentError
+from wonderland.recipes import drawing
+from wonderland.recipes.catalog import converted
+
+SMALL = {
+    "digits-mlp": ["hidden=8", "batch_size=256"],
+    "digits-cnn": ["batch_size=256"],
+    "moons": ["samples=100", "hidden=8"],
+    "diabetes": ["hidden=8"],
+    "mnist1d": ["model=mlp", "width=1", "batch_size=400"],
+    "breast-cancer": [],
+    "memorize": ["hidden=8"],
+    "gradient-variance": ["hidden=4", "sizes=1,4,16", "draws=50"],
+}
+PICTURES = {
+    "digits-mlp": ["confusion-matrix", "reliability-diagram", "first-layer-filters", "worst-mistakes"],
+    "digits-cnn": ["confusion-matrix", "reliability-diagram", "first-layer-filters", "worst-mistakes"],
+    "moons": ["confusion-matrix", "reliability-diagram", "decision-boundary"],
+    "diabetes": ["residuals"],
+    "mnist1d": ["confusion-matrix", "reliability-diagram", "worst-mistakes"],
+    "breast-cancer": ["confusion-matrix", "reliability-diagram", "weights"],
+    "memorize": ["generalisation-gap"],
+    "gradient-variance": ["gradient-variance"],
+}
+OWN = '''"""A line through points."""
+
+import numpy as np
+
+from wonderland import nn, train
+
+
+def run(epochs=2, batch_size=8, rate=0.1, **options):
+    x = np.linspace(-1, 1, 32, dtype=np.float32)[:, None]
+    model = nn.Sequential(nn.Linear(1, 1))
+
+    def loss(model, x, y):
+        return nn.mse_loss(model(x), y)
+
+    return train.fit(model, loss, train.Adam(model, rate), (x, 3 * x), epochs=epochs, batch_size=batch_size, **options)
+'''
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def own():
+    path = Path("my_line.py")
+    path.write_text(OWN)
+    return str(path)
+
+
+def command(*arguments):
+    return cli.main(["train", *arguments])
+
+
+def complaint(capsys, *arguments):
+    assert command(*arguments) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("wonderland: ") and "Traceback" not in said
+    return said
+
+
+# Each of them --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_recipe_runs_and_writes_its_report(name, capsys):
+    pairs = [part for pair in ["epochs=1", *SMALL[name]] for part in ("--set", pair)]
+    assert command(name, *pairs, "--quiet", "--out", "out") == 0
+    shown = capsys.readouterr()
+    assert "epoch" not in shown.err and os.path.join("out", "report.html") in shown.out
+    files = {path.name for path in Path("out").iterdir()}
+    assert files == {"report.html", "run.json", "checkpoints", "curves.png", *(f"{p}.png" for p in PICTURES[name])}
+    for path in Path("out").glob("*.png"):
+        assert path.read_bytes().startswith(b"\x89PNG")
+    page = Path("out/report.html").read_text(encoding="utf-8")
+    assert f"<h1>{name}</h1>" in page and "wonderland train" in page
+    assert not re.search(r'(src|href)="(?!data:|#)', page)  # it needs nothing else
+    assert json.loads(Path("out/run.json").read_text())["finished"] is True
+
+
+def test_all_recipes_are_here_and_of_one_screen():
+    assert recipes.names() == [*SMALL]
+    for name in recipes.names():
+        recipe = recipes.find(name)
+        assert recipe.summary.endswith(".") and "epochs" in recipe.settings and recipe.settings["seed"] == 0
+        assert len(recipe.path.read_text(encoding="utf-8").splitlines()) <= 60
+
+
+def test_the_look_up_table_is_right_on_what_it_has_seen_only():
+    known = data.Arrays(np.arange(6.0).reshape(3, 2), np.array([2, 1, 2]))
+    table = wl.recipes.find("memorize").function.__globals__["look_up"](known)
+    np.testing.assert_array_equal(table(known[:][0]), [2, 1, 2])
+    np.testing.assert_array_equal(table(known[:][0] + 1e-9), [0, 0, 0])
+
+
+def test_the_variance_of_gradients_is_that_of_one_sample_over_the_batch_size():
+    numbers = (
+        recipes.find("gradient-variance")
+        .run({"hidden": 4, "epochs": 1, "sizes": (1, 8, 64), "draws": 1000}, progress=False)
+        .numbers
+    )
+    assert numbers["power of the batch size"] == pytest.approx(-1, abs=0.03)
+    assert numbers["largest distance from 1/B"] < 0.15
+
+
+def test_outcomes_are_those_of_numpy():
+    rng = np.random.default_rng(0)
+    x, labels = rng.normal(size=(40, 2)).astype(np.float32), rng.integers(3, size=40)
+    model = nn.Sequential(nn.Linear(2, 3))
+    found = recipes.classification(model, train.History(), data.Arrays(x, labels), numbers={"more": 1}).numbers
+    logits = np.asarray(model(x), float)
+    assert found["test accuracy"] == np.mean(np.argmax(logits, 1) == labels) and found["more"] == 1
+    log = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    assert found["test cross-entropy"] == pytest.approx(-np.mean(log[np.arange(40), labels]), rel=1e-5)
+
+    model = nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))
+    target = (10 + 5 * rng.normal(size=40)).astype(np.float32)
+    scale = data.Standardize(field=1).fit(data.Arrays(x, target))
+    found = recipes.regression(model, train.History(), scale(data.Arrays(x, target)), scale=scale).numbers
+    error = np.asarray(model(x), float) * target.std() + target.mean() - target
+    assert found["root mean square error"] == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-4)
+    assert found["test R²"] == pytest.approx(1 - np.mean(error**2) / target.var(), rel=1e-4)
+
+
+def test_outcomes_refuse_models_of_other_outputs():
+    test = data.Arrays(np.zeros((4, 2), np.float32), np.zeros(4, np.float32))
+    with pytest.raises(ArgumentError, match=r"\(4, 1\) for targets of shape \(4,\)"):
+        recipes.regression(nn.Sequential(nn.Linear(2, 1)), train.History(), test)
+    with pytest.raises(ArgumentError, match=r"\(inputs, targets\)"):
+        recipes.regression(nn.Sequential(nn.Linear(2, 1)), train.History(), data.Arrays(np.zeros((4, 2))))
+
+
+def test_filters_of_the_first_layer():
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(6, 4))
+    found = drawing.first_filters(linear, (1, 2, 3))
+    image = np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3)
+    expected = np.asarray(linear(image) - linear(0 * image))[0]
+    np.testing.assert_allclose(np.sum(found * image, (1, 2, 3)), expected, rtol=1e-5)
+    assert drawing.first_filters(linear, (6,)) is None
+    assert drawing.first_filters(nn.Sequential(nn.Conv1d(1, 3, 5)), (1, 40)).shape == (3, 1, 5)
+
+
+def test_without_mistakes_the_least_sure_are_shown():
+    images, labels = np.random.default_rng(0).random((3, 1, 4, 4)), np.array([0, 1, 1])
+    probabilities = np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]])
+    figure = train.pictures.mistakes(images, labels, labels, probabilities)
+    assert [ax.get_title().split()[-1] for ax in figure.axes] == ["60%", "80%", "90%"]
+    assert figure.get_suptitle().startswith("no mistakes among 3, the least sure")
+
+
+# Settings ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "default", "value"),
+    [
+        ("3", 1, 3), ("1_000", 1, 1000), ("1e-3", 0.1, 0.001), ("2", 0.1, 2.0), ("yes", False, True),
+        ("False", True, False), ("128,64", (1,), (128, 64)), ("(128, 64)", (1,), (128, 64)), ("", (1,), ()),
+        ("0.5,1", (0.1,), (0.5, 1.0)), ("mlp", "cnn", "mlp"),
+    ],
+)  # fmt: skip
+def test_texts_become_what_the_default_is(text, default, value):
+    found = converted(text, default)
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize(("text", "default"), [("1.5", 1), ("x", 0.1), ("maybe", True), ("1,x", (1,)), ("", 1)])
+def test_other_texts_are_refused(text, default):
+    with pytest.raises(ValueError):
+        converted(text, default)
+
+
+def test_errors_of_settings_and_names(capsys):
+    said = complaint(capsys, "digits-cn")
+    assert "Did you mean digits-cnn" in said and "mnist1d" in said
+    said = complaint(capsys, "moons", "--set", "epoch=3")
+    assert "Did you mean epochs?" in said and "noise=0.2" in said
+    assert "whole number" in complaint(capsys, "moons", "--set", "epochs=many")
+    assert "key=value" in complaint(capsys, "moons", "--set", "epochs")
+    assert "cnn or mlp, not 'rnn'" in complaint(capsys, "mnist1d", "--set", "model=rnn")
+    assert "at least 1, not 0" in complaint(capsys, "moons", "--set", "epochs=0", "--overwrite")
+    assert "no file missing.py" in complaint(capsys, "missing.py")
+    Path("file").write_text("")
+    assert "is a file" in complaint(capsys, "moons", "--out", "file")
+
+
+# Files of one's own --------------------------------------------------------------------------------------------------
+
+
+def test_a_file_of_ones_own(own, capsys):
+    assert command(own, "--set", "epochs=3", "--out", "out") == 0
+    assert "my-line: A line through points." in capsys.readouterr().out
+    page = Path("out/report.html").read_text(encoding="utf-8")
+    assert "wonderland train my_line.py --set epochs=3 --out out" in page
+    assert recipes.find(own).settings == {"epochs": 2, "batch_size": 8, "rate": 0.1}
+
+
+def test_a_copied_recipe_is_the_recipe():
+    shutil.copy(recipes.find("moons").path, "mine.py")
+    settings = {"samples": 100, "hidden": 4, "epochs": 2}
+    first, second = (recipes.find(name).run(settings, progress=False) for name in ("moons", "mine.py"))
+    np.testing.assert_array_equal(first.history["loss"], second.history["loss"])
+    assert first.numbers == second.numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1", "no function `run`"),
+        ("def run(epochs=1): pass", r"\*\*options"),
+        ("def run(epochs, **options): pass", "need defaults, which epochs"),
+        ("def run(epochs=1, **options): pass", "returned nothing"),
+        ("def run(epochs=1, **options): return 3", "returned a int"),
+    ],
+)
+def test_files_that_are_no_recipes(text, said, capsys):
+    Path("wrong.py").write_text(text)
+    assert re.search(said, complaint(capsys, "wrong.py"))
+
+
+def test_a_mistake_in_ones_own_file_has_its_traceback(own):
+    Path(own).write_text(OWN.replace("3 * x)", "3 * y)"))
+    with pytest.raises(NameError):
+        command(own)
+
+
+# Runs that end early -------------------------------------------------------------------------------------------------
+
+
+class StopAfter(train.Callback):
+    """As Ctrl-C, after some steps."""
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def after_step(self, run):
+        if run.step == self.steps:
+            signal.raise_signal(signal.SIGINT)
+
+
+def with_callback(path, steps):
+    """The user's file with such a callback; once it is resumed, it stops no more."""
+    line = f"    options['callbacks'] = [StopAfter(0 if options['resume'] else {steps})]\n"
+    text = OWN.replace("    x =", line + "    x =") + f"\n\nfrom {__name__} import StopAfter\n"
+    Path(path).write_text(text)
+
+
+def weights(folder):
+    model = nn.Sequential(nn.Linear(1, 1))
+    train.Checkpoint(Path(folder) / "checkpoints").restore(model)
+    return np.concatenate([np.ravel(p) for p in model.parameters()])
+
+
+def test_resume_is_as_if_nothing_had_happened(own, capsys):
+    assert threading.current_thread() is threading.main_thread()
+    wl.random.seed(0)
+    assert command(own, "--set", "epochs=4", "--quiet", "--out", "whole") == 0
+    with_callback(own, 6)  # in the second epoch of four steps each
+    wl.random.seed(0)
+    assert command(own, "--set", "epochs=4", "--quiet", "--out", "halves") == 130
+    said = capsys.readouterr().out
+    assert "wonderland train my_line.py --set epochs=4 --out halves --resume" in said
+    assert not Path("halves/report.html").exists()
+
+    assert "isn't finished: --resume" in complaint(capsys, own, "--out", "halves")
+    assert command(own, "--quiet", "--out", "halves", "--resume") == 0  # with the settings that it had
+    np.testing.assert_array_equal(weights("whole"), weights("halves"))
+    assert json.loads(Path("halves/run.json").read_text())["settings"] == {"epochs": 4}
+
+
+def test_what_resume_refuses(own, capsys):
+    assert command(own, "--quiet", "--out", "out") == 0
+    assert "has a run of my-line" in complaint(capsys, "moons", "--out", "out", "--resume")
+    Path("out/run.json").write_text("{")
+    assert "isn't what wonderland wrote" in complaint(capsys, own, "--out", "out")
+
+
+def test_a_finished_run_is_replaced_and_its_pictures_with_it(own):
+    assert (
+        command("moons", "--set", "epochs=1", "--set", "samples=100", "--set", "hidden=4", "--quiet", "--out", "out")
+        == 0
+    )
+    assert Path("out/decision-boundary.png").exists()
+    Path("out/notes.png").write_text("the user's own")
+    assert command(own, "--quiet", "--out", "out") == 0
+    assert {path.name for path in Path("out").glob("*.png")} == {"curves.png", "notes.png"}

@@ -1,0 +1,255 @@
+"""`wonderland list` and `wonderland train NAME`: recipes on the command line, and the folder of a run.
+
+A run's folder has `run.json` (the recipe, its settings, whether it is finished), `checkpoints/`, and at the end
+`report.html` and the pictures as PNG files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import wonderland as wl
+from wonderland import data, recipes, train
+from wonderland.core.errors import ArgumentError
+from wonderland.recipes.catalog import shown
+from wonderland.train.formats import duration, number
+from wonderland.train.parallel import ranks
+from wonderland.train.reports import write_atomically
+
+RECORD = "run.json"
+EXAMPLES = """\
+examples:
+  wonderland train digits-cnn                            over 99 % in a few seconds; see runs/digits-cnn/report.html
+  wonderland train digits-cnn --set epochs=30 --set rate=1e-3 --out runs/longer
+  wonderland train digits-cnn --resume                   go on after Ctrl-C, or after the power failed
+  wonderland train my_recipe.py                          a file of your own with a function `run`
+  mpiexec -n 2 wonderland train digits-cnn               two processes, each with half of every batch
+"""
+
+
+class Complaint(Exception):
+    """What is said without a traceback; nothing else happens."""
+
+
+def add_commands(commands: Any) -> None:
+    """The parsers of `list` and `train`."""
+    commands.add_parser("list", help="the recipes and their settings")
+    parser = commands.add_parser(
+        "train", help="train a recipe, and write a report", epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Train a recipe: shows progress, keeps checkpoints, and writes a report with pictures.",
+    )  # fmt: skip
+    parser.add_argument("name", help=f"a recipe ({', '.join(recipes.names())}), or the path of a file of your own")
+    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], dest="pairs",
+                        help="change a setting (may be repeated); `wonderland list` shows them all")  # fmt: skip
+    parser.add_argument("--out", metavar="DIR", help="where checkpoints and the report go (runs/NAME)")
+    parser.add_argument("--resume", action="store_true",
+                        help="go on from the last checkpoint in DIR, with its settings")  # fmt: skip
+    parser.add_argument("--overwrite", action="store_true", help="begin anew where an unfinished run is")
+    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+
+
+def show_list() -> int:
+    """Print the recipes, each with a line and its settings."""
+    width = min(100, shutil.get_terminal_size((100, 24)).columns)
+    for name in recipes.names():
+        recipe = recipes.find(name)
+        print(f"{name}\n  {recipe.summary}")
+        print(textwrap.fill(recipe.described(), width, initial_indent="    ", subsequent_indent="    ",
+                            break_on_hyphens=False))  # fmt: skip
+    print("\nwonderland train NAME --set KEY=VALUE runs one. To change more than settings, copy its file:")
+    print(f"  {Path(recipe.path).parent}{os.sep}NAME.py")
+    return 0
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """The command `wonderland train`; returns the exit code."""
+    try:
+        with ranks().together() as team:
+            try:  # what all ranks find wrong alike: one of them says so, and the job needn't be aborted
+                with _complaining(recipes.RecipeError):
+                    recipe = recipes.find(chosen.name)
+                    settings = recipe.parse(chosen.pairs)
+                out = Path(chosen.out or Path("runs") / recipe.name)
+                settings = _prepared(out, recipe, settings, chosen)
+            except Complaint as complaint:
+                return _say_complaint(complaint) if team.is_first else 2
+            return _run(chosen, team, recipe, settings, out)
+    except Complaint as complaint:
+        return _say_complaint(complaint)
+
+
+def _say_complaint(complaint: Complaint) -> int:
+    print(f"wonderland: {complaint}", file=sys.stderr)
+    return 2
+
+
+def _run(
+    chosen: argparse.Namespace, team: train.Ranks, recipe: recipes.TrainingRecipe, settings: dict[str, Any], out: Path
+) -> int:
+    started = time.perf_counter()
+    command = _command(chosen.name, recipe, settings, chosen.out)
+    first, talks = team.is_first, team.is_first and not chosen.quiet
+    team.wait()  # all of them have read the record before it changes
+    if first:
+        _record(out, recipe, settings, finished=False)
+    if talks:
+        print(f"{recipe.name}: {recipe.summary}", flush=True)
+    checkpoint = train.Checkpoint(out / "checkpoints", overwrite=not chosen.resume, writes=first)
+    built_in = recipe.path.parent == Path(recipes.__file__).parent
+    try:
+        # In a file of the user's own, a mistake is shown with its line.
+        with _complaining(*OURS) if built_in else _complaining(recipes.RecipeError):
+            outcome = recipe.run(settings, checkpoint=checkpoint, resume=chosen.resume, progress=talks)
+    except KeyboardInterrupt:
+        return _interrupted(command, first)
+    if outcome.history.stopped == "interrupted":
+        return _interrupted(command, first)
+    if not first:
+        return 0
+    seconds = time.perf_counter() - started
+    _say_numbers(outcome.numbers, seconds)
+    files = write_files(out, recipe, settings, outcome, command, seconds)
+    _record(out, recipe, settings, finished=True, files=files)
+    if files:
+        pictures = ", ".join(name for name in files[1:])
+        print(f"\nreport       {out / files[0]}")
+        print(textwrap.fill(f"pictures     {pictures} (in {out})", 100, subsequent_indent=" " * 13,
+                            break_on_hyphens=False))  # fmt: skip
+    else:
+        print('\nno report: its pictures need Matplotlib, pip install "wonderland[studio]", then --resume')
+    print(f"checkpoints  {checkpoint.folder}")
+    return 0
+
+
+OURS = (
+    recipes.RecipeError, ArgumentError, data.DataError, train.CheckpointError, train.NonFiniteError, ImportError,
+    OSError,
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def _complaining(*errors: type[BaseException]):
+    """Errors that explain themselves, without their tracebacks."""
+    try:
+        yield
+    except errors as error:
+        raise Complaint(str(error)) from error
+
+
+def _interrupted(command: str, first: bool) -> int:
+    if first:
+        print(f"\ninterrupted. To go on:\n  {command} --resume", flush=True)
+    return 130
+
+
+def _command(name: str, recipe: recipes.TrainingRecipe, settings: dict[str, Any], out: str | None) -> str:
+    """What to type for the same again."""
+    changed = [f"{k}={shown(v)}" for k, v in settings.items() if v != recipe.settings[k]]
+    parts = ["wonderland", "train", name, *(part for pair in changed for part in ("--set", pair))]
+    return shlex.join([*parts, *(["--out", out] if out else [])])
+
+
+# The folder of a run -------------------------------------------------------------------------------------------------
+
+
+def _prepared(
+    out: Path, recipe: recipes.TrainingRecipe, settings: dict[str, Any], chosen: argparse.Namespace
+) -> dict[str, Any]:
+    """The settings, with those of the run that is resumed; refuses to destroy one that isn't finished."""
+    if out.exists() and not out.is_dir():
+        raise Complaint(f"--out {out} is a file: it has to be a folder, or nothing yet")
+    try:
+        with open(out / RECORD, encoding="utf-8") as file:
+            record = json.load(file)
+        before, finished = dict(record["settings"]), bool(record["finished"])
+        name, files = str(record["recipe"]), [str(file) for file in record["files"]]
+    except FileNotFoundError:
+        return settings
+    except (ValueError, KeyError, TypeError) as error:
+        raise Complaint(f"{out / RECORD} isn't what wonderland wrote ({error}): choose another --out") from error
+    if chosen.resume:
+        if name != recipe.name:
+            raise Complaint(f"{out} has a run of {name}, which can't go on as {recipe.name}: choose another --out")
+        before = {k: tuple(v) if isinstance(v, list) else v for k, v in before.items() if k in recipe.settings}
+        return before | settings
+    if not finished and any((out / "checkpoints").glob("*")) and not chosen.overwrite:
+        raise Complaint(
+            f"{out} has a run of {name} that isn't finished: --resume goes on with it, --overwrite begins anew, "
+            "--out DIR puts this one elsewhere"
+        )
+    for file in files:  # what a reader would take for results of this run
+        if os.path.basename(file) == file:
+            (out / file).unlink(missing_ok=True)
+    return settings
+
+
+def _record(
+    out: Path, recipe: recipes.TrainingRecipe, settings: dict[str, Any], finished: bool, files: list[str] | None = None
+):
+    with _complaining(OSError):
+        out.mkdir(parents=True, exist_ok=True)
+        record = {"recipe": recipe.name, "settings": settings, "finished": finished, "files": files or []}
+        write_atomically(out / RECORD, json.dumps(record, indent=1, default=str) + "\n")
+
+
+# What came of it -----------------------------------------------------------------------------------------------------
+
+
+def said(name: str, value: Any) -> str:
+    """A number of an outcome as people read it."""
+    return f"{value:.2%}" if "accuracy" in name and isinstance(value, float) else number(value)
+
+
+def _say_numbers(numbers: dict[str, Any], seconds: float) -> None:
+    print()
+    width = max((len(name) for name in [*numbers, "seconds"]), default=0)
+    for name, value in numbers.items():
+        print(f"{name:<{width}}  {said(name, value)}")
+    print(f"{'time':<{width}}  {duration(seconds)}")
+
+
+def write_files(
+    out: Path,
+    recipe: recipes.TrainingRecipe,
+    settings: dict[str, Any],
+    outcome: recipes.Outcome,
+    command: str,
+    seconds: float,
+) -> list[str]:
+    """The report and the pictures of an outcome in a folder: the names of the files, the report first."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return []
+    figures = outcome.figures()
+    files = []
+    for name, figure in {"curves": train.pictures.curves(outcome.history), **figures}.items():
+        files.append(re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".png")
+        figure.savefig(out / files[-1], dpi=144)
+    facts = {name: said(name, value) if "accuracy" in name else value for name, value in outcome.numbers.items()}
+    if outcome.model is not None:
+        facts["parameters"] = sum(np.size(leaf) for leaf in outcome.model.parameters())
+    facts |= {"epochs": len(outcome.history.get("epoch", ())), "time": duration(seconds)}
+    versions = f"wonderland {wl.__version__}, NumPy {np.__version__}, Python {platform.python_version()}"
+    every = recipe.settings | settings
+    train.report(
+        out / "report.html", f"{recipe.name}", outcome.history,
+        {name[:1].upper() + name[1:]: figure for name, figure in figures.items()},
+        tables={"Settings": [{"setting": name, "value": shown(value)} for name, value in every.items()]},
+        text=outcome.text or recipe.summary, facts=facts, reproduce=f"{command}\n\n# {versions}",
+    )  # fmt: skip
+    return ["report.html", *files]
