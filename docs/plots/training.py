@@ -68,7 +68,9 @@ def moons():
     for place, (title, make) in zip(axes, models.items(), strict=True):
         wl.random.seed(0)
         model = make()
-        train.fit(model, cross_entropy, train.Adam(model, rate=1e-2), training, epochs=50, progress=False)
+        train.fit(
+            model, cross_entropy, train.Adam(model, rate=1e-2), training, epochs=50, batch_size=50, progress=False
+        )
         found = nn.softmax(train.predict(model, grid.reshape(-1, 2).astype(np.float32)))[:, 1].reshape(grid.shape[:2])
         shades = place.contourf(*grid.transpose(2, 0, 1), found, np.linspace(0, 1, 11), cmap="RdBu", alpha=0.6)
         place.contour(*grid.transpose(2, 0, 1), found, [0.5], colors="black", linewidths=1.2)
@@ -110,7 +112,8 @@ def digits():
     curve.plot().savefig(IMAGES / "training-rate.png", dpi=110)
     stopping = train.EarlyStopping(patience=8)
     history = train.fit(
-        model, cross_entropy, optimizer, training, batch_size=64, epochs=60, validation=validation,
+        model, cross_entropy, optimizer, data.Loader(training, 64, shuffle=True, drop_last=True), epochs=60,
+        validation=validation,
         metrics={"accuracy": train.metrics.Accuracy()}, callbacks=[stopping], progress=False,
     )  # fmt: skip
     history.plot().savefig(IMAGES / "training-curves.png", dpi=110)
