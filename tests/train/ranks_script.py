@@ -9,46 +9,48 @@ import numpy as np
 import wonderland as wl
 from wonderland import nn, train
 
-ROWS = (33, 30, 32, 7)
+
+class Killed(train.Callback):
+    """Ends one rank at a step, as a machine that is switched off would."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def after_step(self, run):
+        if run.step == self.step and run.ranks.rank == run.ranks.count - 1:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
-def trained(ranks, steps):
-    """A network with batch norm and dropout after some steps; batches aren't all multiples of the ranks."""
+def fitted(folder, *arguments):
+    """A run of `train.fit` that knows nothing of ranks; with a number it is killed there, with "resume" it goes on."""
     wl.random.seed(0)
     layers = [nn.Linear(5, 16, dtype=np.float64), nn.BatchNorm1d(16, dtype=np.float64), nn.relu, nn.Dropout(0.3)]
     model = nn.Sequential(*layers, nn.Linear(16, 3, dtype=np.float64))
-    if ranks.rank:
-        model[0].weight[...] = 7.0
-    ranks.equalize(list(model.state().values()))
-    optimizer = train.Adam(model, rate=1e-2)
     rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(77, 5)), rng.integers(0, 3, 77)
 
-    @wl.jit
-    def step(model, optimizer, x, y):
-        rows = len(x)
-        loss, grads = wl.value_and_grad(lambda m: nn.cross_entropy(m(x), y) * rows)(model)
-        loss, grads = ranks.mean((loss, grads), rows)
-        optimizer.update(model, grads)
-        return loss
+    def loss(model, x, y):
+        out = model(x)
+        return nn.cross_entropy(out, y), {"right": np.mean(np.argmax(out, 1) == y)}
 
-    losses = []
-    with nn.synchronize(model, ranks.sum):
-        for k in range(steps):
-            rows = ROWS[k % len(ROWS)]
-            x, y = rng.normal(size=(rows, 5)), rng.integers(0, 3, rows)
-            part = ranks.part(rows)
-            with nn.part_of_batch(model, part.start, part.stop - part.start):
-                losses.append(float(step(model, optimizer, x[part], y[part])))
-    return model, losses
+    killed = [Killed(int(word)) for word in arguments if word.isdigit()]
+    log = train.CSVLog(f"{folder}/log.csv")
+    history = train.fit(
+        model, loss, train.Adam(model, rate=1e-2), (x[:61], y[:61]), validation=(x[61:], y[61:]), epochs=4,
+        batch_size=16, callbacks=[train.EarlyStopping(patience=3), log, *killed], checkpoint=f"{folder}/checkpoints",
+        resume="resume" in arguments, progress=False, clip=1.0,
+    )  # fmt: skip
+    return model, history
 
 
 if __name__ == "__main__":
     what, *arguments = sys.argv[1:]
     ranks = train.ranks()
     with ranks.together():
-        if what == "train":
-            model, losses = trained(ranks, 8)
-            np.savez(f"{arguments[0]}.{ranks.rank}.npz", losses=losses, **model.state())
+        if what == "fit":
+            model, history = fitted(*arguments)
+            numbers = {name: values for name, values in history.items() if name != "seconds"}
+            np.savez(f"{arguments[0]}/{ranks.rank}.npz", **numbers, **model.state())
         elif what == "raise" and ranks.rank == 1:
             raise ValueError("the data of rank 1 are gone")
         elif what == "die" and ranks.rank == 1:

@@ -118,16 +118,6 @@ def test_the_step_is_compiled_once_for_each_shape():
     assert "2 signatures" in repr(compiled_step(own, model, optimizer))
 
 
-def test_gradients_are_reduced_before_the_update():
-    model, other = plain(), plain()
-    half = lambda value, grads: (2 * value, wl.tree_map(lambda g: 0.5 * g, grads))
-    first = train.fit(model, loss, train.SGD(model, 0.2), batches(), reduce=half, **QUIET)
-    second = train.fit(other, loss, train.SGD(other, 0.1), batches(), **QUIET)
-    for a, b in zip(arrays(model), arrays(other), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5)
-    assert first["loss"] == pytest.approx(2 * second["loss"], rel=1e-5)
-
-
 class Power:
     """A loss that is an object, compared by its number, and without a hash."""
 

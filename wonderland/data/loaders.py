@@ -103,6 +103,11 @@ class Loader:
                 "drop_last=True or another batch_size"
             )
 
+    def share_with(self, rank: int, ranks: int) -> None:
+        """Make part `rank` of each batch from now on, of `ranks` parts."""
+        self.rank, self.ranks = count_of(rank, "rank", 0), count_of(ranks, "ranks")
+        self._check_sizes()
+
     def __len__(self) -> int:
         """The batches of an epoch."""
         whole, rest = divmod(len(self.dataset), self.batch_size)

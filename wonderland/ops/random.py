@@ -129,7 +129,9 @@ def _words(builder: Any, key: Any, place: Any, shape: tuple, width: int, purpose
     keys = key_words(builder, key, shape, len(shape) - len(key.shape) + 1)
     lane = builder.index(shape, (*(0,) * (len(shape) - 1), 1))
     dtype = np.dtype(np.uint32 if width <= 32 else np.uint64)
-    return builder.map(_words_code(width, purpose, few), [*keys, place, lane], dtype)
+    made = builder.map(_words_code(width, purpose, few), [*keys, place, lane], dtype)
+    made.base.cost //= shape[-1]  # what a word costs, of a block that is computed once
+    return made
 
 
 def _bits_lower(builder: Any, key: Any, shape: tuple, width: int) -> Any:

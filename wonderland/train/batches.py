@@ -41,6 +41,16 @@ def as_batches(data: Any, batch_size: int | None, shuffle: bool, seed: int, leas
     return source if made else Batches(source)
 
 
+def share(batches: Source, ranks: Any) -> None:
+    """Each of several ranks has its part of every batch."""
+    if not isinstance(batches, Loader):
+        raise ArgumentError(
+            f"there are {ranks.count} ranks, and each gets a part of every batch: data is a wl.data.Loader, a dataset "
+            "or arrays, not an iterable of batches. ranks=train.Ranks() trains in each process for itself."
+        )
+    batches.share_with(ranks.rank, ranks.count)
+
+
 def _unknown(data: Any) -> ArgumentError:
     return ArgumentError(
         "data is a wl.data.Loader, a dataset, a tuple or dict of arrays, an iterable of batches, or a function of the "

@@ -18,14 +18,15 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.nn.module import Module
+from wonderland.train.batches import size_of
 from wonderland.train.gradients import Accumulate, clip_by_norm
 from wonderland.train.optimizers_base import Optimizer
 from wonderland.train.optimizers_curvature import GaussNewton, VectorOptimizer
+from wonderland.train.parallel import Ranks
 from wonderland.transform.derivatives import value_and_grad
 
 RESERVED = ("epoch", "loss", "rate", "seconds", "skipped", "step")  # names that a history has anyway
 Clip = float | Callable[[Any], Any] | None
-Reduce = Callable[[Any, Any], tuple[Any, Any]]
 
 MOST = 16  # compiled functions that are kept
 _kept: OrderedDict[Any, Any] = OrderedDict()
@@ -47,18 +48,18 @@ def remembered(make: Callable[..., Callable], *key: Hashable, like: Any = None) 
     return found
 
 
-def compiled_step(loss: Callable, model: Any, optimizer: Any, clip: Clip = None, reduce: Reduce | None = None) -> Any:
+def compiled_step(loss: Callable, model: Any, optimizer: Any, clip: Clip = None, ranks: Ranks | None = None) -> Any:
     """The jitted `step(model, optimizer, *batch) -> (loss, extra, fine)` for such a model and such an optimiser.
 
-    `clip` is the largest norm of all gradients together, or a function from gradients to gradients. `reduce` gets the
-    loss and the gradients before that and returns others: the means over the ranks of training in parallel.
+    `clip` is the largest norm of all gradients together, or a function from gradients to gradients. With `ranks`
+    the loss and the gradients are the means over the samples of all of them.
     """
-    return remembered(guarded_step, loss, clip, reduce, like=(model, optimizer))
+    return remembered(guarded_step, loss, clip, ranks, like=(model, optimizer))
 
 
-def guarded_step(loss: Callable, clip: Clip, reduce: Reduce | None) -> Callable:
+def guarded_step(loss: Callable, clip: Clip, ranks: Ranks | None) -> Callable:
     """The function that is compiled."""
-    attempt = plain_step(loss, clip, reduce)
+    attempt = plain_step(loss, clip, ranks)
 
     def step(model: Any, optimizer: Any, *batch: Any) -> tuple[Any, dict[str, Any], Any]:
         old = [[unwrap(leaf) for leaf in tree.leaves(node)] for node in (model, optimizer)]
@@ -93,7 +94,7 @@ def all_fine(value: Any, arrays: Sequence[Any]) -> Any:
     return total == 0
 
 
-def plain_step(loss: Callable, clip: Clip = None, reduce: Reduce | None = None) -> Callable:
+def plain_step(loss: Callable, clip: Clip = None, ranks: Ranks | None = None) -> Callable:
     """A step without the guard: `attempt(model, optimizer, *batch) -> (loss, extra, gradients)`."""
     clipped = clip if callable(clip) or clip is None else (lambda grads: clip_by_norm(grads, clip))
 
@@ -104,9 +105,10 @@ def plain_step(loss: Callable, clip: Clip = None, reduce: Reduce | None = None) 
             optimizer.minimize(lambda m, *data: checked_loss(loss, m, data)[0], model, *batch)
             return value, extra, None
         told = lambda m: checked_loss(loss, m, batch)
-        (value, extra), grads = value_and_grad(told, has_aux=True)(model)
-        if reduce is not None:
-            value, grads = reduce(value, grads)
+        if ranks is None:
+            (value, extra), grads = value_and_grad(told, has_aux=True)(model)
+        else:
+            value, extra, grads = ranks.value_and_grad(told, model, size_of(batch))
         if clipped is not None:
             grads = clipped(grads)
         optimizer.update(model, grads)

@@ -11,19 +11,25 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.nn.module import Module
-from wonderland.train.batches import Source, as_batches, check_batch, is_once, length_of, parts_of, size_of
+from wonderland.nn.noise import part_of_batch
+from wonderland.nn.statistics import synchronize
+from wonderland.train.batches import Source, as_batches, check_batch, is_once, length_of, parts_of, share, size_of
 from wonderland.train.checkpoints import Checkpoint, names_of
 from wonderland.train.checkpoints import resume as resume_run
-from wonderland.train.compiled_step import Clip, Reduce, check_optimizer, compiled_step
+from wonderland.train.compiled_step import Clip, check_optimizer, compiled_step
 from wonderland.train.evaluation import BATCH, Interrupted, Outputs, check_model, checked_metrics, evaluated
 from wonderland.train.gradients import Accumulate
 from wonderland.train.history import History
+from wonderland.train.logs import CSVLog, TensorBoardLog
 from wonderland.train.nonfinite import NonFiniteError, explained
+from wonderland.train.optimizers_curvature import VectorOptimizer
+from wonderland.train.parallel import Ranks
+from wonderland.train.parallel import ranks as found_ranks
 from wonderland.train.progress import Progress
 from wonderland.train.running import Run, check_callbacks
 
@@ -59,7 +65,7 @@ def fit(
     clip: Clip = None,
     nonfinite: str | None = None,
     outputs: Outputs = None,
-    reduce: Reduce | None = None,
+    ranks: Ranks | None = None,
     progress: bool | Progress = True,
 ) -> History:
     """Train a model in place, and return the history: a dict of arrays, one number an epoch.
@@ -79,7 +85,8 @@ def fit(
     - `clip`: the largest norm of all gradients together, or a function from gradients to gradients.
     - `nonfinite`: a step whose loss or new weights aren't finite changes nothing. "raise" (unless the optimiser was
       made with `skip_nonfinite`) raises `NonFiniteError`, which names the operation that made the NaN; "skip" goes on.
-    - `reduce`: for training in parallel, a function of (loss, gradients) that returns their means over all ranks.
+    - `ranks`: those of `mpiexec`, if it started this process; each has its part of every batch, only the first writes
+      and shows. `train.Ranks()` is this process alone.
     - `progress`: a bar, unless False; or a `train.Progress`.
 
     The model is in training mode meanwhile: if it wasn't, it is put there, and back. Ctrl-C finishes the step, saves,
@@ -87,7 +94,7 @@ def fit(
     """
     run, loop = _prepared(
         model, loss, optimizer, data, epochs, validation, metrics, callbacks, checkpoint, resume, batch_size, shuffle,
-        seed, clip, nonfinite, outputs, reduce, progress,
+        seed, clip, nonfinite, outputs, ranks, progress,
     )  # fmt: skip
     with _catching_interrupts(loop):
         for _ in loop.steps():
@@ -113,7 +120,7 @@ def steps(
     clip: Clip = None,
     nonfinite: str | None = None,
     outputs: Outputs = None,
-    reduce: Reduce | None = None,
+    ranks: Ranks | None = None,
     progress: bool | Progress = False,
 ) -> Iterator[TrainingStep]:
     """`train.fit` as a generator, for loops of one's own: yields a record after each step.
@@ -127,7 +134,7 @@ def steps(
     """
     _, loop = _prepared(
         model, loss, optimizer, data, epochs, validation, metrics, callbacks, checkpoint, resume, batch_size, shuffle,
-        seed, clip, nonfinite, outputs, reduce, progress,
+        seed, clip, nonfinite, outputs, ranks, progress,
     )  # fmt: skip
     return loop.steps()
 
@@ -135,7 +142,7 @@ def steps(
 def _prepared(
     model: Any, loss: Any, optimizer: Any, data: Any, epochs: Any, validation: Any, metrics: Any, callbacks: Any,
     checkpoint: Any, resume: Any, batch_size: Any, shuffle: Any, seed: Any, clip: Any, nonfinite: Any, outputs: Any,
-    reduce: Any, progress: Any,
+    ranks: Any, progress: Any,
 ) -> tuple[Run, TrainingLoop]:  # fmt: skip
     """Arguments, checked, as a run and its loop."""
     check_model(model, "train.fit")
@@ -153,7 +160,12 @@ def _prepared(
             "metrics are computed on the validation data: pass validation=. What is known in a training step, the loss "
             "function returns: `return loss, {'accuracy': ...}`."
         )
+    ranks = found_ranks() if ranks is None else ranks
     batches = as_batches(data, batch_size, shuffle, seed)
+    if ranks.count > 1:
+        share(batches, ranks)
+        if isinstance(inner, VectorOptimizer):
+            raise ArgumentError(f"{type(inner).__name__} trains in one process, and there are {ranks.count} ranks")
     if is_once(batches) and epochs > 1:
         raise ArgumentError(
             f"data is a {type(data).__name__}, which gives its batches once, and epochs={epochs}: pass a list, a "
@@ -173,34 +185,39 @@ def _prepared(
     if resume and checkpoint is None:
         raise ArgumentError("resume=True needs checkpoint=, the folder to resume from")
     callbacks = [c for c in callbacks if c is not checkpoint]  # it comes last: it saves what the others know
+    if not ranks.is_first:
+        progress, callbacks = False, [c for c in callbacks if not isinstance(c, (CSVLog, TensorBoardLog))]
+        if checkpoint is not None:
+            checkpoint.writes = False
     shown = progress if isinstance(progress, Progress) else Progress(epochs, length_of(batches)) if progress else None
     history = History()
     run = Run(
         model, optimizer, batches, int(epochs), history, shown, [*callbacks, *([checkpoint] if checkpoint else [])]
     )
-    run.names = names_of(model, loss, optimizer, clip)
-    return run, TrainingLoop(run, loss, clip, reduce, nonfinite, validation, metrics, outputs, checkpoint, bool(resume))
+    run.names, run.ranks = names_of(model, loss, optimizer, clip), ranks
+    return run, TrainingLoop(run, loss, clip, nonfinite, validation, metrics, outputs, checkpoint, bool(resume))
 
 
 class TrainingLoop:
     """The steps of a run."""
 
     def __init__(
-        self, run: Run, loss: Callable, clip: Clip, reduce: Reduce | None, nonfinite: str, validation: Source | None,
+        self, run: Run, loss: Callable, clip: Clip, nonfinite: str, validation: Source | None,
         metrics: dict[str, Any], outputs: Outputs, checkpoint: Checkpoint | None, resume: bool,
     ):  # fmt: skip
-        self.run, self.loss, self.clip, self.reduce, self.nonfinite = run, loss, clip, reduce, nonfinite
+        self.run, self.loss, self.clip, self.nonfinite = run, loss, clip, nonfinite
         self.validation, self.metrics, self.outputs = validation, metrics, outputs
         self.checkpoint, self.resume = checkpoint, resume
         self.interrupted: bool = False
-        self._step = compiled_step(loss, run.model, run.optimizer, clip, reduce)
+        self.ranks: Ranks | None = run.ranks if run.ranks.count > 1 else None
+        self._step = compiled_step(loss, run.model, run.optimizer, clip, self.ranks)
         self._begun = False  # callbacks were told, and will be told about the end
         self._began = 0.0  # this epoch, or what there is of it since a resume
 
     def steps(self) -> Iterator[TrainingStep]:
         """Train, and yield after each step."""
         run = self.run
-        with _training(run.model):
+        with run.ranks.together(), _training(run.model), self._synchronized():
             try:
                 self._begin()
                 while run.epoch < run.epochs and run.stopped is None:
@@ -222,7 +239,9 @@ class TrainingLoop:
 
     def _begin(self) -> None:
         run = self.run
-        after = resume_run(run, self.checkpoint) if self.resume and self.checkpoint is not None else None
+        with run.ranks.first_before_others():  # it may put damaged files aside
+            after = resume_run(run, self.checkpoint) if self.resume and self.checkpoint is not None else None
+        run.ranks.equalize(run.model, run.optimizer)
         if run.progress is not None:
             run.progress.start()
         self._begun = True
@@ -235,7 +254,7 @@ class TrainingLoop:
         """The rest of this epoch, and what comes after its last step."""
         run = self.run
         model, optimizer, history = run.model, run.optimizer, run.history
-        step = self._step
+        step = self._step if self.ranks is None else self._shared_step
         own = self.checkpoint
         listeners = [m for m in run.listeners("after_step") if getattr(m, "__self__", None) is not own]
         save = None if own is None else own.after_step
@@ -253,7 +272,7 @@ class TrainingLoop:
                 run.loss = value
                 values = {"loss": value, **extra} if extra else {"loss": value}
                 if fine:
-                    size = size_of(parts)
+                    size = size_of(parts) if self.ranks is None else run.data.samples(run.data.position - 1)
                     for name, held in values.items():
                         sums[name] = sums.get(name, 0.0) + float(held) * size
                         weights[name] = weights.get(name, 0) + size
@@ -267,7 +286,7 @@ class TrainingLoop:
                 if show is not None:
                     show(number, run.batch, values)
                 yield TrainingStep(run, number, run.step, value, extra, bool(fine))
-                if self.interrupted:
+                if self.interrupted if self.ranks is None else self.ranks.stop:
                     self._interrupt()
                 if run.stopped is not None:
                     return
@@ -281,17 +300,29 @@ class TrainingLoop:
         run.ended_data = True
         self._finish()
 
+    def _synchronized(self) -> Any:
+        """Batch norms have the statistics of all ranks."""
+        return nullcontext() if self.ranks is None else synchronize(self.run.model, self.ranks.sum)
+
+    def _shared_step(self, model: Any, optimizer: Any, *parts: Any) -> tuple[Any, dict[str, Any], Any]:
+        """The step of one of several ranks: random layers draw for its samples, and all learn who wants to stop."""
+        ranks, loader = self.run.ranks, self.run.data
+        number = loader.position - 1
+        ranks.wants_to_stop = self.interrupted
+        with part_of_batch(model, loader.share(number).start - number * loader.batch_size, size_of(parts)):
+            return self._step(model, optimizer, *parts)
+
     def _finish(self) -> None:
         """After the last step of an epoch: its means, the validation, callbacks."""
         run = self.run
         if run.skipped == run.batch:
             raise NonFiniteError(f"no step of epoch {run.epoch + 1} was finite, all {run.batch} were skipped")
         values: dict[str, Any] = {name: total / run.weights[name] for name, total in run.sums.items()}
+        run.ranks.equalize(run.model, run.optimizer)
+        asked = lambda: self.interrupted and self.ranks is None  # several ranks stop together
         if self.validation is not None:
             try:
-                found = evaluated(
-                    run.model, self.validation, self.loss, self.metrics, self.outputs, None, lambda: self.interrupted
-                )
+                found = evaluated(run.model, self.validation, self.loss, self.metrics, self.outputs, None, asked)
             except Interrupted:
                 self._interrupt()
                 return
@@ -304,7 +335,7 @@ class TrainingLoop:
         run.sums, run.weights, run.skipped, run.batch, run.seconds, run.ended_data = {}, {}, 0, 0, 0.0, False
         if run.progress is not None:
             run.progress.epoch(run.epoch, {n: v for n, v in values.items() if n != "seconds"}, seconds)
-        if self.interrupted:
+        if run.ranks.agree(self.interrupted):
             run.stop(INTERRUPTED)
         for method in run.listeners("after_epoch"):
             method(run)
@@ -320,7 +351,7 @@ class TrainingLoop:
             inner = run.optimizer.optimizer if isinstance(run.optimizer, Accumulate) else run.optimizer
             inner.skipped += 1
             return
-        why = explained(self.loss, self.clip, self.reduce, run.model, run.optimizer, parts)
+        why = explained(self.loss, self.clip, self.ranks, run.model, run.optimizer, parts)
         raise NonFiniteError(
             f"{where}: {why}. Model and optimiser are as before this step. A smaller rate, clip=1.0, or another "
             'formula may help; nonfinite="skip" passes over such steps.'

@@ -22,8 +22,9 @@ from wonderland.core.program import run
 from wonderland.core.tracebacks import user_line
 from wonderland.core.types import ArrayType, type_of
 from wonderland.nn.module import Module
-from wonderland.train.compiled_step import Clip, Reduce, plain_step
+from wonderland.train.compiled_step import Clip, plain_step
 from wonderland.train.gradients import clip_by_norm
+from wonderland.train.parallel import Ranks
 from wonderland.transform.derivatives import quiet
 
 
@@ -135,9 +136,7 @@ def layer_name(model: Any) -> str:
     return ""
 
 
-def explained(
-    loss: Callable, clip: Clip, reduce: Reduce | None, model: Any, optimizer: Any, batch: Sequence[Any]
-) -> str:
+def explained(loss: Callable, clip: Clip, ranks: Ranks | None, model: Any, optimizer: Any, batch: Sequence[Any]) -> str:
     """Why the step of these arguments isn't finite, in words. Nothing is written."""
     level = LookingLevel()
 
@@ -147,16 +146,13 @@ def explained(
         level.phase = "the backward pass"
         return out
 
-    def reduced(value: Any, grads: Any) -> Any:
-        return (value, grads) if reduce is None else reduce(value, grads)
-
     def clipped(grads: Any) -> Any:
         level.phase = "clipping"
         grads = clip(grads) if callable(clip) else grads if clip is None else clip_by_norm(grads, clip)
         level.phase = "the optimiser's update"
         return grads
 
-    attempt = plain_step(watched, clipped, reduced)
+    attempt = plain_step(watched, clipped, ranks)
     call = Call(attempt, (model, optimizer, *batch), {})
     names = argument_names(model, optimizer, batch)
     with quiet(), level:

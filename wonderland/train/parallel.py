@@ -15,9 +15,9 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ import numpy as np
 from wonderland.control.effects import host_call
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
+from wonderland.transform.derivatives import value_and_grad
 
 # By which variables the launchers of MPICH, Open MPI, Intel MPI, MVAPICH and Slurm say how many processes there are.
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS")
@@ -71,8 +72,8 @@ class Ranks:
     def mean(self, values: Any, rows: int) -> Any:
         """The mean over all samples, of a tree of sums over the `rows` samples of this rank; in compiled code, too."""
         leaves, structure = tree.flatten(values)
-        out: list[Any] = [None] * len(leaves)
-        types = sorted({str(leaf.dtype) for leaf in leaves})
+        out: list[Any] = list(leaves)
+        types = sorted({str(leaf.dtype) for leaf in leaves if leaf.dtype.kind in "fc"})
         for kind in types:
             own = [i for i, leaf in enumerate(leaves) if str(leaf.dtype) == kind]
             flat = np.concatenate([*(np.ravel(leaves[i]) for i in own), np.full(1, rows, kind)])
@@ -84,6 +85,19 @@ class Ranks:
                 start += size
         return structure.unflatten(out)
 
+    def value_and_grad(self, told: Callable, model: Any, rows: int) -> tuple[Any, dict[str, Any], Any]:
+        """Of `told(model)`, a loss and a dict of numbers: both and the gradient, over the samples of all ranks.
+
+        What is differentiated is the sum over samples: layers that work on all ranks together add up its derivatives.
+        """
+
+        def summed(model: Any) -> tuple[Any, dict[str, Any]]:
+            value, extra = told(model)
+            return value * rows, {name: held * np.float64(rows) for name, held in extra.items()}
+
+        (value, extra), grads = value_and_grad(summed, has_aux=True)(model)
+        return self.mean((value, extra, grads), rows)
+
     def part(self, rows: int) -> slice:
         """Which of the rows of a batch are this rank's: parts as equal as can be, the larger ones first."""
         if rows < self.count:
@@ -92,10 +106,11 @@ class Ranks:
         start = self.rank * size + min(self.rank, more)
         return slice(start, start + size + (self.rank < more))
 
-    def equalize(self, arrays: Sequence[np.ndarray]) -> None:
-        """Arrays take over the numbers of those of rank 0."""
+    def equalize(self, *trees: Any) -> None:
+        """The arrays of models and optimisers take over the numbers of those of rank 0."""
         if self.count == 1:
             return
+        arrays = [leaf for one in trees for leaf in tree.leaves(one)]
         shapes = [(array.shape, array.dtype.str) for array in arrays]
         if any(other != shapes for other in self.communicator.allgather(shapes)):
             raise ArgumentError("the ranks have models of different shapes: build the same model on each of them")
@@ -105,10 +120,24 @@ class Ranks:
             if not self.is_first:
                 array[...] = first
 
+    def agree(self, stop: bool) -> bool:
+        """Does any of them want to stop?"""
+        self.stop = bool(stop) if self.count == 1 else bool(self.communicator.allreduce(int(stop)))
+        return self.stop
+
     def wait(self) -> None:
         """Until all ranks are here."""
         if self.count > 1:
             self.communicator.Barrier()
+
+    @contextmanager
+    def first_before_others(self) -> Iterator[None]:
+        """What rank 0 does inside is done before the others begin with it."""
+        if not self.is_first:
+            self.wait()
+        yield
+        if self.is_first:
+            self.wait()
 
     @contextmanager
     def together(self) -> Iterator[Ranks]:
@@ -116,7 +145,8 @@ class Ranks:
         try:
             yield self
         except BaseException as error:
-            if self.count == 1 or (isinstance(error, SystemExit) and not error.code):
+            left = isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and not error.code)
+            if self.count == 1 or left:
                 raise
             traceback.print_exc()
             print(
@@ -145,4 +175,12 @@ def ranks() -> Ranks:
             "different MPI libraries. Use the mpiexec of the MPI that mpi4py was built with "
             f"({MPI.Get_library_version().splitlines()[0].strip()})"
         )
+    return _of_world()
+
+
+@cache
+def _of_world() -> Ranks:
+    """All processes; the same object each time, as what was compiled for it is used again."""
+    from mpi4py import MPI
+
     return Ranks(MPI.COMM_WORLD)

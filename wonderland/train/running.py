@@ -12,6 +12,7 @@ from wonderland.nn.module import Module
 from wonderland.train.batches import Source
 from wonderland.train.gradients import Accumulate
 from wonderland.train.history import History
+from wonderland.train.parallel import Ranks
 from wonderland.train.progress import Progress
 
 MOMENTS = ("begin", "after_step", "after_epoch", "end")
@@ -79,6 +80,7 @@ class Run:
         self.seconds: float = 0.0  # of this epoch, before a resume
         self.ended_data: bool = False  # all batches of this epoch were used, and what comes after them is to be done
         self.resumed: bool = False
+        self.ranks: Ranks = Ranks()  # this process, or those that train together
         self.names: dict[str, Any] = {}  # of functions and settings, which checkpoints compare
         self.stopped: str | None = None
         self.error: BaseException | None = None
