@@ -107,10 +107,10 @@ def digits():
     training, validation, test = data.split(data.digits(), [0.7, 0.1, 0.2], stratify=True)
     wl.random.seed(0)
     model = make_cnn()
-    optimizer = train.Adam(model, rate=3e-3)
+    optimizer = train.Adam(model, rate=5e-3)
     curve = train.find_rate(model, cross_entropy, optimizer, training, batch_size=64)
     curve.plot().savefig(IMAGES / "training-rate.png", dpi=110)
-    stopping = train.EarlyStopping(patience=8)
+    stopping = train.EarlyStopping(patience=5)
     history = train.fit(
         model, cross_entropy, optimizer, data.Loader(training, 64, shuffle=True, drop_last=True), epochs=60,
         validation=validation,
