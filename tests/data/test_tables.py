@@ -77,9 +77,9 @@ GAPS = "a,b,y\n1,2,0\n3,,1\n\n5,NaN,1\n7,8,\n9,10,1\n"
 
 def test_missing_cells(tmp_path, reader):
     path = write(tmp_path, GAPS)
-    with bad(f"{path}, row 1 (line 3), column 'b', is missing, as are 1 more of this column"):
+    with bad(f"{path}, row 1 (line 3), column 'b', is missing, as is 1 more of this column"):
         data.Table(path, features=["a", "b"])
-    with bad(f"{path}, row 3 (line 6), column 'y', (the target) is missing, as are 0 more"):
+    with bad(f"{path}, row 3 (line 6), column 'y', (the target) is missing: a label can't"):
         data.Table(path, features=["a"], target="y")
     t = data.Table(path, target="y", missing="drop")
     assert t[:][0].tolist() == [[1, 2], [9, 10]] and t[:][1].tolist() == [0, 1] and t[:][1].dtype == np.int64

@@ -145,8 +145,8 @@ class Table(Arrays):
             if gone.any() and (missing == "raise" or name in kinds):
                 kind = " (one_hot columns can't be filled)" if name in kinds and missing != "raise" else ""
                 raise DataError(
-                    f"{self._cell(int(gone.argmax()), rows, name)} is missing, as are {int(gone.sum()) - 1} more of "
-                    f'this column{kind}: missing="drop" leaves such rows out, "keep" leaves NaN, a number fills them'
+                    f"{self._cell(int(gone.argmax()), rows, name)} is missing{_more(gone)}{kind}: "
+                    'missing="drop" leaves such rows out, "keep" leaves NaN, a number fills them'
                 )
             if name in kinds:
                 known = self.categories.get(name) or self._kinds(values, name, rows)
@@ -203,8 +203,8 @@ class Table(Arrays):
         gone = _missing(values)
         if gone.any():
             raise DataError(
-                f"{self._cell(int(gone.argmax()), rows, name)} (the target) is missing, as are {int(gone.sum()) - 1} "
-                'more: a label can\'t be filled in; missing="drop" leaves such rows out'
+                f"{self._cell(int(gone.argmax()), rows, name)} (the target) is missing{_more(gone)}: a label can't be "
+                'filled in; missing="drop" leaves such rows out'
             )
         if values.dtype.kind in "OUST" or classes is not None:
             if not alone:
@@ -241,6 +241,12 @@ class Table(Arrays):
 def _shown(value: Any) -> str:
     """A cell as one would write it in Python."""
     return str(value) if isinstance(value, np.datetime64) else repr(getattr(value, "item", lambda: value)())
+
+
+def _more(gone: np.ndarray) -> str:
+    """How many others of a column are missing, in words."""
+    count = int(gone.sum()) - 1
+    return f", as {'is' if count == 1 else 'are'} {count} more of this column" if count else ""
 
 
 def _missing(values: Any) -> np.ndarray:

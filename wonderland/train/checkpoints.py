@@ -316,7 +316,8 @@ def resume(run: Run, checkpoint: Checkpoint) -> Callable[[], None] | None:
     run.load_state(state["run"])
     run.history.load_state(state["history"])
     run.resumed = True
-    run.message(f"resumed from {path}: {run.epoch} epochs and {run.batch} batches are done")
+    done = f"{run.epoch} epoch{'s' * (run.epoch != 1)} and {run.batch} batch{'es' * (run.batch != 1)}"
+    run.message(f"resumed from {path}: {done} are done")
 
     def finish() -> None:
         load_random_state(state["random"])
