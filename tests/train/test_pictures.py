@@ -35,7 +35,7 @@ def lines(ax):
 
 
 def test_curves_show_the_history():
-    found = history()
+    found = history(rate=lambda epoch: 0.1 / epoch)
     figure = found.plot()
     loss, accuracy, rate = figure.axes[:3]
     np.testing.assert_array_equal(lines(loss)["training"].get_ydata(), found["loss"])
@@ -50,6 +50,10 @@ def test_curves_show_the_history():
     assert [ax.get_title(loc="left") for ax in pictures.curves(found, ["accuracy"]).axes] == ["accuracy"]
     with pytest.raises(KeyError, match="the history has no 'f1', only epoch, loss"):
         pictures.curves(found, ["f1"])
+
+
+def test_a_rate_that_never_changes_isn_t_drawn():
+    assert [ax.get_title(loc="left") for ax in history().plot().axes] == ["loss", "accuracy"]
 
 
 def test_an_unfinished_epoch_is_drawn_to_scale():

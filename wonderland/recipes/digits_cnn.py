@@ -8,7 +8,7 @@ from wonderland import data, nn, recipes, train
 
 def convolution(channels_in: int, channels_out: int) -> list[Any]:
     """A convolution, normalised over the batch, and a ReLU."""
-    return [nn.Conv2d(channels_in, channels_out, 3, padding=1), nn.BatchNorm2d(channels_out), nn.relu]
+    return [nn.Conv2d(channels_in, channels_out, 3, padding=1, bias=False), nn.BatchNorm2d(channels_out), nn.relu]
 
 
 def run(

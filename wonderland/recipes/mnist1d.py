@@ -10,7 +10,8 @@ def convolutional(width: int, dropout: float) -> nn.Sequential:
     """Three convolutions, the last two with strides, and a linear layer."""
     layers: list[Any] = [nn.Unflatten(1, (1, 40))]
     for inputs, outputs, stride in [(1, width, 1), (width, width, 2), (width, 2 * width, 2)]:
-        layers += [nn.Conv1d(inputs, outputs, 5, stride=stride, padding=2), nn.BatchNorm1d(outputs), nn.relu]
+        convolution = nn.Conv1d(inputs, outputs, 5, stride=stride, padding=2, bias=False)
+        layers += [convolution, nn.BatchNorm1d(outputs), nn.relu]
     return nn.Sequential(*layers, nn.Flatten(), nn.Dropout(dropout), nn.Linear(2 * width * 10, 10))
 
 

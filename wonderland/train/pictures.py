@@ -28,8 +28,9 @@ WITH_COUNTS = 20  # classes of a confusion matrix that are drawn cell by cell
 
 
 def panels(history: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """What is drawn together: a name and its "validation_" one; losses come first and the rate last."""
-    names = [name for name in history if name not in NO_CURVES]
+    """What is drawn together: a name and its "validation_" one; losses come first, and a rate that changes last."""
+    constant = len({*np.asarray(history.get("rate", ())).tolist()}) == 1
+    names = [name for name in history if name not in NO_CURVES and not (name == "rate" and constant)]
     found = []
     for name in names:
         if name.startswith("validation_") and name.removeprefix("validation_") in names:
