@@ -34,7 +34,7 @@ class History(dict[str, np.ndarray]):
         if most_steps is not None and most_steps < 2:
             raise ValueError(f"History: most_steps is at least 2, or None for all of them, got {most_steps!r}")
         super().__init__()
-        self.most_steps = most_steps
+        self.most_steps: int | None = most_steps
         self.notes: list[str] = []
         self.stopped: str | None = None
         self.last_step: dict[str, Any] = {}

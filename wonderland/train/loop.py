@@ -206,9 +206,15 @@ class TrainingLoop:
         self, run: Run, loss: Callable, clip: Clip, nonfinite: str, validation: Source | None,
         metrics: dict[str, Any], outputs: Outputs, checkpoint: Checkpoint | None, resume: bool,
     ):  # fmt: skip
-        self.run, self.loss, self.clip, self.nonfinite = run, loss, clip, nonfinite
-        self.validation, self.metrics, self.outputs = validation, metrics, outputs
-        self.checkpoint, self.resume = checkpoint, resume
+        self.run: Run = run
+        self.loss: Callable[..., Any] = loss
+        self.clip: Clip = clip
+        self.nonfinite: str = nonfinite
+        self.validation: Source | None = validation
+        self.metrics: dict[str, Any] = metrics
+        self.outputs: Outputs = outputs
+        self.checkpoint: Checkpoint | None = checkpoint
+        self.resume: bool = resume
         self.interrupted: bool = False
         self.ranks: Ranks | None = run.ranks if run.ranks.count > 1 else None
         self._step = compiled_step(loss, run.model, run.optimizer, clip, self.ranks)

@@ -130,8 +130,8 @@ class TerminalBar(ProgressView):
 
     def __init__(self, out: TextIO):
         self.out = out
-        self.color = colored(out)
-        self.marks = ("━", "╸", "─") if encodes(out, "━╸─…") else ("=", ">", " ")
+        self.color: bool = colored(out)
+        self.marks: tuple[str, ...] = ("━", "╸", "─") if encodes(out, "━╸─…") else ("=", ">", " ")
         self._lock = threading.RLock()
         self._shown = ""  # the bar that stands in the last line
         self._torn = False  # somebody printed a line without its end: no bar until that comes
