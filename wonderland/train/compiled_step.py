@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
 
+from wonderland.compile.captured import found
 from wonderland.compile.jit import jit
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
@@ -35,17 +37,34 @@ _kept: OrderedDict[Any, Any] = OrderedDict()
 def remembered(make: Callable[..., Callable], *key: Hashable, like: Any = None) -> Any:
     """`jit(make(*key))`, the same one for the same key and trees like `like`: a second `fit` compiles nothing.
 
-    Each kind of model has its own, so that `jit` warns about many shapes of batches, and not about many models.
+    Each kind of model has its own, so that `jit` warns about many shapes of batches, and not about many models. A
+    function whose globals, closure or attributes have changed since is compiled anew.
     """
-    whole = (make, *key, tree.flatten(like)[1])
+    captured, alive = _captured(key)
+    whole = (make, *key, captured, tree.flatten(like)[1])
     try:
-        found = _kept.pop(whole, None)
+        compiled, _ = _kept.pop(whole, None) or (jit(make(*key)), alive)
     except TypeError:  # a function that has no hash
         return jit(make(*key))
-    _kept[whole] = found = jit(make(*key)) if found is None else found
+    _kept[whole] = compiled, alive
     while len(_kept) > MOST:
         _kept.popitem(last=False)
-    return found
+    return compiled
+
+
+def _captured(functions: Sequence[Any]) -> tuple[Hashable, list[Any]]:
+    """What functions get at without being given it, to be compared; and what has to live on, as its id is in there."""
+    known: list[Hashable] = []
+    alive = []
+    for label, (_, _, value) in (part for f in functions if callable(f) for part in found(f)):
+        if isinstance(value, (bool, int, float, complex, str, np.generic)):
+            known.append((label, type(value), repr(value)))
+        elif isinstance(value, (np.ndarray, FunctionType, BuiltinFunctionType, np.ufunc, type)):
+            known.append((label, id(value)))
+            alive.append(value)
+        else:
+            known.append((label, type(value)))
+    return tuple(known), alive
 
 
 def compiled_step(loss: Callable, model: Any, optimizer: Any, clip: Clip = None, ranks: Ranks | None = None) -> Any:

@@ -23,7 +23,15 @@ from wonderland.train.batches import Source, as_batches, check_batch, is_once, l
 from wonderland.train.checkpoints import Checkpoint, names_of
 from wonderland.train.checkpoints import resume as resume_run
 from wonderland.train.compiled_step import Clip, check_optimizer, compiled_step
-from wonderland.train.evaluation import BATCH, Interrupted, Outputs, check_model, checked_metrics, evaluated
+from wonderland.train.evaluation import (
+    BATCH,
+    Interrupted,
+    Outputs,
+    check_model,
+    checked_metrics,
+    compiled_evaluation,
+    evaluated,
+)
 from wonderland.train.gradients import Accumulate
 from wonderland.train.history import History
 from wonderland.train.logs import CSVLog, TensorBoardLog
@@ -212,6 +220,7 @@ class TrainingLoop:
         self.interrupted: bool = False
         self.ranks: Ranks | None = run.ranks if run.ranks.count > 1 else None
         self._step = compiled_step(loss, run.model, run.optimizer, clip, self.ranks)
+        self._evaluation = None if validation is None else compiled_evaluation(run.model, loss, metrics, outputs)
         self._begun = False  # callbacks were told, and will be told about the end
         self._began = 0.0  # this epoch, or what there is of it since a resume
 
@@ -328,7 +337,9 @@ class TrainingLoop:
         asked = lambda: self.interrupted and self.ranks is None  # several ranks stop together
         if self.validation is not None:
             try:
-                found = evaluated(run.model, self.validation, self.loss, self.metrics, self.outputs, None, asked)
+                found = evaluated(
+                    run.model, self.validation, self.loss, self.metrics, self.outputs, None, asked, self._evaluation
+                )
             except Interrupted:
                 self._interrupt()
                 return
