@@ -153,10 +153,11 @@ def checked_loss(loss: Callable, model: Any, batch: Sequence[Any]) -> tuple[Any,
         kind = "a Python float" if isinstance(value, float) else f"a number of dtype {value.dtype}"
         raise ArgumentError(f"{name} returned {kind}, which has no derivative with respect to the model: {wanted}")
     for key, held in extra.items():
-        if not isinstance(key, str) or key in RESERVED or np.shape(held) != ():
+        dtype = held.dtype if hasattr(held, "dtype") else np.asarray(held).dtype
+        if not isinstance(key, str) or key in RESERVED or np.shape(held) != () or dtype.kind not in "biuf":
             raise ArgumentError(
-                f"{name} returned {key!r} of shape {np.shape(held)} in its dict: values are numbers, and their names "
-                f"are strings other than {', '.join(RESERVED)}"
+                f"{name} returned {key!r} of shape {np.shape(held)} and dtype {dtype} in its dict: values are real "
+                f"numbers, and their names are strings other than {', '.join(RESERVED)}"
             )
     return value, extra
 

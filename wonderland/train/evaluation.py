@@ -111,6 +111,8 @@ def evaluated(
     found: dict[str, Any] = {name: total / weight for name, total in sums.items()}
     whole = [joined([pair[i] for pair in collected]) for i in (0, 1)] if collected else []
     for name, metric in made.items():
+        if name in found:
+            raise ArgumentError(f"metrics has the name {name!r}, which the loss has already: call it something else")
         found[name] = metric.value if name in streams else metric(*whole)
     return found
 

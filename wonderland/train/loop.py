@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple, cast
 
 from wonderland.core.errors import ArgumentError, check_function
@@ -242,10 +242,11 @@ class TrainingLoop:
                 raise
             finally:
                 run.history.stopped = run.stopped
-                for method in run.listeners("end") if self._begun else ():
-                    method(run)
-                if run.progress is not None:
-                    run.progress.close()
+                with ExitStack() as stack:  # one that raises keeps nothing from the others
+                    if run.progress is not None:
+                        stack.callback(run.progress.close)
+                    for method in reversed(run.listeners("end")) if self._begun else ():
+                        stack.callback(method, run)
 
     def _begin(self) -> None:
         run = self.run

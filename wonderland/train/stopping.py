@@ -80,7 +80,7 @@ class EarlyStopping(Callback):
 
     def _stop_if_due(self, run: Run) -> None:
         if self.waited >= self.patience:
-            what = self.monitor or "the loss"
+            what = self.monitor or ("validation_loss" if "validation_loss" in run.values else "the loss")
             run.stop(f"early stopping: {what} hasn't become better since epoch {self.best_epoch}")
 
     def end(self, run: Run) -> None:
