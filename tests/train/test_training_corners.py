@@ -1,15 +1,18 @@
 """The training loop at its corners: functions that change, data that is used twice, callbacks that fail."""
 
+import errno
 import io
 import os
+import shutil
 import signal
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from small_training import arrays, data, loss, plain, same, told
 
-from wonderland import train
+from wonderland import nn, train
 from wonderland.core.errors import ArgumentError
 from wonderland.data import DataError, Loader
 
@@ -157,3 +160,43 @@ def test_a_resume_says_of_which_numbers_those_of_the_checkpoint_are_used(tmp_pat
     told = {str(warning.message).split(" with ")[1].split()[0]: str(warning.message) for warning in caught}
     kept = {name: "the number of the checkpoint is used" in text for name, text in told.items()}
     assert kept == {"rate": True, "beta1": False, "clip": False}
+
+
+def test_other_functions_and_settings_of_layers_are_told_at_resume(tmp_path):
+    def fitted(function, p, resume=False):
+        model = nn.Sequential(nn.Linear(3, 2), function, nn.Dropout(p))
+        options = {"checkpoint": tmp_path, "resume": resume, "progress": False}
+        train.fit(model, loss, train.Adam(model), data(), epochs=1 + resume, **options)
+
+    fitted(nn.tanh, 0.1)
+    with pytest.warns(train.CheckpointWarning, match="the layer '1: tanh', and it is '1: relu' now"):
+        fitted(nn.relu, 0.1, resume=True)
+    shutil.rmtree(tmp_path)
+    fitted(nn.tanh, 0.1)
+    with pytest.warns(train.CheckpointWarning, match=r"the layer '2: Dropout\(p=0.1\)', and it is '2: Dropout\(p=0.2"):
+        fitted(nn.tanh, 0.2, resume=True)
+
+
+def test_early_stopping_says_if_there_was_never_a_number():
+    model = plain()
+    options = {"validation": [(np.full((4, 3), np.nan), np.zeros((4, 2)))], "progress": False}
+    stopping = train.EarlyStopping(patience=2)
+    history = train.fit(model, loss, train.Adam(model), data(), epochs=5, callbacks=stopping, **options)
+    assert history.stopped == "early stopping: validation_loss was never a number" and history.epochs == 2
+
+
+def test_progress_without_any_output(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)  # as under pythonw
+    model = plain()
+    assert train.fit(model, loss, train.Adam(model), data(), epochs=2).epochs == 2
+
+
+def test_a_terminal_that_is_gone_does_not_end_training():
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.EIO, "Input/output error")  # the connection was lost
+
+    for style in ("bar", "lines"):
+        model = plain()
+        progress = train.Progress(2, 1, out=Gone(), style=style)
+        assert train.fit(model, loss, train.Adam(model), data(), epochs=2, progress=progress).epochs == 2

@@ -13,6 +13,7 @@ import random as python_random
 import re
 import time
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from wonderland.train.running import Callback, Run
 from wonderland.train.schedules import RateSchedule
 from wonderland.train.stopping import check_mode, watched
 
+ARRAY = re.compile(r": \w+\[[\d, ]*\]")  # in what a Module shows
 NAME = re.compile(r"step-(\d{8,})\.safetensors")
 
 
@@ -316,9 +318,9 @@ def resume(run: Run, checkpoint: Checkpoint) -> Callable[[], None] | None:
     if found is None:
         return None
     path, arrays, state = found
-    compare_names(path, state["names"], run.names, run.optimizer)
     targets = {"model": run.model, "optimizer": run.optimizer}
     check_arrays(path, arrays, targets)
+    compare_names(path, state["names"], run.names, run.optimizer)
     run.load_state(state["run"])  # refuses other data, before the model is changed
     load_arrays(path, arrays, targets)
     run.history.load_state(state["history"])
@@ -345,11 +347,15 @@ def resume(run: Run, checkpoint: Checkpoint) -> Callable[[], None] | None:
 def compare_names(path: str, saved: dict[str, Any], now: dict[str, Any], optimizer: Any) -> None:
     """Warn about functions and settings that aren't what they were."""
     loaded = {name for name, value in settings_of(optimizer) if isinstance(value, np.ndarray)}
-    for name in {**saved, **now}:
-        if saved.get(name) != now.get(name):
+    layers = zip_longest(saved.pop("layers", ()), now["layers"])
+    differ = [("the layer", before, layer) for before, layer in layers if before != layer][:1]
+    names = [name for name in {**saved, **now} if name != "layers"]
+    differ += [(name, saved.get(name), now.get(name)) for name in names]
+    for name, before, here in differ:
+        if before != here:
             kept = ", and the number of the checkpoint is used" if name in loaded else ""
             warn(
-                f"{path} was written with {name} {saved.get(name)!r}, and it is {now.get(name)!r} now{kept}: what "
+                f"{path} was written with {name} {before!r}, and it is {here!r} now{kept}: what "
                 "follows may differ from what one run would have done"
             )
 
@@ -362,13 +368,20 @@ def warn(text: str) -> None:
 def names_of(model: Any, loss: Any, optimizer: Any, clip: Any) -> dict[str, Any]:
     """What functions are called and which settings they have: what a checkpoint doesn't hold, and compares."""
     inner = optimizer.optimizer if isinstance(optimizer, Accumulate) else optimizer
-    names = {"the model": type(model).__name__, "the loss": called(loss), "the optimizer": type(inner).__name__}
+    names: dict[str, Any] = {"the model": type(model).__name__, "the loss": called(loss)}
+    names |= {"the optimizer": type(inner).__name__, "layers": layers_of(model)}
     names["clip"] = called(clip) if callable(clip) else clip
     if inner is not optimizer:
         names["the count of Accumulate"] = optimizer.count
     for name, value in settings_of(optimizer):
         names[name] = called(value) if callable(value) else np.asarray(value).tolist()
     return names
+
+
+def layers_of(model: Any) -> list[str]:
+    """The layers, their settings and functions, a line each; without arrays, and without what another run changes."""
+    lines = re.sub(r" at 0x[0-9a-f.]*|, evaluating$", "", repr(model), flags=re.MULTILINE).splitlines()
+    return [line.strip() for line in lines if not ARRAY.search(line)]
 
 
 def settings_of(optimizer: Any) -> Iterator[tuple[str, Any]]:
