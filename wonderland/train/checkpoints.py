@@ -318,9 +318,9 @@ def resume(run: Run, checkpoint: Checkpoint) -> Callable[[], None] | None:
     if found is None:
         return None
     path, arrays, state = found
+    compare_names(path, state["names"], run.names, run.optimizer)
     targets = {"model": run.model, "optimizer": run.optimizer}
     check_arrays(path, arrays, targets)
-    compare_names(path, state["names"], run.names, run.optimizer)
     run.load_state(state["run"])  # refuses other data, before the model is changed
     load_arrays(path, arrays, targets)
     run.history.load_state(state["history"])

@@ -260,6 +260,7 @@ class TrainingLoop:
             method(run)
         if after is not None:
             after()
+        self._stop_together()
 
     def _epoch(self) -> Iterator[TrainingStep]:
         """The rest of this epoch, and what comes after its last step."""
@@ -299,6 +300,8 @@ class TrainingLoop:
                 yield TrainingStep(run, number, run.step, value, extra, bool(fine))
                 if self.interrupted if self.ranks is None else self.ranks.stop:
                     self._interrupt()
+                elif self.ranks is not None:
+                    self._stop_together()
                 if run.stopped is not None:
                     return
                 if save is not None:
@@ -310,6 +313,12 @@ class TrainingLoop:
                 close()
         run.ended_data = True
         self._finish()
+
+    def _stop_together(self) -> None:
+        """If a callback stopped another rank, this one stops, too: nobody would answer it any more."""
+        run = self.run
+        if run.ranks.agree(run.stopped is not None) and run.stopped is None:
+            run.stop("another rank stopped")
 
     def _synchronized(self) -> Any:
         """Batch norms have the statistics of all ranks."""
@@ -357,6 +366,7 @@ class TrainingLoop:
             run.stop(INTERRUPTED)
         for method in run.listeners("after_epoch"):
             method(run)
+        self._stop_together()
         if run.stopped is not None:
             run.message(self._farewell())
 
