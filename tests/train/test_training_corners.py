@@ -200,3 +200,19 @@ def test_a_terminal_that_is_gone_does_not_end_training():
         model = plain()
         progress = train.Progress(2, 1, out=Gone(), style=style)
         assert train.fit(model, loss, train.Adam(model), data(), epochs=2, progress=progress).epochs == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        *(({"epochs": epochs}, "epochs is a whole number") for epochs in (0, None, float("nan"), float("inf"), "3")),
+        ({"callbacks": 5}, "a callback is a train.Callback, .*, not int"),
+        ({"clip": True}, "clip is the largest norm"),
+        ({"checkpoint": 5}, "the path of a folder, not 5"),
+        ({"outputs": 3}, "outputs= of train.fit"),
+    ],
+)
+def test_arguments_that_are_refused(options, said):
+    model = plain()
+    with pytest.raises(ArgumentError, match=said):
+        train.fit(model, loss, train.SGD(model, 0.1), data(), progress=False, **options)

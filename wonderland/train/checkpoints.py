@@ -75,6 +75,8 @@ class Checkpoint(Callback):
             raise ArgumentError(f"Checkpoint: every_seconds is positive, not {every_seconds!r}")
         if int(best) != best or best < 0:
             raise ArgumentError(f"Checkpoint: best is how many of the best are kept, not {best!r}")
+        if not isinstance(folder, (str, os.PathLike)):
+            raise ArgumentError(f"checkpoint is a train.Checkpoint, or the path of a folder, not {folder!r}")
         self.folder: str = os.fspath(folder)
         self.every: int | None = every
         self.every_steps: int | None = every_steps

@@ -193,6 +193,6 @@ def check_optimizer(optimizer: Any, model: Any, clip: Clip) -> None:
     if isinstance(inner, VectorOptimizer) and (clip is not None or inner is not optimizer):
         what = "clip" if clip is not None else "train.Accumulate"
         raise ArgumentError(f"{type(inner).__name__} searches along its own direction: it doesn't go with {what}")
-    if not (clip is None or callable(clip)) and not (isinstance(clip, (int, float)) and clip > 0):
+    if not (clip is None or callable(clip)) and not (isinstance(clip, (int, float)) and clip is not True and clip > 0):
         raise ArgumentError(f"clip is the largest norm of the gradients, or a function of them, not {clip!r}")
     inner._matched(model, dict(model.named_parameters(trainable=True)))

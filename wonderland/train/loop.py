@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple, cast
 
 from wonderland.core.errors import ArgumentError, check_function
+from wonderland.data.faults import count_of
 from wonderland.data.loaders import Loader
 from wonderland.nn.module import Module
 from wonderland.nn.noise import part_of_batch
@@ -157,8 +158,9 @@ def _prepared(
     check_model(model, "train.fit")
     check_function(loss, "train.fit")
     check_optimizer(optimizer, model, clip)
-    if isinstance(epochs, bool) or int(epochs) != epochs or epochs < 1:
-        raise ArgumentError(f"epochs is a whole number, at least 1, not {epochs!r}")
+    epochs = count_of(epochs, "epochs")
+    if outputs is not None:
+        check_function(outputs, "outputs= of train.fit")
     if nonfinite not in ("raise", "skip", None):
         raise ArgumentError(f'nonfinite is "raise" or "skip", not {nonfinite!r}')
     inner = optimizer.optimizer if isinstance(optimizer, Accumulate) else optimizer
