@@ -303,3 +303,23 @@ def test_a_finished_run_is_replaced_and_its_pictures_with_it(own):
     Path("out/notes.png").write_text("the user's own")
     assert command(own, "--quiet", "--out", "out") == 0
     assert {path.name for path in Path("out").glob("*.png")} == {"curves.png", "notes.png"}
+
+
+def test_a_wrong_setting_leaves_a_finished_run_as_it_was(capsys):
+    small = ["train", "moons", "--quiet", "--set", "samples=100", "--set", "hidden=4"]
+    assert cli.main([*small, "--set", "epochs=1"]) == 0
+    folder = Path("runs/moons")
+    before = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    capsys.readouterr()
+    for wrong in ("epochs=-1", "rate=-1", "seed=-1", "hidden=0"):
+        assert cli.main([*small, "--set", wrong]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("wonderland: ") and "Traceback" not in said
+        assert wrong.partition("=")[0] in said
+        assert before == {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_a_folder_below_a_file(capsys):
+    Path("file").write_text("")
+    assert cli.main(["train", "moons", "--out", "file/below"]) == 2
+    assert "--out file/below can't be used" in capsys.readouterr().err

@@ -18,6 +18,7 @@ import shutil
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +87,10 @@ def run(chosen: argparse.Namespace) -> int:
                     recipe = recipes.find(chosen.name)
                     settings = recipe.parse(chosen.pairs)
                 out = Path(chosen.out or Path("runs") / recipe.name)
-                settings = _prepared(out, recipe, settings, chosen)
+                settings, old = _prepared(out, recipe, settings, chosen)
             except Complaint as complaint:
                 return _say_complaint(complaint) if team.is_first else 2
-            return _run(chosen, team, recipe, settings, out)
+            return _run(chosen, team, recipe, settings, out, old)
     except Complaint as complaint:
         return _say_complaint(complaint)
 
@@ -100,21 +101,33 @@ def _say_complaint(complaint: Complaint) -> int:
 
 
 def _run(
-    chosen: argparse.Namespace, team: train.Ranks, recipe: recipes.TrainingRecipe, settings: dict[str, Any], out: Path
-) -> int:
+    chosen: argparse.Namespace, team: train.Ranks, recipe: recipes.TrainingRecipe, settings: dict[str, Any], out: Path,
+    old: list[str],
+) -> int:  # fmt: skip
     started = time.perf_counter()
     command = _command(chosen.name, recipe, settings, chosen.out)
     first, talks = team.is_first, team.is_first and not chosen.quiet
     team.wait()  # all of them have read the record before it changes
     if first:
+        with _complaining(OSError):
+            out.mkdir(parents=True, exist_ok=True)
+
+    def begin() -> None:
+        """What was there makes place, when all is known to be right and training begins."""
+        for file in old:  # what a reader would take for results of this run
+            (out / file).unlink(missing_ok=True)
+        old.clear()
         _record(out, recipe, settings, finished=False)
+
     if talks:
         print(f"{recipe.name}: {recipe.summary}", flush=True)
-    checkpoint = train.Checkpoint(out / "checkpoints", overwrite=not chosen.resume, writes=first)
+    checkpoint = RunCheckpoint(out / "checkpoints", overwrite=not chosen.resume, writes=first)
+    checkpoint.beginning = begin
     built_in = recipe.path.parent == Path(recipes.__file__).parent
     try:
         # In a file of the user's own, a mistake is shown with its line.
-        with _complaining(*OURS) if built_in else _complaining(recipes.RecipeError):
+        errors = (*OURS, ValueError) if built_in else (recipes.RecipeError,)
+        with _complaining(*errors, about=_about(recipe, settings)):
             outcome = recipe.run(settings, checkpoint=checkpoint, resume=chosen.resume, progress=talks)
     except KeyboardInterrupt:
         return _interrupted(command, first)
@@ -122,6 +135,7 @@ def _run(
         return _interrupted(command, first)
     if not first:
         return 0
+    begin()  # of a recipe that doesn't train
     seconds = time.perf_counter() - started
     _say_numbers(outcome.numbers, seconds)
     files = write_files(out, recipe, settings, outcome, command, seconds)
@@ -137,6 +151,18 @@ def _run(
     return 0
 
 
+class RunCheckpoint(train.Checkpoint):
+    """The checkpoint of a run's folder, which is changed when training begins, and not before."""
+
+    beginning: Callable[[], None]
+
+    def begin(self, run: train.Run) -> None:
+        """Put aside what was there."""
+        if self.writes:
+            self.beginning()
+        super().begin(run)
+
+
 OURS = (
     recipes.RecipeError, ArgumentError, data.DataError, train.CheckpointError, train.NonFiniteError, ImportError,
     OSError,
@@ -144,12 +170,17 @@ OURS = (
 
 
 @contextlib.contextmanager
-def _complaining(*errors: type[BaseException]):
-    """Errors that explain themselves, without their tracebacks."""
+def _complaining(*errors: type[BaseException], about: str = ""):
+    """Errors that explain themselves, without their tracebacks; what they are about, if they may not know it."""
     try:
         yield
     except errors as error:
-        raise Complaint(str(error)) from error
+        raise Complaint(str(error) if isinstance(error, OURS) else f"{about}{error}") from error
+
+
+def _about(recipe: recipes.TrainingRecipe, settings: dict[str, Any]) -> str:
+    changed = [f"{name}={shown(value)}" for name, value in settings.items()]
+    return f"{recipe.name}{' with ' * bool(changed)}{', '.join(changed)}: "
 
 
 def _interrupted(command: str, first: bool) -> int:
@@ -170,8 +201,11 @@ def _command(name: str, recipe: recipes.TrainingRecipe, settings: dict[str, Any]
 
 def _prepared(
     out: Path, recipe: recipes.TrainingRecipe, settings: dict[str, Any], chosen: argparse.Namespace
-) -> dict[str, Any]:
-    """The settings, with those of the run that is resumed; refuses to destroy one that isn't finished."""
+) -> tuple[dict[str, Any], list[str]]:
+    """The settings, with those of the run that is resumed, and files of a run before that are to be removed.
+
+    Refuses to destroy a run that isn't finished.
+    """
     if out.exists() and not out.is_dir():
         raise Complaint(f"--out {out} is a file: it has to be a folder, or nothing yet")
     try:
@@ -180,23 +214,22 @@ def _prepared(
         before, finished = dict(record["settings"]), bool(record["finished"])
         name, files = str(record["recipe"]), [str(file) for file in record["files"]]
     except FileNotFoundError:
-        return settings
+        return settings, []
+    except OSError as error:
+        raise Complaint(f"--out {out} can't be used: {error}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise Complaint(f"{out / RECORD} isn't what wonderland wrote ({error}): choose another --out") from error
     if chosen.resume:
         if name != recipe.name:
             raise Complaint(f"{out} has a run of {name}, which can't go on as {recipe.name}: choose another --out")
         before = {k: tuple(v) if isinstance(v, list) else v for k, v in before.items() if k in recipe.settings}
-        return before | settings
+        return before | settings, []
     if not finished and any((out / "checkpoints").glob("*")) and not chosen.overwrite:
         raise Complaint(
             f"{out} has a run of {name} that isn't finished: --resume goes on with it, --overwrite begins anew, "
             "--out DIR puts this one elsewhere"
         )
-    for file in files:  # what a reader would take for results of this run
-        if os.path.basename(file) == file:
-            (out / file).unlink(missing_ok=True)
-    return settings
+    return settings, [file for file in files if os.path.basename(file) == file]
 
 
 def _record(

@@ -21,6 +21,38 @@ class Killed(train.Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Stopped(train.Callback):
+    """Stops one of the ranks only, as a callback that looks at the clock may do; the first "step" or "epoch"."""
+
+    def __init__(self, moment):
+        self.moment = moment
+
+    def stop(self, run, moment):
+        if moment == self.moment and run.ranks.rank == run.ranks.count - 1:
+            run.stop("late")
+
+    def begin(self, run):
+        self.stop(run, "begin")
+
+    def after_step(self, run):
+        self.stop(run, "step")
+
+    def after_epoch(self, run):
+        self.stop(run, "epoch")
+
+
+def stopped(moment):
+    """A run that one of the ranks ends, in `train.fit` or in the body of a loop."""
+    model = nn.Sequential(nn.Linear(2, 1))
+    loss = lambda model, x: np.mean(model(x) ** 2)
+    own, x = Stopped(moment), np.ones((8, 2), np.float32)
+    if moment == "body":
+        for step in train.steps(model, loss, train.SGD(model, 0.1), (x,), epochs=5, batch_size=4):
+            own.stop(step.run, "body")
+        return step.run.history
+    return train.fit(model, loss, train.SGD(model, 0.1), (x,), epochs=5, batch_size=4, callbacks=own, progress=False)
+
+
 def fitted(folder, *arguments):
     """A run of `train.fit` that knows nothing of ranks; with a number it is killed there, with "resume" it goes on."""
     wl.random.seed(0)
@@ -51,6 +83,11 @@ if __name__ == "__main__":
             model, history = fitted(*arguments)
             numbers = {name: values for name, values in history.items() if name != "seconds"}
             np.savez(f"{arguments[0]}/{ranks.rank}.npz", **numbers, **model.state())
+        elif what == "stop":
+            for moment in arguments:
+                history = stopped(moment)
+                lines = [f"{moment}: {history.stopped}, {len(history.steps.get('loss', ()))} steps\n"]
+                sys.stdout.write("".join(ranks.communicator.gather(lines[0]) or ()))
         elif what == "raise" and ranks.rank == 1:
             raise ValueError("the data of rank 1 are gone")
         elif what == "die" and ranks.rank == 1:

@@ -282,7 +282,10 @@ def test_another_architecture_or_optimizer_is_an_error(tmp_path):
     wl.random.seed(1)
     wider = nn.Sequential(nn.Linear(3, 6), nn.tanh, nn.Linear(6, 2))
     start = arrays(wider)
-    with pytest.raises(wl.ArgumentError, match=r"another model.*0.weight is float32\[5, 3\] there and float32\[6, 3\]"):
+    with (
+        pytest.raises(wl.ArgumentError, match=r"another model.*0.weight is float32\[5, 3\] there and float32\[6, 3\]"),
+        pytest.warns(train.CheckpointWarning, match="the layer"),
+    ):
         train.fit(wider, loss, train.SGD(wider, 0.1), data(), checkpoint=tmp_path, resume=True, **QUIET)
     assert same(arrays(wider), start)
     model = plain(2)

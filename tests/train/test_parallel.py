@@ -70,6 +70,15 @@ def test_a_rank_that_fails_ends_the_job(what):
         assert "resume" in done.stderr
 
 
+def test_a_callback_that_stops_one_rank_stops_all():
+    done = run(2, "stop", "begin", "step", "epoch", "body")
+    assert done.returncode == 0, done.stderr
+    steps = {"begin": 0, "step": 1, "epoch": 2, "body": 1}
+    other = "another rank stopped"
+    lines = [f"{moment}: {why}, {count} steps" for moment, count in steps.items() for why in (other, "late")]
+    assert done.stdout.splitlines() == lines
+
+
 def test_one_process_is_a_rank_of_its_own(monkeypatch):
     for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)

@@ -91,10 +91,10 @@ class Loader:
         if self.rank >= self.ranks:
             raise ArgumentError(f"rank={self.rank}, but there are ranks={self.ranks}: they count from 0")
         if self.batch_size % self.ranks:
+            less = self.batch_size // self.ranks * self.ranks
             raise ArgumentError(
                 f"batch_size={self.batch_size} is that of all ranks together, and can't be divided by ranks="
-                f"{self.ranks}: use {self.batch_size // self.ranks * self.ranks or self.ranks} or "
-                f"{(self.batch_size // self.ranks + 1) * self.ranks}"
+                f"{self.ranks}: use {f'{less} or ' if less else ''}{less + self.ranks}"
             )
         last = samples % self.batch_size
         if last and last < self.ranks and not self.drop_last:

@@ -12,7 +12,8 @@ import os
 import random as python_random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from wonderland.train.running import Callback, Run
 from wonderland.train.schedules import RateSchedule
 from wonderland.train.stopping import check_mode, watched
 
+ARRAY = re.compile(r": \w+\[[\d, ]*\]")  # in what a Module shows
 NAME = re.compile(r"step-(\d{8,})\.safetensors")
 
 
@@ -73,6 +75,8 @@ class Checkpoint(Callback):
             raise ArgumentError(f"Checkpoint: every_seconds is positive, not {every_seconds!r}")
         if int(best) != best or best < 0:
             raise ArgumentError(f"Checkpoint: best is how many of the best are kept, not {best!r}")
+        if not isinstance(folder, (str, os.PathLike)):
+            raise ArgumentError(f"checkpoint is a train.Checkpoint, or the path of a folder, not {folder!r}")
         self.folder: str = os.fspath(folder)
         self.every: int | None = every
         self.every_steps: int | None = every_steps
@@ -282,6 +286,14 @@ def load_random_state(state: dict[str, Any]) -> None:
 
 def load_arrays(path: str, arrays: dict[str, np.ndarray], targets: dict[str, Any]) -> None:
     """Copy arrays into those of the same names; if names, shapes or dtypes differ, raise and change nothing."""
+    check_arrays(path, arrays, targets)
+    for part, node in targets.items():
+        for name, array in node.state().items():
+            np.copyto(array, arrays[f"{part}.{name}"])
+
+
+def check_arrays(path: str, arrays: dict[str, np.ndarray], targets: dict[str, Any]) -> None:
+    """Refuse arrays of other names, shapes or dtypes than those of a model or an optimiser."""
     for part, node in targets.items():
         own = node.state()
         theirs = {name[len(part) + 1 :]: a for name, a in arrays.items() if name.startswith(f"{part}.")}
@@ -299,9 +311,6 @@ def load_arrays(path: str, arrays: dict[str, np.ndarray], targets: dict[str, Any
                 f"{path} was written for another {part} than this {type(node).__name__}: {'; '.join(wrong[:4])}{more}. "
                 f"Make the {part} as it was, or start a new run in another folder."
             )
-    for part, node in targets.items():
-        for name, array in node.state().items():
-            np.copyto(array, arrays[f"{part}.{name}"])
 
 
 def resume(run: Run, checkpoint: Checkpoint) -> Callable[[], None] | None:
@@ -311,9 +320,11 @@ def resume(run: Run, checkpoint: Checkpoint) -> Callable[[], None] | None:
     if found is None:
         return None
     path, arrays, state = found
-    compare_names(path, state["names"], run.names)
-    load_arrays(path, arrays, {"model": run.model, "optimizer": run.optimizer})
-    run.load_state(state["run"])
+    compare_names(path, state["names"], run.names, run.optimizer)
+    targets = {"model": run.model, "optimizer": run.optimizer}
+    check_arrays(path, arrays, targets)
+    run.load_state(state["run"])  # refuses other data, before the model is changed
+    load_arrays(path, arrays, targets)
     run.history.load_state(state["history"])
     run.resumed = True
     done = f"{run.epoch} epoch{'s' * (run.epoch != 1)} and {run.batch} batch{'es' * (run.batch != 1)}"
@@ -335,13 +346,18 @@ def resume(run: Run, checkpoint: Checkpoint) -> Callable[[], None] | None:
     return finish
 
 
-def compare_names(path: str, saved: dict[str, Any], now: dict[str, Any]) -> None:
+def compare_names(path: str, saved: dict[str, Any], now: dict[str, Any], optimizer: Any) -> None:
     """Warn about functions and settings that aren't what they were."""
-    for name in {**saved, **now}:
-        if saved.get(name) != now.get(name):
-            kept = ", and the number of the checkpoint is used" if isinstance(saved.get(name), (int, float)) else ""
+    loaded = {name for name, value in settings_of(optimizer) if isinstance(value, np.ndarray)}
+    layers = zip_longest(saved.pop("layers", ()), now["layers"])
+    differ = [("the layer", before, layer) for before, layer in layers if before != layer][:1]
+    names = [name for name in {**saved, **now} if name != "layers"]
+    differ += [(name, saved.get(name), now.get(name)) for name in names]
+    for name, before, here in differ:
+        if before != here:
+            kept = ", and the number of the checkpoint is used" if name in loaded else ""
             warn(
-                f"{path} was written with {name} {saved.get(name)!r}, and it is {now.get(name)!r} now{kept}: what "
+                f"{path} was written with {name} {before!r}, and it is {here!r} now{kept}: what "
                 "follows may differ from what one run would have done"
             )
 
@@ -354,13 +370,29 @@ def warn(text: str) -> None:
 def names_of(model: Any, loss: Any, optimizer: Any, clip: Any) -> dict[str, Any]:
     """What functions are called and which settings they have: what a checkpoint doesn't hold, and compares."""
     inner = optimizer.optimizer if isinstance(optimizer, Accumulate) else optimizer
-    names = {"the model": type(model).__name__, "the loss": called(loss), "the optimizer": type(inner).__name__}
+    names: dict[str, Any] = {"the model": type(model).__name__, "the loss": called(loss)}
+    names |= {"the optimizer": type(inner).__name__, "layers": layers_of(model)}
     names["clip"] = called(clip) if callable(clip) else clip
+    if inner is not optimizer:
+        names["the count of Accumulate"] = optimizer.count
+    for name, value in settings_of(optimizer):
+        names[name] = called(value) if callable(value) else np.asarray(value).tolist()
+    return names
+
+
+def layers_of(model: Any) -> list[str]:
+    """The layers, their settings and functions, a line each; without arrays, and without what another run changes."""
+    lines = re.sub(r" at 0x[0-9a-f.]*|, evaluating$", "", repr(model), flags=re.MULTILINE).splitlines()
+    return [line.strip() for line in lines if not ARRAY.search(line)]
+
+
+def settings_of(optimizer: Any) -> Iterator[tuple[str, Any]]:
+    """The settings of an optimiser and of its groups by name: numbers, functions, and arrays, which are its state."""
+    inner = optimizer.optimizer if isinstance(optimizer, Accumulate) else optimizer
     for where, held in (("", inner.defaults), *((f" of {p!r}", g) for p, g in zip(inner.patterns, inner.groups))):
         for name, value in vars(held).items():
             if name not in ("_wl", "training"):
-                names[f"{name}{where}"] = called(value) if callable(value) else np.asarray(value).tolist()
-    return names
+                yield f"{name}{where}", value
 
 
 def called(function: Any) -> str:

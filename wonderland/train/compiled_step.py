@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
 
+from wonderland.compile.captured import found
 from wonderland.compile.jit import jit
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
@@ -35,17 +37,34 @@ _kept: OrderedDict[Any, Any] = OrderedDict()
 def remembered(make: Callable[..., Callable], *key: Hashable, like: Any = None) -> Any:
     """`jit(make(*key))`, the same one for the same key and trees like `like`: a second `fit` compiles nothing.
 
-    Each kind of model has its own, so that `jit` warns about many shapes of batches, and not about many models.
+    Each kind of model has its own, so that `jit` warns about many shapes of batches, and not about many models. A
+    function whose globals, closure or attributes have changed since is compiled anew.
     """
-    whole = (make, *key, tree.flatten(like)[1])
+    captured, alive = _captured(key)
+    whole = (make, *key, captured, tree.flatten(like)[1])
     try:
-        found = _kept.pop(whole, None)
+        compiled, _ = _kept.pop(whole, None) or (jit(make(*key)), alive)
     except TypeError:  # a function that has no hash
         return jit(make(*key))
-    _kept[whole] = found = jit(make(*key)) if found is None else found
+    _kept[whole] = compiled, alive
     while len(_kept) > MOST:
         _kept.popitem(last=False)
-    return found
+    return compiled
+
+
+def _captured(functions: Sequence[Any]) -> tuple[Hashable, list[Any]]:
+    """What functions get at without being given it, to be compared; and what has to live on, as its id is in there."""
+    known: list[Hashable] = []
+    alive = []
+    for label, (_, _, value) in (part for f in functions if callable(f) for part in found(f)):
+        if isinstance(value, (bool, int, float, complex, str, np.generic)):
+            known.append((label, type(value), repr(value)))
+        elif isinstance(value, (np.ndarray, FunctionType, BuiltinFunctionType, np.ufunc, type)):
+            known.append((label, id(value)))
+            alive.append(value)
+        else:
+            known.append((label, type(value)))
+    return tuple(known), alive
 
 
 def compiled_step(loss: Callable, model: Any, optimizer: Any, clip: Clip = None, ranks: Ranks | None = None) -> Any:
@@ -134,10 +153,11 @@ def checked_loss(loss: Callable, model: Any, batch: Sequence[Any]) -> tuple[Any,
         kind = "a Python float" if isinstance(value, float) else f"a number of dtype {value.dtype}"
         raise ArgumentError(f"{name} returned {kind}, which has no derivative with respect to the model: {wanted}")
     for key, held in extra.items():
-        if not isinstance(key, str) or key in RESERVED or np.shape(held) != ():
+        dtype = held.dtype if hasattr(held, "dtype") else np.asarray(held).dtype
+        if not isinstance(key, str) or key in RESERVED or np.shape(held) != () or dtype.kind not in "biuf":
             raise ArgumentError(
-                f"{name} returned {key!r} of shape {np.shape(held)} in its dict: values are numbers, and their names "
-                f"are strings other than {', '.join(RESERVED)}"
+                f"{name} returned {key!r} of shape {np.shape(held)} and dtype {dtype} in its dict: values are real "
+                f"numbers, and their names are strings other than {', '.join(RESERVED)}"
             )
     return value, extra
 
@@ -173,6 +193,6 @@ def check_optimizer(optimizer: Any, model: Any, clip: Clip) -> None:
     if isinstance(inner, VectorOptimizer) and (clip is not None or inner is not optimizer):
         what = "clip" if clip is not None else "train.Accumulate"
         raise ArgumentError(f"{type(inner).__name__} searches along its own direction: it doesn't go with {what}")
-    if not (clip is None or callable(clip)) and not (isinstance(clip, (int, float)) and clip > 0):
+    if not (clip is None or callable(clip)) and not (isinstance(clip, (int, float)) and clip is not True and clip > 0):
         raise ArgumentError(f"clip is the largest norm of the gradients, or a function of them, not {clip!r}")
     inner._matched(model, dict(model.named_parameters(trainable=True)))

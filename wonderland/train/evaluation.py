@@ -42,6 +42,11 @@ def _evaluation(loss: Callable | None, outputs: Callable | None) -> Callable:
     return run
 
 
+def compiled_evaluation(model: Any, loss: Callable | None, metrics: Mapping[str, Any], outputs: Outputs) -> Any:
+    """The jitted function that `evaluated` calls for each batch."""
+    return remembered(_evaluation, loss, (outputs or first_part) if metrics else None, like=model)
+
+
 def check_model(model: Any, what: str) -> None:
     """Refuse what isn't a Module."""
     if not isinstance(model, Module):
@@ -72,14 +77,14 @@ def evaluate(
 
 def evaluated(
     model: Module, data: Any, loss: Callable | None, metrics: Mapping[str, Any], outputs: Outputs,
-    batch_size: int | None, interrupted: Callable[[], bool] = lambda: False,
+    batch_size: int | None, interrupted: Callable[[], bool] = lambda: False, compiled: Any = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """`evaluate`, with a function that is asked after each batch whether to go on."""
+    """`evaluate`, with a function that is asked after each batch whether to go on, and `compiled_evaluation`'s."""
     if loss is None and not metrics:
         raise ArgumentError("train.evaluate needs a loss, metrics, or both")
     if loss is not None:
         check_function(loss, "train.evaluate")
-    run = remembered(_evaluation, loss, (outputs or first_part) if metrics else None, like=model)
+    run = compiled or compiled_evaluation(model, loss, metrics, outputs)
     made = {name: metric() if isinstance(metric, type) else metric for name, metric in metrics.items()}
     streams = {name: metric for name, metric in made.items() if hasattr(metric, "update")}
     collected: list[tuple[Any, Any]] = []
@@ -106,6 +111,8 @@ def evaluated(
     found: dict[str, Any] = {name: total / weight for name, total in sums.items()}
     whole = [joined([pair[i] for pair in collected]) for i in (0, 1)] if collected else []
     for name, metric in made.items():
+        if name in found:
+            raise ArgumentError(f"metrics has the name {name!r}, which the loss has already: call it something else")
         found[name] = metric.value if name in streams else metric(*whole)
     return found
 

@@ -11,10 +11,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple, cast
 
 from wonderland.core.errors import ArgumentError, check_function
+from wonderland.data.faults import count_of
 from wonderland.data.loaders import Loader
 from wonderland.nn.module import Module
 from wonderland.nn.noise import part_of_batch
@@ -23,7 +24,15 @@ from wonderland.train.batches import Source, as_batches, check_batch, is_once, l
 from wonderland.train.checkpoints import Checkpoint, names_of
 from wonderland.train.checkpoints import resume as resume_run
 from wonderland.train.compiled_step import Clip, check_optimizer, compiled_step
-from wonderland.train.evaluation import BATCH, Interrupted, Outputs, check_model, checked_metrics, evaluated
+from wonderland.train.evaluation import (
+    BATCH,
+    Interrupted,
+    Outputs,
+    check_model,
+    checked_metrics,
+    compiled_evaluation,
+    evaluated,
+)
 from wonderland.train.gradients import Accumulate
 from wonderland.train.history import History
 from wonderland.train.logs import CSVLog, TensorBoardLog
@@ -149,8 +158,9 @@ def _prepared(
     check_model(model, "train.fit")
     check_function(loss, "train.fit")
     check_optimizer(optimizer, model, clip)
-    if isinstance(epochs, bool) or int(epochs) != epochs or epochs < 1:
-        raise ArgumentError(f"epochs is a whole number, at least 1, not {epochs!r}")
+    epochs = count_of(epochs, "epochs")
+    if outputs is not None:
+        check_function(outputs, "outputs= of train.fit")
     if nonfinite not in ("raise", "skip", None):
         raise ArgumentError(f'nonfinite is "raise" or "skip", not {nonfinite!r}')
     inner = optimizer.optimizer if isinstance(optimizer, Accumulate) else optimizer
@@ -218,6 +228,7 @@ class TrainingLoop:
         self.interrupted: bool = False
         self.ranks: Ranks | None = run.ranks if run.ranks.count > 1 else None
         self._step = compiled_step(loss, run.model, run.optimizer, clip, self.ranks)
+        self._evaluation = None if validation is None else compiled_evaluation(run.model, loss, metrics, outputs)
         self._begun = False  # callbacks were told, and will be told about the end
         self._began = 0.0  # this epoch, or what there is of it since a resume
 
@@ -239,10 +250,11 @@ class TrainingLoop:
                 raise
             finally:
                 run.history.stopped = run.stopped
-                for method in run.listeners("end") if self._begun else ():
-                    method(run)
-                if run.progress is not None:
-                    run.progress.close()
+                with ExitStack() as stack:  # one that raises keeps nothing from the others
+                    if run.progress is not None:
+                        stack.callback(run.progress.close)
+                    for method in reversed(run.listeners("end")) if self._begun else ():
+                        stack.callback(method, run)
 
     def _begin(self) -> None:
         run = self.run
@@ -256,6 +268,7 @@ class TrainingLoop:
             method(run)
         if after is not None:
             after()
+        self._stop_together()
 
     def _epoch(self) -> Iterator[TrainingStep]:
         """The rest of this epoch, and what comes after its last step."""
@@ -295,6 +308,8 @@ class TrainingLoop:
                 yield TrainingStep(run, number, run.step, value, extra, bool(fine))
                 if self.interrupted if self.ranks is None else self.ranks.stop:
                     self._interrupt()
+                elif self.ranks is not None:
+                    self._stop_together()
                 if run.stopped is not None:
                     return
                 if save is not None:
@@ -306,6 +321,12 @@ class TrainingLoop:
                 close()
         run.ended_data = True
         self._finish()
+
+    def _stop_together(self) -> None:
+        """If a callback stopped another rank, this one stops, too: nobody would answer it any more."""
+        run = self.run
+        if run.ranks.agree(run.stopped is not None) and run.stopped is None:
+            run.stop("another rank stopped")
 
     def _synchronized(self) -> Any:
         """Batch norms have the statistics of all ranks."""
@@ -334,7 +355,9 @@ class TrainingLoop:
         asked = lambda: self.interrupted and self.ranks is None  # several ranks stop together
         if self.validation is not None:
             try:
-                found = evaluated(run.model, self.validation, self.loss, self.metrics, self.outputs, None, asked)
+                found = evaluated(
+                    run.model, self.validation, self.loss, self.metrics, self.outputs, None, asked, self._evaluation
+                )
             except Interrupted:
                 self._interrupt()
                 return
@@ -351,6 +374,7 @@ class TrainingLoop:
             run.stop(INTERRUPTED)
         for method in run.listeners("after_epoch"):
             method(run)
+        self._stop_together()
         if run.stopped is not None:
             run.message(self._farewell())
 

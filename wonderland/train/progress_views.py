@@ -375,5 +375,5 @@ def write(out: Any, text: str, put: Callable[[str], Any] | None = None) -> None:
     try:
         (put or out.write)(text.encode(encoding, "replace").decode(encoding))
         out.flush()
-    except (BrokenPipeError, ValueError):  # nobody reads any more; closed
+    except (AttributeError, OSError, ValueError):  # there is none; nobody reads any more, a full disk; closed
         pass

@@ -82,9 +82,11 @@ def packed(value: Any, arrays: dict[str, Any], name: str) -> Any:
     """A state as JSON holds it; its arrays go to `arrays`, by name."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and value.dtype.kind in "biufU":
         return value.item()
     if isinstance(value, np.ndarray):
+        while name in arrays:  # {"a.b": array, "a": {"b": array}}
+            name += "'"
         arrays[name] = value
         return {ARRAY: name}
     if isinstance(value, (list, tuple)):

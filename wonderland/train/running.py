@@ -9,7 +9,7 @@ import numpy as np
 
 from wonderland.core.errors import ArgumentError
 from wonderland.nn.module import Module
-from wonderland.train.batches import Source
+from wonderland.train.batches import Source, length_of
 from wonderland.train.gradients import Accumulate
 from wonderland.train.history import History
 from wonderland.train.parallel import Ranks
@@ -113,7 +113,7 @@ class Run:
         """Where it is, for a checkpoint."""
         data = self.data.state()
         if self.ended_data:  # the data is at the next epoch already
-            data = {**data, "epoch": data["epoch"] - 1, "position": self.batch}
+            data = {**data, "epoch": data["epoch"] - 1, "position": length_of(self.data)}
         return {
             "epoch": self.epoch, "step": self.step, "batch": self.batch, "skipped": self.skipped, "sums": self.sums,
             "weights": self.weights, "seconds": self.seconds, "data": data, "values": self.values,
@@ -128,7 +128,8 @@ class Run:
 
 def check_callbacks(callbacks: Any) -> list[Any]:
     """A list of callbacks."""
-    found = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)
+    alone = isinstance(callbacks, Callback) or not hasattr(callbacks, "__iter__")
+    found = [callbacks] if alone and callbacks is not None else list(callbacks or ())
     for callback in found:
         if isinstance(callback, type) or not any(hasattr(callback, moment) for moment in MOMENTS):
             came = f"the class {callback.__name__}" if isinstance(callback, type) else type(callback).__name__

@@ -80,8 +80,9 @@ class EarlyStopping(Callback):
 
     def _stop_if_due(self, run: Run) -> None:
         if self.waited >= self.patience:
-            what = self.monitor or "the loss"
-            run.stop(f"early stopping: {what} hasn't become better since epoch {self.best_epoch}")
+            what = self.monitor or ("validation_loss" if "validation_loss" in run.values else "the loss")
+            since = f"hasn't become better since epoch {self.best_epoch}" if self.best_epoch else "was never a number"
+            run.stop(f"early stopping: {what} {since}")
 
     def end(self, run: Run) -> None:
         """The best weights, if training is over."""
