@@ -50,7 +50,7 @@ class Table(Arrays):
         groups: str | None = None,
         dtype: Any = np.float64,
     ):
-        self._checked_missing(missing)
+        _check_missing(missing)
         columns, called, self._line = _columns_of(source)
         self.source: str = called
         self.classes: list[str] | None = None
@@ -62,7 +62,7 @@ class Table(Arrays):
             features = [features]
         if features is None:
             features = [name for name in columns if name not in {*targets, groups}]
-        self._check_columns(columns, [*features, *targets, *([groups] if groups else [])])
+        _check_columns(self.source, columns, [*features, *targets, *([groups] if groups else [])])
         for given in (features, targets, (classes or ()), *(categories or {}).values()):
             if twice := [one for one in given if [*given].count(one) > 1]:
                 raise ArgumentError(f"{twice[0]!r} is there twice among {[*given]}")
@@ -116,19 +116,6 @@ class Table(Arrays):
         )
         self.rows: np.ndarray | None = rows
 
-    @staticmethod
-    def _checked_missing(missing: Any) -> None:
-        number = isinstance(missing, (int, float, np.integer, np.floating)) and not isinstance(missing, bool)
-        if not number and not (isinstance(missing, str) and missing in ("raise", "drop", "keep")):
-            raise ArgumentError(f"missing is 'raise', 'drop', 'keep' or a number to fill with, not {missing!r}")
-
-    def _check_columns(self, columns: Mapping[str, Any], wanted: Sequence[str]) -> None:
-        for name in wanted:
-            if name not in columns:
-                close = get_close_matches(str(name), [*map(str, columns)], 1)
-                hint = f" (did you mean {close[0]!r}?)" if close else ""
-                raise DataError(f"{self.source} has no column {name!r}{hint}: its columns are {[*columns]}")
-
     def _features(
         self,
         columns: Mapping[str, np.ndarray],
@@ -160,7 +147,7 @@ class Table(Arrays):
                 found += [*hot.T.astype(dtype)]
                 names += [f"{name}={kind}" for kind in known]
                 continue
-            numbers = self._numbers(values, gone, name, rows, dtype)
+            numbers = _numbers(values, gone, dtype, lambda row, name=name: self._cell(row, rows, name))
             if gone.any() and not isinstance(missing, str):
                 numbers = np.where(gone, missing, numbers).astype(dtype)
             found.append(numbers)
@@ -178,24 +165,6 @@ class Table(Arrays):
                 f"{self._cell(row, rows, name)} is {_shown(values[row])}, and row {rows[0]} has {_shown(first)}: the "
                 "kinds of a column are all text, or all numbers"
             ) from None
-
-    def _numbers(
-        self, values: np.ndarray, gone: np.ndarray, name: str, rows: np.ndarray, dtype: np.dtype
-    ) -> np.ndarray:
-        if values.dtype.kind in "biuf":
-            return values.astype(dtype)
-        row = int((~gone).argmax())
-        if values.dtype.kind in "OUST":
-            for row, value in enumerate(values.tolist()):  # the first that isn't a number
-                try:
-                    float(value)
-                except (TypeError, ValueError):
-                    if not gone[row]:
-                        break
-        raise DataError(
-            f"{self._cell(row, rows, name)} is {_shown(values[row])}, not a number: leave the column out of features=, "
-            "or put it into one_hot= if its values are kinds"
-        )
 
     def _target(
         self, values: np.ndarray, name: str, rows: np.ndarray, classes: Any, alone: bool, dropped: bool, dtype: np.dtype
@@ -236,6 +205,38 @@ class Table(Arrays):
     def name(self, index: int) -> str:
         """Its row, and its line in the file."""
         return self._row(index if self.rows is None else int(self.rows[index]))
+
+
+def _check_missing(missing: Any) -> None:
+    number = isinstance(missing, (int, float, np.integer, np.floating)) and not isinstance(missing, bool)
+    if not number and not (isinstance(missing, str) and missing in ("raise", "drop", "keep")):
+        raise ArgumentError(f"missing is 'raise', 'drop', 'keep' or a number to fill with, not {missing!r}")
+
+
+def _check_columns(source: str, columns: Mapping[str, Any], wanted: Sequence[str]) -> None:
+    for name in wanted:
+        if name not in columns:
+            close = get_close_matches(str(name), [*map(str, columns)], 1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            raise DataError(f"{source} has no column {name!r}{hint}: its columns are {[*columns]}")
+
+
+def _numbers(values: np.ndarray, gone: np.ndarray, dtype: np.dtype, cell: Callable[[int], str]) -> np.ndarray:
+    """A column of numbers; `cell(row)` says where one is that isn't."""
+    if values.dtype.kind in "biuf":
+        return values.astype(dtype)
+    row = int((~gone).argmax())
+    if values.dtype.kind in "OUST":
+        for row, value in enumerate(values.tolist()):  # the first that isn't a number
+            try:
+                float(value)
+            except (TypeError, ValueError):
+                if not gone[row]:
+                    break
+    raise DataError(
+        f"{cell(row)} is {_shown(values[row])}, not a number: leave the column out of features=, or put it into "
+        "one_hot= if its values are kinds"
+    )
 
 
 def _shown(value: Any) -> str:
