@@ -128,8 +128,10 @@ class Run:
 
 def check_callbacks(callbacks: Any) -> list[Any]:
     """A list of callbacks."""
+    if callbacks is None:
+        return []
     alone = isinstance(callbacks, Callback) or not hasattr(callbacks, "__iter__")
-    found = [callbacks] if alone and callbacks is not None else list(callbacks or ())
+    found: list[Any] = [callbacks] if alone else [*callbacks]
     for callback in found:
         if isinstance(callback, type) or not any(hasattr(callback, moment) for moment in MOMENTS):
             came = f"the class {callback.__name__}" if isinstance(callback, type) else type(callback).__name__
