@@ -130,8 +130,9 @@ def check_callbacks(callbacks: Any) -> list[Any]:
     """A list of callbacks."""
     if callbacks is None:
         return []
+    several: Any = callbacks
     alone = isinstance(callbacks, Callback) or not hasattr(callbacks, "__iter__")
-    found: list[Any] = [callbacks] if alone else [*callbacks]
+    found: list[Any] = [callbacks] if alone else [*several]
     for callback in found:
         if isinstance(callback, type) or not any(hasattr(callback, moment) for moment in MOMENTS):
             came = f"the class {callback.__name__}" if isinstance(callback, type) else type(callback).__name__
