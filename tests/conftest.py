@@ -4,6 +4,7 @@ import atexit
 import importlib.util
 import os
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -21,6 +22,10 @@ os.environ.setdefault("WONDERLAND_POISON", "1")
 
 # Who reads a failing test wants to see our frames as well.
 os.environ.setdefault("WONDERLAND_TRACEBACK", "full")
+
+# A shell starts what runs in the background with Ctrl-C ignored, and tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The user's cache of object code is neither read nor filled. All processes of one run share a fresh one.
 if "PYTEST_XDIST_WORKER" not in os.environ:
