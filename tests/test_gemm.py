@@ -358,6 +358,7 @@ def test_tiles_of_other_machines(dtype, width, rows, vectors, rest, monkeypatch)
             (7, 9, 11),
             (rows + 1, tile.columns + 1, 30),
             (131, 137, tile.depth + 5),
+            (67, gemm.MANY_COLUMNS + 9, tile.depth + 5),
         ]
         for (m, n, k), layout in itertools.product(shapes, ["rows", "columns", "strided"]):
             check_exact(operand(rng, m, k, layout, dtype), operand(rng, k, n, layout, dtype), dtype)

@@ -268,7 +268,8 @@ class TrainingLoop:
             method(run)
         if after is not None:
             after()
-        self._stop_together()
+        if self._is_interrupted():
+            run.stop(INTERRUPTED)
 
     def _epoch(self) -> Iterator[TrainingStep]:
         """The rest of this epoch, and what comes after its last step."""
@@ -306,10 +307,8 @@ class TrainingLoop:
                 if show is not None:
                     show(number, run.batch, values)
                 yield TrainingStep(run, number, run.step, value, extra, bool(fine))
-                if self.interrupted if self.ranks is None else self.ranks.stop:
+                if self._is_interrupted():
                     self._interrupt()
-                elif self.ranks is not None:
-                    self._stop_together()
                 if run.stopped is not None:
                     return
                 if save is not None:
@@ -322,11 +321,15 @@ class TrainingLoop:
         run.ended_data = True
         self._finish()
 
-    def _stop_together(self) -> None:
-        """If a callback stopped another rank, this one stops, too: nobody would answer it any more."""
+    def _is_interrupted(self) -> bool:
+        """Did somebody press Ctrl-C? Several ranks stop together, also if a callback stopped one of them."""
+        if self.ranks is None:
+            return self.interrupted
         run = self.run
-        if run.ranks.agree(run.stopped is not None) and run.stopped is None:
+        wish = self.ranks.most(2 if self.interrupted else int(run.stopped is not None))
+        if wish == 1 and run.stopped is None:
             run.stop("another rank stopped")
+        return wish == 2
 
     def _synchronized(self) -> Any:
         """Batch norms have the statistics of all ranks."""
@@ -338,10 +341,9 @@ class TrainingLoop:
         return loader.samples(loader.position - 1)
 
     def _shared_step(self, model: Any, optimizer: Any, *parts: Any) -> tuple[Any, dict[str, Any], Any]:
-        """The step of one of several ranks: random layers draw for its samples, and all learn who wants to stop."""
-        ranks, loader = self.run.ranks, cast(Loader, self.run.data)
+        """The step of one of several ranks: random layers draw for its samples."""
+        loader = cast(Loader, self.run.data)
         number = loader.position - 1
-        ranks.wants_to_stop = self.interrupted
         with part_of_batch(model, loader.share(number).start - number * loader.batch_size, size_of(parts)):
             return self._step(model, optimizer, *parts)
 
@@ -370,11 +372,12 @@ class TrainingLoop:
         run.sums, run.weights, run.skipped, run.batch, run.seconds, run.ended_data = {}, {}, 0, 0, 0.0, False
         if run.progress is not None:
             run.progress.epoch(run.epoch, {n: v for n, v in values.items() if n != "seconds"}, seconds)
-        if run.ranks.agree(self.interrupted):
+        if self._is_interrupted():
             run.stop(INTERRUPTED)
         for method in run.listeners("after_epoch"):
             method(run)
-        self._stop_together()
+        if self._is_interrupted() and run.stopped is None:  # or a callback of another rank stopped that one
+            run.stop(INTERRUPTED)
         if run.stopped is not None:
             run.message(self._farewell())
 

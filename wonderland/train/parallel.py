@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.transform.derivatives import value_and_grad
 
-# By which variables the launchers of MPICH, Open MPI, Intel MPI, MVAPICH and Slurm say how many processes there are.
+# By which variables the launchers of MPICH, Open MPI, Intel MPI and MVAPICH say how many processes there are.
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS")
 
 
@@ -39,8 +39,6 @@ class Ranks:
         self.communicator: Any = communicator
         self.rank: int = 0 if communicator is None else communicator.Get_rank()
         self.count: int = 1 if communicator is None else communicator.Get_size()
-        self.stop: bool = False  # does any of them want to stop? Known after a sum
-        self.wants_to_stop: bool = False  # does this one?
 
     def __repr__(self) -> str:
         return f"rank {self.rank} of {self.count}"
@@ -59,17 +57,6 @@ class Ranks:
         self.communicator.Bcast(total, root=0)
         return total
 
-    @cached_property
-    def summed(self) -> Any:
-        """`sum`, and whether one of them wants to stop: what a step calls."""
-
-        def gradients_of_all_ranks(flat: np.ndarray) -> np.ndarray:
-            total = self.sum(np.append(flat, flat.dtype.type(self.wants_to_stop)))
-            self.stop = bool(total[-1])
-            return total[:-1]
-
-        return gradients_of_all_ranks
-
     def mean(self, values: Any, rows: int) -> Any:
         """The mean over all samples, of a tree of sums over the `rows` samples of this rank; in compiled code, too."""
         leaves, structure = tree.flatten(values)
@@ -78,7 +65,7 @@ class Ranks:
         for kind in types:
             own = [i for i, leaf in enumerate(leaves) if str(leaf.dtype) == kind]
             flat = np.concatenate([*(np.ravel(leaves[i]) for i in own), np.full(1, rows, kind)])
-            total = host_call(self.summed, flat, flat)
+            total = host_call(self.sum, flat, flat)
             start = 0
             for i in own:
                 size = leaves[i].size
@@ -121,10 +108,9 @@ class Ranks:
             if not self.is_first:
                 array[...] = first
 
-    def agree(self, stop: bool) -> bool:
-        """Does any of them want to stop?"""
-        self.stop = bool(stop) if self.count == 1 else bool(self.communicator.allreduce(int(stop)))
-        return self.stop
+    def most(self, number: int) -> int:
+        """The largest of the numbers that the ranks give."""
+        return number if self.count == 1 else max(self.communicator.allgather(number))
 
     def wait(self) -> None:
         """Until all ranks are here."""
@@ -160,7 +146,11 @@ class Ranks:
 
 
 def ranks() -> Ranks:
-    """The processes that `mpiexec` started, if it did and there are several; otherwise this one alone."""
+    """The processes that `mpiexec` started, if it did and there are several; otherwise this one alone.
+
+    A launcher that doesn't say how many there are (Slurm's `srun` with PMIx) isn't noticed: `train.fit` then takes
+    `ranks=train.Ranks(mpi4py.MPI.COMM_WORLD)`.
+    """
     sizes = [int(value) for name in SIZES if (value := os.environ.get(name, "")).isdigit()]
     if not sizes or max(sizes) < 2:
         return Ranks()
