@@ -35,12 +35,13 @@ Series = dict[str, list[tuple[float, float]]]  # by contender: x, seconds
 
 def points(calls: dict[str, registry.Call]) -> dict[str, float]:
     """Seconds per call, by contender: the best of a few interleaved rounds."""
-    sizes = {name: measure.repetitions(call) for name, call in calls.items()}
+    timed = {name: measure.Timed(call) for name, call in calls.items()}
+    sizes = {name: call.size() for name, call in timed.items()}
     best = dict.fromkeys(calls, np.inf)
     slow = max(each for _, each in sizes.values())
     for _ in range(ROUNDS if slow < 1.0 else 2):
-        for name, call in calls.items():
-            best[name] = min(best[name], measure.turn(call, *sizes[name], False))
+        for name, call in timed.items():
+            best[name] = min(best[name], call.turn(*sizes[name]))
     return best
 
 

@@ -62,8 +62,7 @@ STEPS = {
 
 def best(call: registry.Call) -> float:
     """Seconds per call."""
-    count, each = measure.repetitions(call)
-    return min(measure.turn(call, count, each, False) for _ in range(ROUNDS))
+    return measure.Timed(call).best(ROUNDS)
 
 
 def rates() -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Calls come in; how long each takes, measured in turns, goes out, and the ratios turn by turn.
 
 Whatever else the machine does meanwhile hits all contenders of a round alike, so the ratio within a round is
-steadier than the times. Between turns everyone rests until the process uses no CPU any more: a thread pool that
+steadier than the times. After its turn everyone rests until its process uses no CPU any more: a thread pool that
 still spins after its last call (OpenBLAS's for about 110 ms) would take a core from the next one's.
 """
 
@@ -93,19 +93,45 @@ def rest() -> None:
             return
 
 
-def turn(call: Call, count: int, seconds: float, self_timed: bool) -> float:
-    """Seconds per call in one turn: rest, wake up again, measure. `seconds` is how long a call takes, about."""
-    rest()
-    if self_timed:
-        return call()
-    if seconds < LONG:
-        timed(call, 1 + count // 2)
-    return timed(call, count) / count
+class Timed:
+    """A call of this process. One that is `self_timed` returns the seconds it took."""
+
+    def __init__(self, call: Call, self_timed: bool = False):
+        self.call, self.self_timed = call, self_timed
+
+    def size(self) -> tuple[int, float]:
+        """How many calls fill a turn, and the seconds of one."""
+        size = (1, timed(self.call, 1)) if self.self_timed else repetitions(self.call)
+        rest()
+        return size
+
+    def turn(self, count: int, seconds: float) -> float:
+        """Seconds per call in one turn: wake up, measure, rest. `seconds` is how long a call takes, about."""
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            if self.self_timed:
+                return self.call()
+            if seconds < LONG:
+                timed(self.call, 1 + count // 2)
+            return timed(self.call, count) / count
+        finally:
+            if enabled:
+                gc.enable()
+            rest()
+
+    def best(self, rounds: int) -> float:
+        """Seconds per call in the best of so many turns."""
+        size = self.size()
+        return min(self.turn(*size) for _ in range(rounds))
 
 
-def interleaved(calls: dict[str, Call], ours: str, rounds: int, self_timed: bool = False) -> dict[str, Any]:
-    """Time everyone in each round, taking turns at being first; times by contender, ratios by peer."""
-    sizes = {name: (1, timed(call, 1)) if self_timed else repetitions(call) for name, call in calls.items()}
+def interleaved(calls: dict[str, Any], ours: str, rounds: int) -> dict[str, Any]:
+    """Time everyone in each round, taking turns at being first; times by contender, ratios by peer.
+
+    Calls have the methods `size` and `turn` of `Timed`; they may be in other processes.
+    """
+    sizes = {name: call.size() for name, call in calls.items()}
     least, factor = HOPELESS
     slow = {name for name, (_, each) in sizes.items() if each > max(least, factor * sizes[ours][1])} - {ours}
     names = [name for name in calls if name not in slow]
@@ -113,17 +139,10 @@ def interleaved(calls: dict[str, Call], ours: str, rounds: int, self_timed: bool
     one_round = sum(each * (count if each >= LONG else 1 + 1.5 * count) for count, each in work)
     rounds = max(min(rounds, FEWEST), min(rounds, int(BUDGET / max(one_round, 1e-9))))
     times = {name: np.zeros(rounds) for name in names}
-    enabled = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
-        for k in range(rounds):
-            first = k % len(names)
-            for name in names[first:] + names[:first]:
-                times[name][k] = turn(calls[name], *sizes[name], self_timed)
-    finally:
-        if enabled:
-            gc.enable()
+    for k in range(rounds):
+        first = k % len(names)
+        for name in names[first:] + names[:first]:
+            times[name][k] = calls[name].turn(*sizes[name])
     times |= {name: np.array([sizes[name][1]]) for name in slow}
     ratios = {name: times[ours] / times[name] for name in calls if name != ours}
     return {

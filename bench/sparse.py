@@ -59,9 +59,7 @@ def scattered(n: int) -> Any:
 
 
 def best(f: Callable, *args: Any) -> float:
-    call = partial(f, *args)
-    count, each = measure.repetitions(call)
-    return min(measure.turn(call, count, each, False) for _ in range(ROUNDS))
+    return measure.Timed(partial(f, *args)).best(ROUNDS)
 
 
 def once(f: Callable, *args: Any) -> float:
@@ -100,7 +98,7 @@ def hessians() -> list[dict[str, Any]]:
         dense, sparse = wl.jit(wl.hessian(f)), wl.sparse.hessian(f)
         expected = dense(x).reshape(x.size, x.size)
         error = abs(sparse(x) - expected).max() / abs(expected).max()
-        calls = {"sparse": partial(sparse, x), "dense": partial(dense, x)}
+        calls = {"sparse": measure.Timed(partial(sparse, x)), "dense": measure.Timed(partial(dense, x))}
         found = measure.interleaved(calls, "sparse", 4 * ROUNDS)
         faster = {key: 1 / found["ratios"]["dense"][end] for key, end in
                   (("ratio", "median"), ("from", "upper"), ("to", "lower"))}  # fmt: skip

@@ -43,8 +43,7 @@ def one_run(strategy: str, x: np.ndarray) -> Callable:
 
 
 def best(call: Callable) -> float:
-    count, each = measure.repetitions(call)
-    return min(measure.turn(call, count, each, False) for _ in range(ROUNDS))
+    return measure.Timed(call).best(ROUNDS)
 
 
 def peak(call: Callable) -> int:

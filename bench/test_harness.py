@@ -18,9 +18,10 @@ def test_rounds_alternate_which_contender_is_first(monkeypatch):
 
         return call
 
-    calls = {OURS: contender("ours", 1.0), "peer": contender("peer", 2.0), "third": contender("third", 0.5)}
-    result = measure.interleaved(calls, OURS, rounds=3, self_timed=True)
-    assert order[3:] == ["ours", "peer", "third", "peer", "third", "ours", "third", "ours", "peer"]
+    seconds = {OURS: 1.0, "peer": 2.0, "third": 0.5}
+    calls = {name: measure.Timed(contender(name, each), self_timed=True) for name, each in seconds.items()}
+    result = measure.interleaved(calls, OURS, rounds=3)
+    assert order[3:] == [OURS, "peer", "third", "peer", "third", OURS, "third", OURS, "peer"]
     assert result["ratios"]["peer"] == {"median": 0.5, "lower": 0.5, "upper": 0.5, "all": [0.5] * 3}
     assert result["times"]["third"]["median"] == 0.5 and result["rounds"] == 3
 
@@ -30,7 +31,7 @@ def test_every_turn_is_warmed_up_and_has_the_same_number_of_calls(monkeypatch):
     clock = iter(np.arange(1000.0))
     monkeypatch.setattr(measure.time, "perf_counter", lambda: float(next(clock)))
     calls = []
-    seconds = measure.turn(lambda: calls.append(1), 10, 0.0, False)
+    seconds = measure.Timed(lambda: calls.append(1)).turn(10, 0.0)
     assert len(calls) == 6 + 10
     assert seconds == 1.0 / 10
 
@@ -58,9 +59,10 @@ def test_repetitions_fill_a_turn(monkeypatch):
 
 def test_slow_benchmarks_have_fewer_rounds_and_a_hopeless_peer_one(monkeypatch):
     takes = simulated(monkeypatch)
-    result = measure.interleaved({OURS: takes(0.5), "peer": takes(0.5)}, OURS, rounds=100)
+    timed = {seconds: measure.Timed(takes(seconds)) for seconds in (0.01, 0.02, 0.5, 9.0)}
+    result = measure.interleaved({OURS: timed[0.5], "peer": timed[0.5]}, OURS, rounds=100)
     assert result["rounds"] == measure.BUDGET and result["timed_once"] == []
-    result = measure.interleaved({OURS: takes(0.01), "peer": takes(0.02), "slow": takes(9.0)}, OURS, rounds=7)
+    result = measure.interleaved({OURS: timed[0.01], "peer": timed[0.02], "slow": timed[9.0]}, OURS, rounds=7)
     assert result["rounds"] == 7 and result["timed_once"] == ["slow"]
     assert result["times"]["slow"]["median"] == pytest.approx(9.0)
     assert result["ratios"]["slow"]["median"] == pytest.approx(0.01 / 9.0)
