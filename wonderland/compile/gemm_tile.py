@@ -106,8 +106,8 @@ def tile(dtype: str, form: str = "") -> Tile:
         # AVX-512, where a deep panel of B comes from L2 in time if it is fetched ahead, and C is written half as often.
         if width < 64:
             return Tile(dtype, lanes, 12, 1, 12 << 10) if form == "narrow" else Tile(dtype, lanes, 6, 2)
-        rows, vectors = {"": (12, 2), "wide": (6, 4), "narrow": (24, 1)}[form]
-        return Tile(dtype, lanes, rows, vectors, (32 if vectors == 1 else 64) << 10, 256 << 10, (32, 8))
+        rows, vectors, panel = {"": (12, 2, 64), "wide": (6, 4, 160), "narrow": (24, 1, 32)}[form]
+        return Tile(dtype, lanes, rows, vectors, panel << 10, 256 << 10, (32, 8))
     return Tile(dtype, lanes, 8, 3)
 
 
