@@ -134,7 +134,7 @@ class Nest(Kernel):
                 self._read(operand.base, False)
                 self.scalars[operand.base] = None
             else:
-                whole = not row and operand.shape == self.cluster.space  # of one piece, too, which is an axis of extent 1
+                whole = not row and operand.shape == self.cluster.space  # an axis of extent 1, too: of one piece
                 strides = operand.layout[1] if whole else self._expand(squeezed_strides(operand), row)
                 self.reads[operand, row] = self._access(operand.base, operand.layout[0], strides, operand.dtype)
         if node.source is not None:
