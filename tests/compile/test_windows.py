@@ -147,14 +147,14 @@ def test_channels_stay_last_through_residual_layers(rng):
 
 def test_state_keeps_its_order(rng):
     """An optimiser's moments aren't moved to the order of a gradient, however it was computed."""
-    x, w, m = numbers(rng, 4, 24, 20, 20), numbers(rng, 64, 24, 3, 3), numbers(rng, 64, 24, 3, 3)
+    x, w, m = numbers(rng, 2, 64, 8, 8), numbers(rng, 64, 64, 3, 3), numbers(rng, 64, 64, 3, 3)
 
     def update(x, w, m):
         m = 0.5 * m + wl.grad(lambda w: np.sum(wl.conv(x, w) ** 2))(w)
         return w - 0.25 * m, m
 
-    found = [step for step in wl.jit(update).inspect(x, w, m).plan.steps if "transposing [" in str(step)]
-    assert sum(str(step).count("transposing") for step in found) <= 2  # of the weights, and of the gradient
+    found = wl.jit(update).inspect(x, w, m).plan.steps
+    assert sum(str(step).count("transposing") for step in found) == 1  # of the gradient
     for got, want in zip(wl.jit(update)(x, w, m), update(x, w, m), strict=True):
         np.testing.assert_array_equal(got, want)
 
