@@ -234,11 +234,15 @@ class Jitted(ByName, Generic[P, R]):
         try:
             special = kwargs or self._static_numbers
             form = (len(args), tuple(kwargs), self._static_values(args, kwargs)) if special else len(args)
-            for native_call, read, finish in self._fast.get(form, ()):
+            paths = self._fast.get(form, ())
+            for path in paths:
+                native_call, read, finish = path
                 leaves = args if read is None else read(args, kwargs)
                 if leaves is not None:
                     out = native_call(*leaves)
                     if out is not MISS:
+                        if path is not paths[0]:  # the next call is likely to be like this one
+                            self._fast[form] = (path, *(other for other in paths if other is not path))
                         return out if finish is None else finish(out)
             call, key, donated = self._prepare(args, kwargs)
             spec = self._specialization(call, key, donated)
