@@ -208,6 +208,8 @@ def test_mixed_arguments():
     assert wl.attention(np.float32(q), np.float32(k), np.float32(v), scale=0.5).dtype == np.float32
     assert wl.attention(*np.ones((3, 1, 5, 2), int)).dtype == np.float64
     assert np.allclose(wl.attention(q, k[0], v[0]), wl.attention(q, k, v))
+    for jit in (lambda f: f, wl.jit):  # numbers of Python's decide no dtype
+        assert jit(lambda q: wl.attention(q, q, q, mask=-1.0, bias=2))(np.float32(q)).dtype == np.float32
     slope = wl.jit(wl.grad(lambda s: np.sum(np.sin(wl.attention(q, k, v, scale=s)))))(0.5)
     step = (np.sum(np.sin(wl.attention(q, k, v, scale=0.5 + h))) for h in (1e-6, -1e-6))
     assert np.isclose(slope, (next(step) - next(step)) / 2e-6, rtol=1e-6)
@@ -324,6 +326,8 @@ def test_what_is_refused():
         ((q, k, v), {"mask": np.ones((1, 9, 1), bool)}, "a mask is broadcast to"),
         ((q, k, v), {"scale": np.ones((3, 1, 1, 1))}, "a scale is"),
         ((q[:, :1], k, v), {"scale": np.ones((3, 1))}, "a scale is"),
+        ((np.ones((3, *q.shape)), k[None, None], np.ones((2, *v.shape))), {}, r"before the heads .* q \(3, 2, 5, 4\)"),
+        ((q[None], k, v), {"mask": np.ones((3, 1, 1, 1), bool), "bias": np.ones((2, 1, 1, 1))}, "before the heads"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=words):
             wl.attention(*args, **options)
@@ -331,6 +335,8 @@ def test_what_is_refused():
             wl.jit(lambda *a, o=options: wl.attention(*a, **o))(*args)
     with pytest.raises(TypeError, match="real numbers"):
         wl.attention(q + 0j, k, v)
+    with pytest.raises(TypeError, match="a scale is a real number"):
+        wl.attention(q, k, v, scale=1j)
     with pytest.raises(TypeError, match=r"write mask\.astype"):  # 0 and 1 would be added
         wl.attention(q, k, v, mask=np.ones((1, 1), int))
     with pytest.raises(TypeError, match="got bools"):

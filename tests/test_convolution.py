@@ -6,6 +6,7 @@ import scipy.signal
 
 import wonderland as wl
 from wonderland.ops import dot as products
+from wonderland.scipy import signal
 from wonderland.testing.convolutions import conv_by_definition
 
 
@@ -140,6 +141,15 @@ def test_products_of_many_windows_are_computed_in_parts(images, rng, monkeypatch
         np.testing.assert_allclose(found, other, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, wl.jit], ids=["eager", "compiled"])
+def test_steps_that_are_never_taken_may_be_huge(transform, images, rng):
+    """More bytes than there are numbers for them: the stride of one window, the dilation of one element."""
+    w = weights(rng, 4, 3, 1, 2)
+    f = lambda steps: transform(wl.grad(lambda x, w: np.sum(np.sin(wl.conv(x, w, *steps))), (0, 1)))(images, w)
+    for found, expected in zip(f(((9, 2**62), 0, (2**62, 1))), f((9, 0, 1)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_a_batch_is_a_vmap(images, rng):
     w = weights(rng, 2, 4, 3, 3, 2)  # one for each image
     found = wl.vmap(lambda x, w: wl.conv(x, w, 2, 1))(images, w)
@@ -162,10 +172,22 @@ def test_dtypes_are_kept(dtype, images, rng):
 
 def test_pooling_of_all_is_a_reduction_of_all(images):
     np.testing.assert_array_equal(wl.max_pool(images), images.max((2, 3), keepdims=True))
+    np.testing.assert_array_equal(wl.max_pool(images[0], np.array([7, 6])), images[0].max((1, 2), keepdims=True))
     np.testing.assert_allclose(wl.mean_pool(images), images.mean((2, 3), keepdims=True), rtol=1e-12)
     np.testing.assert_allclose(
         wl.sum_pool(np.moveaxis(images, 1, -1), channels="last")[:, 0, 0], images.sum((2, 3)), rtol=1e-12
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, wl.jit], ids=["eager", "compiled"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "float16", "float32", "complex64"])
+def test_pooling_of_all_has_numpys_dtypes(dtype, transform):
+    """Small integers, as images have them, don't overflow."""
+    x = np.full((1, 2, 20, 30), 100).astype(dtype)
+    for ours, theirs in ((wl.sum_pool, np.sum), (wl.mean_pool, np.mean)):
+        found, expected = transform(ours)(x), theirs(x, axis=(2, 3), keepdims=True)
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_the_mean_is_a_convolution_with_equal_weights(images):
@@ -221,6 +243,22 @@ def test_scipys_functions_work_under_their_names_when_lifted(rng):
     assert found[1, 3] == pytest.approx((loss(x + step) - loss(x - step)) / 2e-6, rel=1e-6)
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, wl.jit], ids=["eager", "compiled"])
+@pytest.mark.parametrize("name", ["convolve2d", "correlate2d"])
+def test_what_is_around_integers_may_have_a_fraction(name, transform, rng):
+    """If the result has one."""
+    x, y = rng.integers(0, 9, (4, 5)), rng.normal(size=(3, 2))
+    found = transform(lambda x, y: getattr(signal, name)(x, y, fillvalue=1.5))(x, y)
+    np.testing.assert_allclose(found, getattr(scipy.signal, name)(x, y, fillvalue=1.5), rtol=1e-12)
+
+
+def test_spectra_have_the_precision_of_the_result(rng):
+    """SciPy's have that of each operand."""
+    x, y = rng.normal(size=50), rng.normal(size=9).astype("float32")
+    found = wl.jit(lambda x, y: signal.convolve(x, y, method="fft"))(x, y)
+    np.testing.assert_allclose(found, np.convolve(x, y.astype(float)), rtol=1e-12, atol=1e-12)
+
+
 # Errors ---------------------------------------------------------------------------------------------------------------
 
 X, W = np.zeros((2, 4, 5, 5)), np.zeros((6, 4, 3, 3))
@@ -248,6 +286,7 @@ ERRORS = {
     "x has shape (2, 4, 25); expected (batch, channels * 9, places)": lambda: wl.fold(X.reshape(2, 4, 25), (5, 5), 3),
     "has 25 places; images of shape (4, 4) have (3, 3) windows": lambda: wl.fold(X.reshape(2, 4, 25), (4, 4), 2),
     "method is 'nearest' or 'linear'": lambda: wl.resize(X, 3, "cubic"),
+    "x has shape (5, 5); expected (batch, channels, *spatial)": lambda: wl.resize(X[0, 0], 3),
 }
 
 
