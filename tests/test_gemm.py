@@ -37,11 +37,11 @@ def threads():
     pool.set_size(before)
 
 
-def function(m: int, n: int, k: int, dtype: str, strides: list[list[int]]) -> tuple[str, str, bool]:
-    """Which one is for a product of these sizes: its tile goes with `scratch_bytes`."""
+def function(m: int, n: int, k: int, dtype: str, strides: list[list[int]]) -> tuple[str, str, str]:
+    """Which one is for a product of these sizes: its form goes with `scratch_bytes`."""
     if gemm.is_by_vector(m, n, k, strides[0], strides[1]):
-        return dtype, "gemv", False
-    return dtype, "gemm", gemm.has_few_columns(n, dtype)
+        return dtype, "gemv", ""
+    return dtype, "gemm", gemm.form_for(n, dtype, row_stride=strides[0][0])
 
 
 def product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -51,10 +51,11 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     assert b.shape[0] == k
     assert c.shape == (m, n)
     assert c.size == 0 or n == 1 or c.strides[1] == c.itemsize
-    size = gemm.scratch_bytes(m, n, k, dtype)
-    scratch = np.full(size + 2 * GUARD, 0xA5, np.uint8)
     strides = [[stride // c.itemsize for stride in x.strides] for x in (a, b, c)]
-    SIGNATURE(gemm.address(*function(m, n, k, dtype, strides)))(
+    *which, form = function(m, n, k, dtype, strides)
+    size = gemm.scratch_bytes(m, n, k, dtype, form)
+    scratch = np.full(size + 2 * GUARD, 0xA5, np.uint8)
+    SIGNATURE(gemm.address(*which, form))(
         m, n, k, a.ctypes.data, *strides[0], b.ctypes.data, *strides[1], c.ctypes.data, strides[2][0],
         scratch.ctypes.data + GUARD, None, None,
     )  # fmt: skip
@@ -365,11 +366,17 @@ def test_tiles_of_other_machines(dtype, width, rows, vectors, rest, monkeypatch)
 
 
 def test_the_tile_for_few_columns(monkeypatch):
-    """Where there are two tiles, the columns alone decide: the wide one if it wastes no more than the other."""
-    tall, wide = gemm.Tile("f32", 16, 12, 2), gemm.Tile("f32", 16, 6, 4)
-    monkeypatch.setattr(gemm, "tile", lambda dtype, is_wide=False: wide if is_wide else tall)
-    few = {n for n in range(1, 300) if gemm.has_few_columns(n, "f32")}
-    assert few == {*range(33, 65), *range(97, 129)}
+    """Where there are several, the wide one if it wastes no more than the other; the narrow one for very few."""
+    shapes = {"": (12, 2), "wide": (6, 4), "narrow": (24, 1)}
+    monkeypatch.setattr(gemm, "tile", lambda dtype, form="": gemm.Tile(dtype, 16, *shapes[form]))
+
+    def columns(form, **how):
+        return {n for n in range(1, 300) if gemm.form_for(n, "f32", **how) == form}
+
+    assert columns("wide") == {*range(33, 65), *range(97, 129)} and not columns("narrow")
+    assert columns("narrow", row_stride=1) == {*range(1, 17)} and columns("wide", row_stride=1) == columns("wide")
+    assert columns("wide", placed=True) == {*range(49, 65), *range(113, 129), *range(177, gemm.PACKED_WINDOWS)}
+    assert columns("", placed=True) == {*range(gemm.PACKED_WINDOWS, 300)}
 
 
 PLACES = [  # axes (extent, stride) of rows, and of steps
@@ -382,7 +389,7 @@ PLACES = [  # axes (extent, stride) of rows, and of steps
 ]
 
 
-@pytest.mark.parametrize("columns", [1, 5, 16, 40])
+@pytest.mark.parametrize("columns", [1, 5, 16, 40, 60, gemm.PACKED_WINDOWS + 7])
 @pytest.mark.parametrize("axes", PLACES, ids=str)
 def test_an_operand_at_places(axes, columns, dtype, threads):
     """Windows and the like: what NumPy sees by strides, GEMM reads by the same."""
@@ -399,8 +406,9 @@ def test_an_operand_at_places(axes, columns, dtype, threads):
     for count in (1, 3):
         threads(count)
         c = np.full((m, columns), np.nan, DTYPES[dtype])
-        scratch = np.empty(gemm.scratch_bytes(m, columns, k, dtype), np.uint8)
-        SIGNATURE(gemm.address(dtype, "gemp", gemm.has_few_columns(columns, dtype)))(
+        form = gemm.form_for(columns, dtype, placed=True)
+        scratch = np.empty(gemm.scratch_bytes(m, columns, k, dtype, form), np.uint8)
+        SIGNATURE(gemm.address(dtype, "gemp", form))(
             m, columns, k, start.ctypes.data, words.ctypes.data, 0, b.ctypes.data, columns, 1, c.ctypes.data, columns,
             scratch.ctypes.data, None, None,
         )  # fmt: skip

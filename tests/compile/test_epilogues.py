@@ -10,7 +10,7 @@ from wonderland.compile import pool
 
 pytestmark = pytest.mark.optimised
 
-FUSED = re.compile(r"call void @wl_gemm_f\d\d\(.*, ptr @\S+, ptr %\S+\)")  # a product with an epilogue
+FUSED = re.compile(r"call void @wl_gemm_f\d\d\w*\(.*, ptr @\S+, ptr %\S+\)")  # a product with an epilogue
 M, N, K = 130, 140, 150  # shared between threads, and no multiple of any tile
 
 

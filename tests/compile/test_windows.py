@@ -131,6 +131,44 @@ def test_between_layers_channels_stay_last(rng):
     np.testing.assert_allclose(wl.jit(network)(x, w, v, b), network(x, w, v, b), rtol=1e-6)
 
 
+def test_channels_stay_last_through_residual_layers(rng):
+    """The given images are moved once; 1x1 kernels, and sums with what was given, keep the order of the layers."""
+    x, ws = numbers(rng, 4, 24, 20, 20), [numbers(rng, 24, 24, k, k) for k in (3, 1, 3)]
+
+    def network(x, *ws):
+        for w in ws:
+            x = np.maximum(x + wl.conv(x, w, padding="same") / 64, 0)
+        return np.mean(x, axis=(2, 3))
+
+    found = wl.jit(network).inspect(x, *ws)
+    assert sum("transposing" in str(step) for step in found.plan.steps) <= 1
+    np.testing.assert_allclose(wl.jit(network)(x, *ws), network(x, *ws), rtol=1e-5)
+
+
+def test_state_keeps_its_order(rng):
+    """An optimiser's moments aren't moved to the order of a gradient, however it was computed."""
+    x, w, m = numbers(rng, 2, 64, 8, 8), numbers(rng, 64, 64, 3, 3), numbers(rng, 64, 64, 3, 3)
+
+    def update(x, w, m):
+        m = 0.5 * m + wl.grad(lambda w: np.sum(wl.conv(x, w) ** 2))(w)
+        return w - 0.25 * m, m
+
+    found = wl.jit(update).inspect(x, w, m).plan.steps
+    assert sum(str(step).count("transposing") for step in found) == 1  # of the gradient
+    for got, want in zip(wl.jit(update)(x, w, m), update(x, w, m), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("channels", [3, 16, 30, 60, 200])
+def test_any_number_of_channels(channels, rng):
+    """Each has its form of tile, and many are packed."""
+    x, w = numbers(rng, 3, 10, 9, 8), numbers(rng, channels, 10, 3, 2)
+    ct = numbers(rng, 3, channels, 9, 8)
+    f = with_gradients(lambda x, w: wl.conv(x, w, padding=((1, 1), (1, 0))), ct)
+    for got, want in zip(wl.jit(f)(x, w), f(x, w), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_another_batch_has_the_same_code(rng):
     w = numbers(rng, 24, 16, 5, 5)
     texts = set()

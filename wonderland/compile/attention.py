@@ -91,7 +91,7 @@ class RunAttended(Step):
             if type == ir.POINTER:
                 words.append(out.pointer(f, *self.places[name]) if name in self.places else ir.constant(None, type))
             else:
-                words.append(out.number(f, self.numbers[name]))
+                words.append(out.entry(f, self.numbers[name]))
         dtype = NAMES[self.node.made[0].dtype.itemsize]
         f.call(attention_code.external(self.node.name, dtype), out.record(f, words))
 

@@ -9,6 +9,7 @@ nothing is copied for it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from wonderland.compile import taps
 from wonderland.compile.gemm import MOST_AXES
 from wonderland.compile.nodes import Node, Number, contiguous_strides, joined_axes
-from wonderland.compile.orders import inverse, overlaps
+from wonderland.compile.orders import inverse, of_memory, overlaps
 from wonderland.compile.products import Contract
 from wonderland.core.types import ArrayType, promote
 from wonderland.ops.dot import free_axes
@@ -32,9 +33,25 @@ def lower(builder: Any, x: Node, y: Node, contract: Axes, batch: Axes) -> Node:
     """A contraction of two arrays; small ones become a product and a sum, others a call of GEMM."""
     dtype = promote(x.type, y.type)[0]
     x, y = builder.convert(x, dtype), builder.convert(y, dtype)
-    made = _lower(builder, x, y, contract, batch)
+    if _is_better_first(y, contract[1], batch[1]) and not _is_better_first(x, contract[0], batch[0]):
+        made = _lower(builder, y, x, (contract[1], contract[0]), (batch[1], batch[0]))
+        rows, columns = (len(n.shape) - len(contract[0]) - len(batch[0]) for n in (y, x))
+        made = _exchanged(builder, made, len(batch[0]), rows, columns)
+    else:
+        made = _lower(builder, x, y, contract, batch)
     made.base.product = (x, y, contract, batch, made.layout)
     return made
+
+
+def _is_better_first(y: Node, contract: Sequence[int], batch: Sequence[int]) -> bool:
+    """Does it have an order of its own, with what is contracted innermost, as the channels of images?
+
+    The result then has the same order, if its own axes are the rows of the product.
+    """
+    order = of_memory(y)
+    if order is None or order == tuple(range(len(order))) or y.base.fixed:
+        return False
+    return order[-1] in contract and len(free_axes(len(y.shape), contract, batch)) > 1
 
 
 def _lower(builder: Any, x: Node, y: Node, contract: Axes, batch: Axes) -> Node:

@@ -66,8 +66,10 @@ class Emission:
 
     def number(self, f: ir.Function, value: int | Buffer) -> ir.Value:
         """A number, or a buffer's offset, from the table. What a person would call structure (0, 1) is written out."""
-        if isinstance(value, int) and value in (0, 1):
-            return f.constant(value)
+        return f.constant(value) if isinstance(value, int) and value in (0, 1) else self.entry(f, value)
+
+    def entry(self, f: ir.Function, value: int | Buffer) -> ir.Value:
+        """A number that is in the table whatever it is: counts may be 1 for some sizes, and not for others."""
         new = len(self._numbers)
         at = self._cells.setdefault(value, new) if isinstance(value, Buffer) else new
         if at == new:

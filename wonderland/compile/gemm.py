@@ -8,7 +8,7 @@
 An `epilogue` that isn't null is called as `epilogue(context, first, last)` for rows first <= i < last of C as soon as
 they are finished and still in the cache: exactly once for each row, on whichever thread finished it. Strides count
 elements and may have any sign or be zero. `scratch` belongs to the call: as many bytes as `scratch_bytes(m, n, k,
-dtype)` says, in any alignment. So the code allocates nothing, and any number of threads may be inside it.
+dtype, form)` says, in any alignment. So the code allocates nothing, and any number of threads may be inside it.
 
 The way of the data (Goto and van de Geijn 2008; Van Zee and van de Geijn 2015): the product is cut into blocks whose
 operands fit the caches, each block is packed into panels as wide as the register tile, and the tile kernel runs over
@@ -29,8 +29,9 @@ from functools import cache, partial
 from typing import Any
 
 from wonderland.compile import ir, llvm, pool
+from wonderland.compile.gemm_kernel import kernel
 from wonderland.compile.gemm_low import FEW_ROWS, MANY_COLUMNS, low_blocks
-from wonderland.compile.gemm_pack import PACKED_PANELS, pack_columns, pack_rows, pack_tall, pack_wide
+from wonderland.compile.gemm_pack import PACKED_PANELS, pack_columns, pack_placed, pack_rows, pack_tall, pack_wide
 from wonderland.compile.gemm_tile import (
     UNROLL,
     Fields,
@@ -38,7 +39,6 @@ from wonderland.compile.gemm_tile import (
     at_most,
     begin,
     ceil_div,
-    fma,
     round_up,
     run,
     share,
@@ -58,14 +58,13 @@ SMALL_BYTES = 1 << 16  # of an operand that needn't be packed
 NEAR_BYTES = 1 << 21  # of an operand that is read where it lies if it is used a few times
 FEW_TILES, MANY_BLOCKS = 64, 16  # of a result that is rather shared along k: so few tiles, or so many blocks of k
 SPLIT_DEPTH, MOST_PARTS, SPLIT_BYTES = 1024, 16, 1 << 21  # least steps of k in a part, most parts, bytes for all
-LAST_STEPS = 64  # steps of k before the end of a tile at which C is fetched
-AHEAD = 16  # steps of k between a prefetch and its use
+PACKED_WINDOWS = 192  # columns from which windows are packed, though their places aren't side by side
 MOST_AXES = 4  # of the rows, and of the steps, of an operand at places
 
 
-def scratch_bytes(m: int, n: int, k: int, dtype: str) -> int:
+def scratch_bytes(m: int, n: int, k: int, dtype: str, form: str = "") -> int:
     """Bytes of scratch that a product of these sizes needs, whatever the strides."""
-    t = tile(dtype, has_few_columns(n, dtype))
+    t = tile(dtype, form)
     if m <= 0 or n <= 0 or k <= 0:
         return 0
     whole = _panel_bytes(t, min(n, BLOCK_COLUMNS), min(k, t.depth))
@@ -82,10 +81,21 @@ def _part_bytes(t: Tile, m: Any, n: Any) -> Any:
     return round_up(m * n * t.bytes, 64) + round_up(_panel_bytes(t, n, round_up(t.depth, UNROLL)), 64)
 
 
-def has_few_columns(n: int, dtype: str) -> bool:
-    """Is a product of so many columns one for the tile that is as wide as they are?"""
-    wide, t = tile(dtype, True), tile(dtype)
-    return wide != t and n <= 2 * wide.columns and round_up(n, wide.columns) <= round_up(n, t.columns)
+def form_for(n: int, dtype: str, placed: bool = False, row_stride: int = 0) -> str:
+    """The form of the tile for a product of so many columns, by how A lies.
+
+    Windows that aren't packed are best read with one vector of B, as each number is then the operand of one
+    instruction, or with so many that it is worth a register. Two dozen rows of a matrix may begin at the same place of
+    their pages, and then crowd each other out of L1: so many only if they lie side by side.
+    """
+    t, wide, narrow = (tile(dtype, form) for form in ("", "wide", "narrow"))
+    if narrow != t and n <= narrow.columns and (placed or row_stride == 1):
+        return "narrow"
+    if wide == t or n > (PACKED_WINDOWS - 1 if placed else 2 * wide.columns):
+        return ""
+    if round_up(n, wide.columns) <= round_up(n, narrow.columns if placed else t.columns):
+        return "wide"
+    return "narrow" if placed else ""
 
 
 def _panel_bytes(t: Tile, n: Any, k: Any) -> Any:
@@ -108,30 +118,29 @@ def is_by_vector(m: int, n: int, k: int, a_strides: Sequence[int], b_strides: Se
 
 
 @cache
-def external(dtype: str, kind: str = "gemm", few_columns: bool = False) -> ir.External:
+def external(dtype: str, kind: str = "gemm", form: str = "") -> ir.External:
     """The function for products of matrices ("gemm"), with a vector, or of A at places, for other modules to call."""
     parameters = tuple(type for _, type in types(_words(PARAMETERS, kind == "gemp")))
-    name = _name(kind, tile(dtype, few_columns))
-    return ir.External(name, VOID, parameters, address=partial(address, dtype, kind, few_columns))
+    return ir.External(_name(dtype, kind, form), VOID, parameters, address=partial(address, dtype, kind, form))
 
 
-def _name(kind: str, t: Tile) -> str:
-    return f"wl_{kind}_{t.dtype}{'' if t == tile(t.dtype) else '_wide'}"
+def _name(dtype: str, kind: str, form: str) -> str:
+    return f"wl_{kind}_{dtype}{form and f'_{form}'}"
 
 
 @cache
-def address(dtype: str, kind: str = "gemm", few_columns: bool = False) -> int:
+def address(dtype: str, kind: str = "gemm", form: str = "") -> int:
     """Address of the compiled function; compiled once per process."""
     with llvm.lock:
-        library = definition(dtype, kind, few_columns).load()
+        library = definition(dtype, kind, form).load()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # its address is handed out for good
-        return library.address(external(dtype, kind, few_columns).name)
+        return library.address(_name(dtype, kind, form))
 
 
-def definition(dtype: str, kind: str = "gemm", few_columns: bool = False) -> ir.Module:
+def definition(dtype: str, kind: str = "gemm", form: str = "") -> ir.Module:
     """The function for "f32" or "f64", and what it calls."""
-    t = tile(dtype, few_columns)
-    return ir.Module(_gemv(t) if kind == "gemv" else _gemm(t, kind == "gemp"), as_written=True)
+    t, name = tile(dtype, form), _name(dtype, kind, form)
+    return ir.Module(_gemv(t, name) if kind == "gemv" else _gemm(t, name, kind == "gemp"), as_written=True)
 
 
 # A product in parts along k, each with its own result and panels behind `parts`.
@@ -142,100 +151,6 @@ BLOCK = """
     m n k a* rsa csa b* rsb csb c* ldc accumulate columns* pack_a packed_from
     chunk_rows chunk_columns column_chunks epilogue& context& packs packed
 """
-# What a kernel gets besides: the strides of A where it lies, or tables of the places of its rows and steps.
-HOW = {"packed": "", "direct": " rsa csa", "placed": " row_places& step_places&"}
-
-
-@cache
-def _kernel(t: Tile, how: str) -> Function:
-    """One register tile: rows x columns of C from k steps. Packed A has its strides built in and is padded
-    with zeros; otherwise rows beyond the last repeat it, so that only A is read, and are dropped."""
-    f, parameters = begin(t, f"kernel_{how}", "k a* b* rsb c* ldc rows columns accumulate" + HOW[how])
-    k, a, b, rsb, c, ldc, rows, columns, accumulate, *where = parameters
-    packed, placed = how == "packed", how == "placed"
-    sums = {(r, v): f.variable(0, t.vector) for r in range(t.rows) for v in t.starts}
-    last = [] if packed else [f.min(rows - 1, r) for r in range(t.rows)]
-    a_rows = [a.at(f.load(LONG, f.element(LONG, where[0], r)) if placed else r * where[0]) for r in last]
-    c_rows = [c.at(r * ldc) for r in range(t.rows)]
-    if not t.ahead:
-        for row in c_rows:
-            row.prefetch(to_write=True)
-    a_offset, b_offset = f.variable(0), f.variable(0)
-
-    def steps(count: int) -> None:
-        a_at, b_at = a_offset.get(), b_offset.get()
-        totals = {place: cell.get() for place, cell in sums.items()}
-        panel = a.at(a_at)
-        for step in range(count):
-            source = b.at(b_at)
-            factors = {v: source.vector(v) for v in t.starts}
-            if packed and t.ahead:
-                _prefetch(source.at(t.ahead[1] * t.columns), t.columns)
-                if step % 2 == 0:
-                    _prefetch(panel.at((step + t.ahead[0]) * t.rows), 2 * t.rows)
-            if how == "direct":  # rows of B may lie pages apart, which the hardware doesn't foresee
-                b.at(b_at + rsb * AHEAD).prefetch()
-            at = f.load(LONG, f.element(LONG, where[1], a_at + step)) if placed else a_at
-            for r in range(t.rows):
-                value = f.splat(panel.load(step * t.rows + r) if packed else a_rows[r].load(at), t.lanes)
-                totals |= {(r, v): fma(value, factor, totals[r, v]) for v, factor in factors.items()}
-            b_at += rsb
-            a_at += where[1] if how == "direct" else 0
-        for place, cell in sums.items():
-            cell.set(totals[place])
-        a_offset.set(a_at + {"packed": count * t.rows, "placed": count, "direct": 0}[how])
-        b_offset.set(b_at)
-
-    # Unrolled with unknown strides, LLVM would keep an address for every row and step, and spill the sums.
-    unroll = UNROLL if packed else 1
-    whole = k & -unroll
-    start: Value | int = 0
-    if t.ahead:  # C comes into the cache while the last steps run
-        start = f.max(whole - LAST_STEPS, 0)
-        with f.loop(0, start, unroll):
-            steps(unroll)
-        for row in c_rows:
-            _prefetch(row, t.columns, to_write=True)
-    with f.loop(start, whole, unroll):
-        steps(unroll)
-    if unroll > 1:
-        with f.loop(whole, k):
-            steps(1)
-
-    full = rows.equals(t.rows) & columns.equals(t.columns)
-    adding = accumulate.differs(0)
-    with f.when(full):
-        with f.when(adding):
-            for (r, v), cell in sums.items():
-                c_rows[r].store(c_rows[r].vector(v) + cell.get(), v)
-        with f.unless(adding):
-            for (r, v), cell in sums.items():
-                c_rows[r].store(cell.get(), v)
-    with f.unless(full):
-        spilled = t.stack(f, t.rows * t.columns)
-        for (r, v), cell in sums.items():
-            spilled.store(cell.get(), r * t.columns + v)
-        f.call(_store_edge(t), spilled, c, ldc, rows, columns, accumulate)
-    return f
-
-
-def _prefetch(place: Any, count: int, to_write: bool = False) -> None:
-    """The lines of so many numbers."""
-    for line in range(0, count, 64 // place.tile.bytes):
-        place.at(line).prefetch(to_write)
-
-
-@cache
-def _store_edge(t: Tile) -> Function:
-    """The part of a tile that lies inside C."""
-    f, (sums, c, ldc, rows, columns, accumulate) = begin(t, "store_edge", "sums* c* ldc rows columns accumulate")
-    old_columns = f.select(accumulate.differs(0), columns, 0)
-    for v in t.starts:
-        mask, old_mask = t.lanes_below(columns, v), t.lanes_below(old_columns, v)
-        with f.loop(0, rows) as r:
-            place = c.at(r * ldc).at(v)
-            place.store_lanes(place.load_lanes(old_mask) + sums.at(r * t.columns).vector(v), mask)
-    return f
 
 
 def _pack_task(t: Tile, placed: bool) -> Function:
@@ -293,7 +208,7 @@ def _block_task(t: Tile, placed: bool) -> Function:
 
 def _multiply_strided(f: Function, t: Tile, block: Fields, top: Value, bottom: Value) -> Callable:
     """The kernel of a tile at row i: of A packed, or where it lies."""
-    kernel_packed, kernel_direct = _kernel(t, "packed"), _kernel(t, "direct")
+    kernel_packed, kernel_direct = kernel(t, "packed"), kernel(t, "direct")
     m, k, a, rsa, csa, pack_a = block.get("m k a rsa csa pack_a")
     packed = pack_a.differs(0)
     own = t.stack(f, t.chunk_rows * t.most_steps)
@@ -314,16 +229,34 @@ def _multiply_strided(f: Function, t: Tile, block: Fields, top: Value, bottom: V
 
 def _multiply_placed(f: Function, t: Tile, block: Fields, top: Value, bottom: Value) -> Callable:
     """The same for A at places, of which tables are made for the chunk."""
-    kernel, fill = _kernel(t, "placed"), _fill_places(t)
-    k, a, places, first_step = block.get("k a places first_step")
-    row_places, step_places = (f.stack(ir.array(LONG, n), align=8) for n in (_most_rows(t, True), t.most_steps))
+    fill = _fill_places(t)
+    m, k, a, places, first_step, pack_a = block.get("m k a places first_step pack_a")
+    row_places, step_places = (f.stack(ir.array(LONG, n), align=8) for n in (_most_rows(t), t.most_steps))
     f.call(fill, places, top, bottom - top, row_places)
     f.call(fill, f.element(LONG, places, 2 * MOST_AXES), first_step, k, step_places)
 
     def multiply(i: Value, *rest: Value) -> None:
-        f.call(kernel, k, a, *rest, f.element(LONG, row_places, i - top), step_places)
+        f.call(kernel(t, "placed"), k, a, *rest, f.element(LONG, row_places, i - top), step_places)
 
-    return multiply
+    if not _packs_windows(t):
+        return multiply
+    packed, own = pack_a.differs(0), t.stack(f, t.chunk_rows * t.most_steps)
+    with f.when(packed), f.loop(top, bottom, t.rows) as i:
+        rows = f.element(LONG, row_places, i - top)
+        f.call(pack_placed(t), k, a, rows, step_places, f.min(m - i, t.rows), own.at((i - top) * k))
+
+    def multiply_some(i: Value, *rest: Value) -> None:
+        with f.when(packed):
+            f.call(kernel(t, "packed"), k, own.at((i - top) * k), *rest)
+        with f.unless(packed):
+            multiply(i, *rest)
+
+    return multiply_some
+
+
+def _packs_windows(t: Tile) -> bool:
+    """Is it a tile for so many columns that windows may be packed?"""
+    return t == tile(t.dtype)
 
 
 def _fill_places(t: Tile) -> Function:
@@ -354,8 +287,7 @@ def _fill_places(t: Tile) -> Function:
     return f
 
 
-def _gemm(t: Tile, placed: bool) -> Function:
-    name = _name("gemp" if placed else "gemm", t)
+def _gemm(t: Tile, name: str, placed: bool) -> Function:
     f, parameters = begin(t, name, _words(PARAMETERS, placed), RARE, exported=True)
     m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context = parameters
 
@@ -394,7 +326,7 @@ def _gemm(t: Tile, placed: bool) -> Function:
         lies_well = csb.equals(1) & (m <= 4 * t.rows) & (n * k <= NEAR_BYTES // t.bytes)
         low = (m <= FEW_ROWS) & (n >= MANY_COLUMNS) & (elements * k >= PARALLEL_WORK)
         with f.when(low & ~lies_well):
-            f.call(low_blocks(t, PARAMETERS, _kernel(t, "packed")), *rest)
+            f.call(low_blocks(t, PARAMETERS, kernel(t, "packed")), *rest)
             f.ret()
     f.call(blocks, *rest)
     return f
@@ -410,9 +342,9 @@ def _sum_parts(t: Tile) -> Function:
     return f
 
 
-def _gemv(t: Tile) -> Function:
+def _gemv(t: Tile, name: str) -> Function:
     """A row times a matrix is the transposed matrix times a column."""
-    f, parameters = begin(t, f"wl_gemv_{t.dtype}", PARAMETERS, RARE, exported=True)
+    f, parameters = begin(t, name, PARAMETERS, RARE, exported=True)
     m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, *_ = parameters
     times_vector, scratch, column = matrix_vector(t), scratch.aligned(), n.equals(1)
     with f.when(column):
@@ -433,9 +365,9 @@ def _split_task(t: Tile, blocks: Function, placed: bool) -> Function:
     return f
 
 
-def _most_rows(t: Tile, placed: bool) -> int:
-    """In a chunk. Windows overlap, and need no room."""
-    return 2 * t.chunk_rows if placed else t.chunk_rows
+def _most_rows(t: Tile) -> int:
+    """In a chunk of windows that are read where they lie: they overlap, and need less room."""
+    return 2 * t.chunk_rows
 
 
 def _blocks(t: Tile, placed: bool) -> Function:
@@ -448,7 +380,8 @@ def _blocks(t: Tile, placed: bool) -> Function:
     a_is_small = m * k <= most  # read across its rows, a small one isn't in L1
     b_is_small = k * n <= SMALL_BYTES // t.bytes
     few_columns, few_rows = n <= 256 // t.bytes, m <= 4 * t.rows
-    pack_a = f.constant(False, ir.BOOL) if placed else ~(a_is_small | few_columns)
+    pack_a = n >= PACKED_WINDOWS if placed else ~(a_is_small | few_columns)
+    most_rows = f.select(pack_a, f.integer(t.chunk_rows), _most_rows(t)) if placed else t.chunk_rows
     direct_b = csb.equals(1) & (b_is_small | few_rows)
     depth, width = at_most(k, t.depth, UNROLL), at_most(n, BLOCK_COLUMNS, t.columns)
     block = Fields(f, t, _words(BLOCK, placed))
@@ -476,7 +409,7 @@ def _blocks(t: Tile, placed: bool) -> Function:
         most_down = ceil_div(m, CHUNK_TILES * t.rows)
         across = f.min(ceil_div(f.min(chunks, FEW_CHUNKS), most_down), ceil_div(columns, CHUNK_COLUMNS))
         across = f.select(follows, 1, across)
-        down = f.max(ceil_div(m, _most_rows(t, placed)), f.min(ceil_div(chunks, across), most_down))
+        down = f.max(ceil_div(m, most_rows), f.min(ceil_div(chunks, across), most_down))
         chunk_rows, chunk_columns = share(m, down, t.rows), share(columns, across, t.columns)
         down, across = ceil_div(m, chunk_rows), ceil_div(columns, chunk_columns)
         block.put(chunk_rows=chunk_rows, chunk_columns=chunk_columns, column_chunks=across)

@@ -6,7 +6,7 @@ from functools import cache
 
 from wonderland.compile import ir
 from wonderland.compile.gemm_tile import Tile, begin
-from wonderland.compile.ir import Function
+from wonderland.compile.ir import LONG, Function
 
 PACKED_PANELS = 4  # panels that one packing task packs
 PACK_AHEAD = 8  # rows of B between a prefetch and its use in packing
@@ -37,6 +37,22 @@ def pack_rows(t: Tile) -> Function:
         place = out.at(p * t.rows)
         for r, source in enumerate(sources):
             place.store(f.select(inside[r], source.load(p * csa), 0.0), r)
+    return f
+
+
+@cache
+def pack_placed(t: Tile) -> Function:
+    """A panel of A at places: out[p*R + r] = a[row_places[r] + step_places[p]], zero beyond the last row."""
+    f, (k, a, row_places, step_places, rows, out) = begin(t, "pack_placed", "k a* row_places& step_places& rows out*")
+    sources = [a.at(f.load(LONG, f.element(LONG, row_places, f.min(rows - 1, r)))) for r in range(t.rows)]
+    inside = [rows > r for r in range(t.rows)]
+    full = rows.equals(t.rows)
+    for whole, condition in ((True, f.when(full)), (False, f.unless(full))):
+        with condition, f.loop(0, k) as p:
+            step, place = f.load(LONG, f.element(LONG, step_places, p)), out.at(p * t.rows)
+            for r, source in enumerate(sources):
+                value = source.load(step)
+                place.store(value if whole else f.select(inside[r], value, 0.0), r)
     return f
 
 

@@ -92,8 +92,11 @@ class Tile:
 
 
 @cache
-def tile(dtype: str, wide: bool = False) -> Tile:
-    """The register tile of this machine for "f32" or "f64"; `wide` is the one for products of few columns."""
+def tile(dtype: str, form: str = "") -> Tile:
+    """The register tile of this machine for "f32" or "f64"; "wide" and "narrow" are those for products of few columns.
+
+    Forms that this machine has no use for are the same tile.
+    """
     if dtype not in ir.FLOATS:
         raise ValueError(f'the GEMM generator makes "f32" and "f64", got {dtype!r}')
     width = llvm.vector_bytes()
@@ -102,9 +105,9 @@ def tile(dtype: str, wide: bool = False) -> Tile:
         # 16 registers: 12 sums, 2 vectors of B, a broadcast. 32: 24 sums, as tall or as wide as measured best with
         # AVX-512, where a deep panel of B comes from L2 in time if it is fetched ahead, and C is written half as often.
         if width < 64:
-            return Tile(dtype, lanes, 6, 2)
-        rows, vectors = (6, 4) if wide else (12, 2)
-        return Tile(dtype, lanes, rows, vectors, 64 << 10, 256 << 10, (32, 8))
+            return Tile(dtype, lanes, 12, 1, 12 << 10) if form == "narrow" else Tile(dtype, lanes, 6, 2)
+        rows, vectors, panel = {"": (12, 2, 64), "wide": (6, 4, 160), "narrow": (24, 1, 32)}[form]
+        return Tile(dtype, lanes, rows, vectors, panel << 10, 256 << 10, (32, 8))
     return Tile(dtype, lanes, 8, 3)
 
 

@@ -61,6 +61,7 @@ class Builder:
 
     def __init__(self, region: Region):
         self.region: Region = region
+        self.makes_result: bool = False  # does what is lowered become a result, element by element?
 
     def keep(self, node: Node) -> Any:
         node.region = self.region
@@ -76,7 +77,7 @@ class Builder:
         if 0 in shape:
             return Number(ArrayType(shape, out_dtype), 0)
         nodes = [self.broadcast(n, shape) for n in nodes]
-        order = orders.chosen(nodes, shape)
+        order = orders.chosen(nodes, shape, self.makes_result)
         nodes = [orders.in_order(self, n, order) for n in nodes]
         made = Map(ArrayType(tuple(shape[i] for i in order), out_dtype), emit, nodes, cost, checks)
         made.fixed = orders.is_fixed(nodes, order)
@@ -182,7 +183,7 @@ class Builder:
             return self.reshape(x, kept)
         if isinstance(x, Number) and op == "max":
             return Number(ArrayType(kept, x.dtype), x.value)
-        order = orders.chosen([x], x.shape)
+        order = orders.chosen([x], x.shape, self.makes_result)
         x, places = self.transpose(x, order), [i for i in order if i not in gone]
         out = ArrayType(tuple(n for n, i in zip(x.shape, order, strict=True) if i not in gone), x.dtype)
         made = self.keep(Reduce(out, x, tuple(k for k, i in enumerate(order) if i in axes), op))
@@ -349,7 +350,9 @@ def lower(program: Program, operands: Sequence[Node], region: Region) -> Region:
     def node(atom: Any) -> Node:
         return env[atom] if isinstance(atom, Var) else _literal(atom)
 
+    becoming = orders.becoming_results(program)
     for equation in program.equations:
+        builder.makes_result = not becoming.isdisjoint(equation.outputs)
         nodes = [node(a) for a in equation.inputs]
         outs = _lower_equation(builder, equation, nodes)
         for v, out in zip(equation.outputs, outs, strict=True):

@@ -134,7 +134,8 @@ class Nest(Kernel):
                 self._read(operand.base, False)
                 self.scalars[operand.base] = None
             else:
-                strides = self._expand(squeezed_strides(operand), row)
+                whole = not row and operand.shape == self.cluster.space  # an axis of extent 1, too: of one piece
+                strides = operand.layout[1] if whole else self._expand(squeezed_strides(operand), row)
                 self.reads[operand, row] = self._access(operand.base, operand.layout[0], strides, operand.dtype)
         if node.source is not None:
             self.places[node] = self._indexed(node, node.source, row)

@@ -14,6 +14,7 @@ from typing import Any
 
 from wonderland.compile import transposes
 from wonderland.compile.nodes import Node, Number
+from wonderland.core.program import Program, Var
 
 Order = tuple[int, ...]
 LEAST = 4096  # elements from which the order matters
@@ -51,8 +52,22 @@ def of_memory(node: Node) -> Order | None:
     return (*(i for i, n in enumerate(node.shape) if n == 1), *far[:-1], *repeated, far[-1])
 
 
-def chosen(nodes: Sequence[Node], shape: Sequence[int]) -> Order:
-    """The order to compute a function of values in: that of what was computed, unless what was given outweighs it."""
+def becoming_results(program: Program) -> set[Var]:
+    """The variables of which results are elementwise functions: they are wanted in NumPy's order in the end."""
+    found = {v for v in program.outputs if isinstance(v, Var)}
+    for equation in reversed(program.equations):
+        if equation.primitive.elementwise and not found.isdisjoint(equation.outputs):
+            shape = equation.outputs[0].type.shape
+            found.update(v for v in equation.inputs if isinstance(v, Var) and v.type.shape == shape)
+    return found
+
+
+def chosen(nodes: Sequence[Node], shape: Sequence[int], becomes_result: bool) -> Order:
+    """The order to compute a function of values in: that of what was computed, unless what was given outweighs it.
+
+    Of equal weights what was computed wins, as images that pass through layers; unless the function becomes a result,
+    as an optimiser's moments.
+    """
     plain = tuple(range(len(shape)))
     if len(shape) < 2 or math.prod(shape) < LEAST:
         return plain
@@ -65,7 +80,7 @@ def chosen(nodes: Sequence[Node], shape: Sequence[int]) -> Order:
         elif order not in (plain, None) and not node.base.fixed:
             votes[order] += size
     best, count = votes.most_common(1)[0] if votes else (plain, 0)
-    return best if count > given else plain
+    return best if count > given or (count == given and not becomes_result) else plain
 
 
 def is_fixed(nodes: Sequence[Node], order: Order) -> bool:

@@ -94,8 +94,9 @@ class RunProduct(Step):
         largest = SHARED_ALONE if self.total < MANY_PRODUCTS else BETTER_TOGETHER
         shared = len(self.batch) <= 2 and one < largest and SHARED_TOGETHER <= one * self.total
         placed = node.places is not None
+        self.form: str = gemm.form_for(node.n, self.dtype, placed, node.x_strides[-2])
         self.small: bool = not placed and small_gemm.fits((node.m, node.n, node.k), self.size)
-        scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, self.dtype)
+        scratch = 0 if self.small else gemm.scratch_bytes(node.m, node.n, node.k, self.dtype, self.form)
         self.scratch_bytes: int = round_up(scratch, ALIGNMENT)
         most = max(MANY_PRODUCTS, min(MOST_PRODUCTS, MOST_SCRATCH // max(self.scratch_bytes, 1)))
         self.pieces: int = min(self.total, most) if shared else 1
@@ -174,12 +175,11 @@ class RunProduct(Step):
         """GEMM, or a function for this size."""
         node = self.node
         sizes, x, y = (node.m, node.n, node.k), node.x_strides[-2:], node.y_strides[-2:]
-        few = gemm.has_few_columns(node.n, self.dtype)
         if node.places is not None:
-            return gemm.external(self.dtype, "gemp", few)
+            return gemm.external(self.dtype, "gemp", self.form)
         if not self.small:
             by_vector = gemm.is_by_vector(*sizes, x, y)
-            return gemm.external(self.dtype, "gemv") if by_vector else gemm.external(self.dtype, "gemm", few)
+            return gemm.external(self.dtype, "gemv") if by_vector else gemm.external(self.dtype, "gemm", self.form)
         return small_gemm.definition(self.dtype, sizes, x, y)
 
     def _epilogue(self, out: Any, f: ir.Function) -> tuple[ir.Value, ir.Value]:
