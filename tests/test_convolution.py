@@ -33,33 +33,35 @@ def test_where_the_input_moves_the_result_moves(transform, images, rng):
         )  # fmt: skip
 
 
-def test_two_convolutions_are_one_with_a_larger_kernel(images, rng):
+@pytest.mark.parametrize("transform", [lambda f: f, wl.jit], ids=["eager", "compiled"])
+def test_two_convolutions_are_one_with_a_larger_kernel(transform, images, rng):
     a, b = weights(rng, 4, 3, 3, 2), weights(rng, 5, 4, 2, 2)
     # The kernel of both, one after the other, is a convolution (not a correlation) of the two, summed over channels.
-    both = wl.conv(np.swapaxes(a, 0, 1), b[:, :, ::-1, ::-1], padding=1)
-    found = wl.conv(images, np.swapaxes(both, 0, 1))
-    np.testing.assert_allclose(found, wl.conv(wl.conv(images, a), b), rtol=1e-12, atol=1e-12)
+    both = transform(lambda a, b: wl.conv(np.swapaxes(a, 0, 1), b[:, :, ::-1, ::-1], padding=1))(a, b)
+    found = transform(wl.conv)(images, np.swapaxes(both, 0, 1))
+    one_by_one = transform(lambda x, a, b: wl.conv(wl.conv(x, a), b))(images, a, b)
+    np.testing.assert_allclose(found, one_by_one, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, wl.jit], ids=["eager", "compiled"])
 @pytest.mark.parametrize("channels", ["first", "last"])
-def test_one_by_one_is_a_dense_layer(channels, images, rng):
+def test_one_by_one_is_a_dense_layer(channels, transform, images, rng):
     w, b = weights(rng, 4, 3, 1, 1), weights(rng, 4)
     x = images if channels == "first" else np.moveaxis(images, 1, -1)
     dense = np.moveaxis(images, 1, -1) @ w[:, :, 0, 0].T + b
-    found = wl.conv(x, w, bias=b, channels=channels)
+    found = transform(lambda x, w, b: wl.conv(x, w, bias=b, channels=channels))(x, w, b)
     np.testing.assert_allclose(found if channels == "last" else np.moveaxis(found, 1, -1), dense, rtol=1e-12)
     program = str(wl.trace(lambda x, w: wl.conv(x, w, channels=channels))(x, w))
     assert "dot" in program and "windows" not in program
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, wl.jit], ids=["eager", "compiled"])
 @pytest.mark.parametrize("dilation", [1, 2])
-def test_causal_is_a_kernel_without_its_future(dilation, rng):
+def test_causal_is_a_kernel_without_its_future(dilation, transform, rng):
     x, w = rng.normal(size=(2, 3, 9)), weights(rng, 4, 3, 3)
     both_sides = np.concatenate([w, np.zeros((4, 3, 2))], -1)  # its last two elements see what comes later
-    np.testing.assert_allclose(
-        wl.conv(x, w, padding="causal", dilation=dilation), wl.conv(x, both_sides, padding="same", dilation=dilation),
-        rtol=1e-12, atol=1e-12,
-    )  # fmt: skip
+    padded = lambda padding: transform(lambda x, w: wl.conv(x, w, padding=padding, dilation=dilation))
+    np.testing.assert_allclose(padded("causal")(x, w), padded("same")(x, both_sides), rtol=1e-12, atol=1e-12)
     reads = wl.sparse.jacobian_pattern(lambda row: wl.conv(row[None], w[:1, :1], padding="causal")[0], x[0, 0])
     assert (reads.toarray() == np.tri(9, dtype=bool) & ~np.tri(9, k=-3, dtype=bool)).all()
 
@@ -91,18 +93,25 @@ PATTERNS = {
     "input dilation": {"input_dilation": 2},
     "circular": {"padding": 2, "padding_mode": "circular"},
     "reflect": {"padding": 1, "padding_mode": "reflect", "stride": (1, 3)},
+    "replicate": {"padding": ((2, 0), (1, 3)), "padding_mode": "replicate"},
     "channels last": {"channels": "last", "padding": 1},
+    "groups": {"groups": 2, "padding": "same"},
+    "groups, channels last": {"groups": 2, "channels": "last", "stride": (2, 1)},
+    "transposed": {"stride": (2, 3), "padding": 1, "output_padding": (1, 0)},
+    "transposed, groups": {"groups": 2, "dilation": (1, 2), "output_padding": (0, 1)},
 }
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns_are_exact(name, rng):
     """In the image, in the weights, and of the gradient in both: what can't be anything but 0 isn't in the pattern."""
-    x, w = rng.uniform(1, 2, (1, 2, 5, 4)), rng.uniform(1, 2, (2, 2, 3, 2))
-    x = np.moveaxis(x, 1, -1) if name == "channels last" else x
+    conv, arguments = wl.conv_transpose if "transposed" in name else wl.conv, PATTERNS[name]
+    x, w = rng.uniform(1, 2, (1, 2, 5, 4)), rng.uniform(1, 2, (2, 2 // arguments.get("groups", 1), 3, 2))
+    x = np.moveaxis(x, 1, -1) if "channels last" in name else x
     for f, point in (
-        (lambda x: wl.conv(x, w, **PATTERNS[name]), x), (lambda w: wl.conv(x, w, **PATTERNS[name]), w),
-        (wl.grad(lambda x: np.sum(wl.conv(x, w, **PATTERNS[name]) ** 2)), x),
+        (lambda x: conv(x, w, **arguments), x), (lambda w: conv(x, w, **arguments), w),
+        (wl.grad(lambda x: np.sum(conv(x, w, **arguments) ** 2)), x),
+        (wl.grad(lambda w: np.sum(conv(x, w, **arguments) ** 2)), w),
     ):  # fmt: skip
         found = wl.sparse.jacobian_pattern(f, point).toarray()
         expected = wl.jacobian(f)(point).reshape(found.shape) != 0
