@@ -137,6 +137,18 @@ def test_what_sees_nothing_is_zero_and_has_no_gradient(jit):
 
 
 @pytest.mark.parametrize("jit", [lambda f: f, wl.jit], ids=["eager", "compiled"])
+@pytest.mark.parametrize("anything", [np.nan, np.inf, -np.inf])
+def test_what_is_hidden_may_be_anything(anything, jit, rng):
+    """A bias where nothing is seen, in the value, gradients and second derivatives."""
+    args, seen = operands((1, 2, 10, 4), (1, 2, 12, 4), (1, 2, 12, 4)), rng.random((10, 12)) < 0.7
+    bias = np.where(seen, rng.standard_normal((10, 12)), 0.0)
+    for transform in (value_and_pull, lambda f: lambda *a: wl.jvp(value_and_pull(f), a, a)[1]):
+        f = jit(transform(lambda q, k, v, b: wl.attention(q, k, v, mask=seen, bias=wl.stop_gradient(b))))
+        found, expected = (f(*args, b) for b in (np.where(seen, bias, anything), bias))
+        assert_near(found[:4], expected[:4], "float64")
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, wl.jit], ids=["eager", "compiled"])
 def test_large_logits(jit):
     q, k, v = operands((1, 1, 40, 8), (1, 1, 40, 8), (1, 1, 40, 8), dtype="float32")
     out, *gradients = jit(value_and_pull(lambda *a: wl.attention(*a, scale=1e4)))(q, k, v)
