@@ -137,6 +137,18 @@ def test_what_sees_nothing_is_zero_and_has_no_gradient(jit):
 
 
 @pytest.mark.parametrize("jit", [lambda f: f, wl.jit], ids=["eager", "compiled"])
+@pytest.mark.parametrize("anything", [np.nan, np.inf, -np.inf])
+def test_what_is_hidden_may_be_anything(anything, jit, rng):
+    """A bias where nothing is seen, in the value, gradients and second derivatives."""
+    args, seen = operands((1, 2, 10, 4), (1, 2, 12, 4), (1, 2, 12, 4)), rng.random((10, 12)) < 0.7
+    bias = np.where(seen, rng.standard_normal((10, 12)), 0.0)
+    for transform in (value_and_pull, lambda f: lambda *a: wl.jvp(value_and_pull(f), a, a)[1]):
+        f = jit(transform(lambda q, k, v, b: wl.attention(q, k, v, mask=seen, bias=wl.stop_gradient(b))))
+        found, expected = (f(*args, b) for b in (np.where(seen, bias, anything), bias))
+        assert_near(found[:4], expected[:4], "float64")
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, wl.jit], ids=["eager", "compiled"])
 def test_large_logits(jit):
     q, k, v = operands((1, 1, 40, 8), (1, 1, 40, 8), (1, 1, 40, 8), dtype="float32")
     out, *gradients = jit(value_and_pull(lambda *a: wl.attention(*a, scale=1e4)))(q, k, v)
@@ -208,6 +220,8 @@ def test_mixed_arguments():
     assert wl.attention(np.float32(q), np.float32(k), np.float32(v), scale=0.5).dtype == np.float32
     assert wl.attention(*np.ones((3, 1, 5, 2), int)).dtype == np.float64
     assert np.allclose(wl.attention(q, k[0], v[0]), wl.attention(q, k, v))
+    for jit in (lambda f: f, wl.jit):  # numbers of Python's decide no dtype
+        assert jit(lambda q: wl.attention(q, q, q, mask=-1.0, bias=2))(np.float32(q)).dtype == np.float32
     slope = wl.jit(wl.grad(lambda s: np.sum(np.sin(wl.attention(q, k, v, scale=s)))))(0.5)
     step = (np.sum(np.sin(wl.attention(q, k, v, scale=0.5 + h))) for h in (1e-6, -1e-6))
     assert np.isclose(slope, (next(step) - next(step)) / 2e-6, rtol=1e-6)
@@ -324,6 +338,8 @@ def test_what_is_refused():
         ((q, k, v), {"mask": np.ones((1, 9, 1), bool)}, "a mask is broadcast to"),
         ((q, k, v), {"scale": np.ones((3, 1, 1, 1))}, "a scale is"),
         ((q[:, :1], k, v), {"scale": np.ones((3, 1))}, "a scale is"),
+        ((np.ones((3, *q.shape)), k[None, None], np.ones((2, *v.shape))), {}, r"before the heads .* q \(3, 2, 5, 4\)"),
+        ((q[None], k, v), {"mask": np.ones((3, 1, 1, 1), bool), "bias": np.ones((2, 1, 1, 1))}, "before the heads"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=words):
             wl.attention(*args, **options)
@@ -331,6 +347,8 @@ def test_what_is_refused():
             wl.jit(lambda *a, o=options: wl.attention(*a, **o))(*args)
     with pytest.raises(TypeError, match="real numbers"):
         wl.attention(q + 0j, k, v)
+    with pytest.raises(TypeError, match="a scale is a real number"):
+        wl.attention(q, k, v, scale=1j)
     with pytest.raises(TypeError, match=r"write mask\.astype"):  # 0 and 1 would be added
         wl.attention(q, k, v, mask=np.ones((1, 1), int))
     with pytest.raises(TypeError, match="got bools"):

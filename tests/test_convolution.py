@@ -6,6 +6,7 @@ import scipy.signal
 
 import wonderland as wl
 from wonderland.ops import dot as products
+from wonderland.scipy import signal
 from wonderland.testing.convolutions import conv_by_definition
 
 
@@ -32,33 +33,35 @@ def test_where_the_input_moves_the_result_moves(transform, images, rng):
         )  # fmt: skip
 
 
-def test_two_convolutions_are_one_with_a_larger_kernel(images, rng):
+@pytest.mark.parametrize("transform", [lambda f: f, wl.jit], ids=["eager", "compiled"])
+def test_two_convolutions_are_one_with_a_larger_kernel(transform, images, rng):
     a, b = weights(rng, 4, 3, 3, 2), weights(rng, 5, 4, 2, 2)
     # The kernel of both, one after the other, is a convolution (not a correlation) of the two, summed over channels.
-    both = wl.conv(np.swapaxes(a, 0, 1), b[:, :, ::-1, ::-1], padding=1)
-    found = wl.conv(images, np.swapaxes(both, 0, 1))
-    np.testing.assert_allclose(found, wl.conv(wl.conv(images, a), b), rtol=1e-12, atol=1e-12)
+    both = transform(lambda a, b: wl.conv(np.swapaxes(a, 0, 1), b[:, :, ::-1, ::-1], padding=1))(a, b)
+    found = transform(wl.conv)(images, np.swapaxes(both, 0, 1))
+    one_by_one = transform(lambda x, a, b: wl.conv(wl.conv(x, a), b))(images, a, b)
+    np.testing.assert_allclose(found, one_by_one, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, wl.jit], ids=["eager", "compiled"])
 @pytest.mark.parametrize("channels", ["first", "last"])
-def test_one_by_one_is_a_dense_layer(channels, images, rng):
+def test_one_by_one_is_a_dense_layer(channels, transform, images, rng):
     w, b = weights(rng, 4, 3, 1, 1), weights(rng, 4)
     x = images if channels == "first" else np.moveaxis(images, 1, -1)
     dense = np.moveaxis(images, 1, -1) @ w[:, :, 0, 0].T + b
-    found = wl.conv(x, w, bias=b, channels=channels)
+    found = transform(lambda x, w, b: wl.conv(x, w, bias=b, channels=channels))(x, w, b)
     np.testing.assert_allclose(found if channels == "last" else np.moveaxis(found, 1, -1), dense, rtol=1e-12)
     program = str(wl.trace(lambda x, w: wl.conv(x, w, channels=channels))(x, w))
     assert "dot" in program and "windows" not in program
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, wl.jit], ids=["eager", "compiled"])
 @pytest.mark.parametrize("dilation", [1, 2])
-def test_causal_is_a_kernel_without_its_future(dilation, rng):
+def test_causal_is_a_kernel_without_its_future(dilation, transform, rng):
     x, w = rng.normal(size=(2, 3, 9)), weights(rng, 4, 3, 3)
     both_sides = np.concatenate([w, np.zeros((4, 3, 2))], -1)  # its last two elements see what comes later
-    np.testing.assert_allclose(
-        wl.conv(x, w, padding="causal", dilation=dilation), wl.conv(x, both_sides, padding="same", dilation=dilation),
-        rtol=1e-12, atol=1e-12,
-    )  # fmt: skip
+    padded = lambda padding: transform(lambda x, w: wl.conv(x, w, padding=padding, dilation=dilation))
+    np.testing.assert_allclose(padded("causal")(x, w), padded("same")(x, both_sides), rtol=1e-12, atol=1e-12)
     reads = wl.sparse.jacobian_pattern(lambda row: wl.conv(row[None], w[:1, :1], padding="causal")[0], x[0, 0])
     assert (reads.toarray() == np.tri(9, dtype=bool) & ~np.tri(9, k=-3, dtype=bool)).all()
 
@@ -90,18 +93,25 @@ PATTERNS = {
     "input dilation": {"input_dilation": 2},
     "circular": {"padding": 2, "padding_mode": "circular"},
     "reflect": {"padding": 1, "padding_mode": "reflect", "stride": (1, 3)},
+    "replicate": {"padding": ((2, 0), (1, 3)), "padding_mode": "replicate"},
     "channels last": {"channels": "last", "padding": 1},
+    "groups": {"groups": 2, "padding": "same"},
+    "groups, channels last": {"groups": 2, "channels": "last", "stride": (2, 1)},
+    "transposed": {"stride": (2, 3), "padding": 1, "output_padding": (1, 0)},
+    "transposed, groups": {"groups": 2, "dilation": (1, 2), "output_padding": (0, 1)},
 }
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns_are_exact(name, rng):
     """In the image, in the weights, and of the gradient in both: what can't be anything but 0 isn't in the pattern."""
-    x, w = rng.uniform(1, 2, (1, 2, 5, 4)), rng.uniform(1, 2, (2, 2, 3, 2))
-    x = np.moveaxis(x, 1, -1) if name == "channels last" else x
+    conv, arguments = wl.conv_transpose if "transposed" in name else wl.conv, PATTERNS[name]
+    x, w = rng.uniform(1, 2, (1, 2, 5, 4)), rng.uniform(1, 2, (2, 2 // arguments.get("groups", 1), 3, 2))
+    x = np.moveaxis(x, 1, -1) if "channels last" in name else x
     for f, point in (
-        (lambda x: wl.conv(x, w, **PATTERNS[name]), x), (lambda w: wl.conv(x, w, **PATTERNS[name]), w),
-        (wl.grad(lambda x: np.sum(wl.conv(x, w, **PATTERNS[name]) ** 2)), x),
+        (lambda x: conv(x, w, **arguments), x), (lambda w: conv(x, w, **arguments), w),
+        (wl.grad(lambda x: np.sum(conv(x, w, **arguments) ** 2)), x),
+        (wl.grad(lambda w: np.sum(conv(x, w, **arguments) ** 2)), w),
     ):  # fmt: skip
         found = wl.sparse.jacobian_pattern(f, point).toarray()
         expected = wl.jacobian(f)(point).reshape(found.shape) != 0
@@ -140,6 +150,15 @@ def test_products_of_many_windows_are_computed_in_parts(images, rng, monkeypatch
         np.testing.assert_allclose(found, other, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, wl.jit], ids=["eager", "compiled"])
+def test_steps_that_are_never_taken_may_be_huge(transform, images, rng):
+    """More bytes than there are numbers for them: the stride of one window, the dilation of one element."""
+    w = weights(rng, 4, 3, 1, 2)
+    f = lambda steps: transform(wl.grad(lambda x, w: np.sum(np.sin(wl.conv(x, w, *steps))), (0, 1)))(images, w)
+    for found, expected in zip(f(((9, 2**62), 0, (2**62, 1))), f((9, 0, 1)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_a_batch_is_a_vmap(images, rng):
     w = weights(rng, 2, 4, 3, 3, 2)  # one for each image
     found = wl.vmap(lambda x, w: wl.conv(x, w, 2, 1))(images, w)
@@ -162,10 +181,22 @@ def test_dtypes_are_kept(dtype, images, rng):
 
 def test_pooling_of_all_is_a_reduction_of_all(images):
     np.testing.assert_array_equal(wl.max_pool(images), images.max((2, 3), keepdims=True))
+    np.testing.assert_array_equal(wl.max_pool(images[0], np.array([7, 6])), images[0].max((1, 2), keepdims=True))
     np.testing.assert_allclose(wl.mean_pool(images), images.mean((2, 3), keepdims=True), rtol=1e-12)
     np.testing.assert_allclose(
         wl.sum_pool(np.moveaxis(images, 1, -1), channels="last")[:, 0, 0], images.sum((2, 3)), rtol=1e-12
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, wl.jit], ids=["eager", "compiled"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "float16", "float32", "complex64"])
+def test_pooling_of_all_has_numpys_dtypes(dtype, transform):
+    """Small integers, as images have them, don't overflow."""
+    x = np.full((1, 2, 20, 30), 100).astype(dtype)
+    for ours, theirs in ((wl.sum_pool, np.sum), (wl.mean_pool, np.mean)):
+        found, expected = transform(ours)(x), theirs(x, axis=(2, 3), keepdims=True)
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_the_mean_is_a_convolution_with_equal_weights(images):
@@ -221,6 +252,22 @@ def test_scipys_functions_work_under_their_names_when_lifted(rng):
     assert found[1, 3] == pytest.approx((loss(x + step) - loss(x - step)) / 2e-6, rel=1e-6)
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, wl.jit], ids=["eager", "compiled"])
+@pytest.mark.parametrize("name", ["convolve2d", "correlate2d"])
+def test_what_is_around_integers_may_have_a_fraction(name, transform, rng):
+    """If the result has one."""
+    x, y = rng.integers(0, 9, (4, 5)), rng.normal(size=(3, 2))
+    found = transform(lambda x, y: getattr(signal, name)(x, y, fillvalue=1.5))(x, y)
+    np.testing.assert_allclose(found, getattr(scipy.signal, name)(x, y, fillvalue=1.5), rtol=1e-12)
+
+
+def test_spectra_have_the_precision_of_the_result(rng):
+    """SciPy's have that of each operand."""
+    x, y = rng.normal(size=50), rng.normal(size=9).astype("float32")
+    found = wl.jit(lambda x, y: signal.convolve(x, y, method="fft"))(x, y)
+    np.testing.assert_allclose(found, np.convolve(x, y.astype(float)), rtol=1e-12, atol=1e-12)
+
+
 # Errors ---------------------------------------------------------------------------------------------------------------
 
 X, W = np.zeros((2, 4, 5, 5)), np.zeros((6, 4, 3, 3))
@@ -248,6 +295,7 @@ ERRORS = {
     "x has shape (2, 4, 25); expected (batch, channels * 9, places)": lambda: wl.fold(X.reshape(2, 4, 25), (5, 5), 3),
     "has 25 places; images of shape (4, 4) have (3, 3) windows": lambda: wl.fold(X.reshape(2, 4, 25), (4, 4), 2),
     "method is 'nearest' or 'linear'": lambda: wl.resize(X, 3, "cubic"),
+    "x has shape (5, 5); expected (batch, channels, *spatial)": lambda: wl.resize(X[0, 0], 3),
 }
 
 

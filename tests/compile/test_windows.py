@@ -53,6 +53,31 @@ def test_convolutions_and_their_gradients_are_exact(configuration, layout, rng):
         np.testing.assert_array_equal(found, expected)
 
 
+LARGE = [  # kernel, stride, dilation, padding: whole runs of taps don't overlap
+    ((40, 3), (16, 1), (1, 1), 0), ((16, 16), (16, 16), (1, 1), 0), ((20, 9), (8, 8), (1, 1), 4),
+    ((13, 2), (24, 5), (2, 1), ((3, 5), (0, 1))), ((5, 30), (17, 9), (3, 1), 2), ((19, 19), (18, 20), (1, 2), 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("configuration", LARGE, ids=str)
+@pytest.mark.parametrize("layout", ["first", "last"])
+def test_large_strides_take_few_steps(configuration, layout, rng):
+    """Not one for each phase of the stride, nor for each element of a window."""
+    kernel, stride, dilation, padding = configuration
+    shape = (2, 3, 50, 45) if layout == "first" else (2, 50, 45, 3)
+    x, w = numbers(rng, *shape), numbers(rng, 4, 3, *kernel)
+    for f, args in (
+        (lambda x, w: wl.conv(x, w, stride, padding, dilation, channels=layout), (x, w)),
+        (lambda x: wl.sum_pool(x, kernel, stride, padding, dilation, channels=layout), (x,)),
+        (lambda x: wl.max_pool(x, kernel, stride, padding, dilation, channels=layout), (x,)),
+        (lambda x: wl.unfold(np.reshape(x, (2, 3, 50, 45)), kernel, dilation, padding, stride), (x,)),
+    ):
+        both = with_gradients(f, numbers(rng, *np.shape(f(*args))))
+        for found, expected in zip(wl.jit(both)(*args), both(*args), strict=True):
+            np.testing.assert_array_equal(found, expected)
+        assert len(steps(both, *args)) <= 25
+
+
 def by_conv(x, w):
     return wl.conv(x, w, padding=2)
 

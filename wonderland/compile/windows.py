@@ -23,6 +23,7 @@ from wonderland.core.types import ArrayType
 from wonderland.ops.dot import free_axes
 from wonderland.ops.windows import padded_shape, window_layout
 
+MANY_PHASES, LONG_RUN = 16, 8
 LINE, SAME_SET = 64, 1024  # bytes of a cache line, and of a step after which pixels of a window crowd each other out
 
 Pairs = Sequence[tuple[int, int]]
@@ -112,45 +113,52 @@ def fold(
         return Number(type, 0)
     rank = len(shape)
     by_product = _factors(w, rank, axes) if w.base.product is not None else None
+    runs = [*map(_runs, sizes, strides, dilations)]
     if by_product is not None:
         phases = [
             [*_phases(shape[a], size, stride, dilation, low)]
             for a, size, stride, dilation, (low, _) in zip(axes, sizes, strides, dilations, padding, strict=True)
         ]
-        return _fold_product(builder, type, axes, phases, by_product)
-    return _fold_windows(builder, w, type, axes, sizes, strides, dilations, padding)
+        # With large strides, as of patches, code for all phases takes seconds to compile, and windows, which hardly
+        # overlap, little memory.
+        if math.prod(map(len, phases)) <= MANY_PHASES or math.prod(map(len, runs)) > MANY_PHASES:
+            return _fold_product(builder, type, axes, phases, by_product)
+    return _fold_windows(builder, w, type, axes, sizes, strides, dilations, padding, runs)
+
+
+def _runs(size: int, stride: int, dilation: int) -> list[slice]:
+    """The taps of an axis in parts in which windows don't overlap: all of them, or long ones, or each by itself."""
+    length = ceil_div(stride, dilation)
+    length = length if length >= min(size, LONG_RUN) else 1
+    return [slice(t, min(t + length, size), 1) for t in range(0, size, length)]
 
 
 def _fold_windows(
     builder: Any, w: Node, type: ArrayType, axes: Sequence[int], sizes: Sequence[int], strides: Sequence[int],
-    dilations: Sequence[int], padding: Pairs,
+    dilations: Sequence[int], padding: Pairs, runs: list[list[slice]],
 ) -> Node:  # fmt: skip
-    """Windows that lie in memory: one pass if they don't overlap, otherwise one for each tap."""
+    """Windows that lie in memory: one pass if they don't overlap, otherwise one for each part in which they don't."""
     wide, inside = padded_shape(type.shape, axes, padding), [slice(0, n, 1) for n in type.shape]
     for a, (low, _) in zip(axes, padding, strict=True):
         inside[a] = slice(low, low + type.shape[a], 1)
     rank, order = len(wide), of_memory(w) or tuple(range(len(w.shape)))
     own = [i for i in order if i < rank]  # the result is in the order of the windows
-    apart = all((k - 1) * dilation < stride for k, stride, dilation in zip(sizes, strides, dilations, strict=True))
+    apart = math.prod(map(len, runs)) == 1
     covered = all(wide[a] == size * w.shape[a] for a, size in zip(axes, sizes, strict=True))
     place = ArrayType(tuple(wide[i] for i in own), type.dtype)
     target = builder.keep(Empty(place)) if apart and covered else builder.memory(Number(place, 0))
 
-    def summed(target: Node, update: Node, tap: Sequence[Any], mode: str) -> Node:
+    def summed(target: Node, taps: Sequence[slice], mode: str) -> Node:
         view = builder.transpose(target, inverse(own))
         view = lower(builder, view, axes, sizes, strides, dilations, ((0, 0),) * len(axes))
-        index = (*(slice(0, n, 1) for n in w.shape[:rank]), *tap)
-        view, update = (builder.slice(node, index) for node in (view, update))
-        around = [i for i in order if i < len(view.shape)]
-        view, update = (builder.transpose(node, around) for node in (view, update))
+        index = (*(slice(0, n, 1) for n in w.shape[:rank]), *taps)
+        view, update = (builder.slice(node, index) for node in (view, w))
+        view, update = (builder.transpose(node, order) for node in (view, update))
         layout = view.layout[0], normal(view.shape, view.layout[1])
         return builder.keep(Scatter(target, update, IndexedPlaces(layout), mode))
 
-    if apart:
-        target = summed(target, w, [slice(0, n, 1) for n in sizes], "set")
-    else:
-        for tap in product(*map(range, sizes)):
-            target = summed(target, w, tap, "add")
+    for taps in product(*runs):
+        target = summed(target, taps, "set" if apart else "add")
     return builder.slice(builder.transpose(target, inverse(own)), inside)
 
 

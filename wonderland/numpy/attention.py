@@ -11,9 +11,10 @@ import numpy as np
 from wonderland.core.functions import handles
 from wonderland.core.types import promote, shape_of, type_of
 from wonderland.numpy.join import as_value
+from wonderland.numpy.reduce import as_dtype
 from wonderland.ops import attention as ops
 from wonderland.ops.elementwise import mul
-from wonderland.ops.shape import broadcast, convert, reshape
+from wonderland.ops.shape import broadcast, reshape
 
 
 def attention(
@@ -44,11 +45,11 @@ def attention(
     with the number of queries and keys, not with their product.
     """
     arrays = [as_value(x) for x in (q, k, v)]
-    extra = [_of_kind(name, as_value(x)) for name, x in (("mask", mask), ("bias", bias)) if x is not None]
+    extra = [_of_kind(name, x) for name, x in (("mask", mask), ("bias", bias)) if x is not None]
     lead, queries, keys, width = _shapes(arrays, extra)
     dtype = promote(*map(type_of, (*arrays, *(x for x in extra if type_of(x).dtype.kind != "b"))))[0]
     dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)
-    arrays = [_spread(_converted(x, dtype), lead) for x in arrays]
+    arrays = [_spread(as_dtype(x, dtype), lead) for x in arrays]
     masks = [_mask(x, dtype, len(lead) + 3) for x in extra]
     if scale is None:
         scale = 1.0 / math.sqrt(max(width, 1))
@@ -60,7 +61,8 @@ def attention(
 
 
 def _of_kind(name: str, x: Any) -> Any:
-    """A mask or bias whose numbers have one meaning only."""
+    """A mask or bias whose numbers have one meaning only; numbers of Python's are weak, and decide no dtype."""
+    x = x if type(x) in (int, float) else as_value(x)
     kind = type_of(x).dtype.kind
     if name == "mask" and kind in "iu":
         raise TypeError(
@@ -88,7 +90,12 @@ def _shapes(arrays: list, extra: list) -> tuple[tuple[int, ...], int, int, int]:
     for x in (*arrays, *(x for x in extra if type_of(x).dtype.kind != "b")):
         if type_of(x).dtype.kind not in "fiu":
             raise TypeError(f"attention is of real numbers, and masks of those or of bools; got {type_of(x)}")
-    lead = np.broadcast_shapes(q[:-3], k[:-3], v[:-3], *(shape_of(x)[:-3] for x in extra))
+    leads = q[:-3], k[:-3], v[:-3], *(shape_of(x)[:-3] for x in extra)
+    try:
+        lead = np.broadcast_shapes(*leads)
+    except ValueError:
+        told = ", ".join([told, *(f"a mask or bias {shape_of(x)}" for x in extra)])
+        raise ValueError(f"attention: the axes before the heads are broadcast, and can't be here: {told}") from None
     whole = (*lead, q[-3], q[-2], k[-2])
     for shape in map(shape_of, extra):
         if any(n not in (1, of) for n, of in zip(shape[:-4:-1], whole[::-1], strict=False)):
@@ -96,15 +103,13 @@ def _shapes(arrays: list, extra: list) -> tuple[tuple[int, ...], int, int, int]:
     return lead, q[-2], k[-2], q[-1]
 
 
-def _converted(x: Any, dtype: np.dtype) -> Any:
-    return x if type_of(x).dtype == dtype else convert(x, dtype=dtype)
-
-
 def _scaled(q: Any, scale: Any, dtype: np.dtype) -> Any:
     shape, own = shape_of(q), shape_of(scale)
+    if type_of(scale).dtype.kind not in "fiu":
+        raise TypeError(f"attention: a scale is a real number, or an array of those, got {type_of(scale)}")
     if len(own) > len(shape) or any(n not in (1, of) for n, of in zip(own[::-1], shape[::-1], strict=False)):
         raise ValueError(f"attention: a scale is a number, or broadcast to the queries, {shape}, got {own}")
-    return _converted(mul(q, scale), dtype)
+    return as_dtype(mul(q, scale), dtype)
 
 
 def _spread(x: Any, lead: tuple[int, ...]) -> Any:
@@ -114,7 +119,7 @@ def _spread(x: Any, lead: tuple[int, ...]) -> Any:
 
 def _mask(x: Any, dtype: np.dtype, rank: int) -> Any:
     """With as many axes as the queries, of extent 1 where it is broadcast."""
-    x = x if type_of(x).dtype.kind == "b" else _converted(x, dtype)
+    x = x if type_of(x).dtype.kind == "b" else as_dtype(x, dtype)
     missing = rank - len(shape_of(x))
     return reshape(x, shape=(1,) * missing + shape_of(x)) if missing else x
 

@@ -11,11 +11,11 @@ from wonderland.core.functions import handles
 from wonderland.core.types import shape_of, type_of
 from wonderland.numpy.arrange import along
 from wonderland.numpy.join import as_value
+from wonderland.numpy.reduce import accumulating, as_dtype, inexact
 from wonderland.numpy.shape import integers, reshape_value, transpose_value
 from wonderland.numpy.spatial import Pairs, Windows, padded, padding_pairs, per_axis, spatial_axes
 from wonderland.ops.elementwise import add, mul
 from wonderland.ops.reduce import first_max, sum
-from wonderland.ops.shape import convert
 from wonderland.ops.windows import window_count, window_extent
 
 
@@ -42,8 +42,11 @@ def sum_pool(
     x: Any, size: Any = None, stride: Any = None, padding: Any = 0, dilation: Any = 1, *, ceil_mode: bool = False,
     channels: str = "first",
 ) -> Any:  # fmt: skip
-    """The sum of each window; the arguments are those of `max_pool`, the padding is zeros."""
-    pooling = _Pooling(x, size, stride, padding, dilation, ceil_mode, channels)
+    """The sum of each window; the arguments are those of `max_pool`, the padding is zeros.
+
+    Bools and small integers are summed in 64 bits, as `np.sum` does.
+    """
+    pooling = _Pooling(accumulating(as_value(x), None), size, stride, padding, dilation, ceil_mode, channels)
     return handles([sum(pooling.windows(0), axes=pooling.inner)])[0]
 
 
@@ -54,13 +57,16 @@ def mean_pool(
     """The mean of each window, as `avg_pool1d`, `avg_pool2d`, `avg_pool3d` of PyTorch.
 
     The arguments are those of `max_pool`, the padding is zeros. It counts as elements of a window, unless
-    `count_include_pad=False`; what is beyond it, at the end in `ceil_mode`, doesn't.
+    `count_include_pad=False`; what is beyond it, at the end in `ceil_mode`, doesn't. Bools and integers have means in
+    float64, as `np.mean` gives them.
     """
+    x = inexact(as_value(x))
+    small = type_of(x).dtype == np.float16  # summed in float32, as `np.mean` does
+    x = as_dtype(x, np.float32) if small else x
     pooling = _Pooling(x, size, stride, padding, dilation, ceil_mode, channels)
     total = sum(pooling.windows(0), axes=pooling.inner)
-    dtype = np.result_type(pooling.dtype, np.float32 if pooling.dtype.itemsize < 4 else 0.0)
-    total = total if dtype == pooling.dtype else convert(total, dtype=dtype)
-    return handles([mul(total, (1 / pooling.counts(count_include_pad)).astype(dtype)[()])])[0]
+    out = mul(total, (1 / pooling.counts(count_include_pad)).astype(pooling.dtype)[()])
+    return handles([as_dtype(out, np.float16) if small else out])[0]
 
 
 class _Pooling:
@@ -70,11 +76,6 @@ class _Pooling:
         self.x: Any = as_value(x)
         shape, self.dtype = shape_of(self.x), type_of(self.x).dtype
         rank = _rank(size, self.x)
-        if rank < 1:
-            raise ValueError(
-                f"x has shape {shape}; expected (batch, channels, *spatial). For arrays without a batch give one size "
-                "for each spatial axis: (2, 2)"
-            )
         self.axes, _ = spatial_axes(len(shape), rank, channels, f"x of shape {shape}")
         self.extents: tuple[int, ...] = tuple(shape[a] for a in self.axes)
         self.sizes: tuple[int, ...] = per_axis(self.extents if size is None else size, rank, "size")
@@ -129,7 +130,7 @@ def unfold(x: Any, size: Any, dilation: Any = 1, padding: Any = 0, stride: Any =
     shape = shape_of(x)
     rank = _rank(size, x)
     axes, channel = spatial_axes(len(shape), rank, "first", f"x of shape {shape}")
-    if rank < 1 or channel < 0:
+    if channel < 0:
         raise ValueError(f"x has shape {shape}; expected (batch, channels, *spatial)")
     windows = _windows(axes, size, stride, dilation, padding)
     out = windows.of(x)
@@ -169,7 +170,13 @@ def _windows(axes: tuple[int, ...], size: Any, stride: Any, dilation: Any, paddi
 
 def _rank(given: Any, x: Any) -> int:
     """How many spatial axes there are: one for each number that is given, or all of (batch, channels, *spatial)."""
-    return len(given) if isinstance(given, (tuple, list)) else len(shape_of(x)) - 2
+    rank = len(given) if np.ndim(given) else len(shape_of(x)) - 2
+    if rank < 1:
+        raise ValueError(
+            f"x has shape {shape_of(x)}; expected (batch, channels, *spatial). For arrays without a batch give one "
+            "size for each spatial axis: (2, 2)"
+        )
+    return rank
 
 
 # Resizing ------------------------------------------------------------------------------------------------------------

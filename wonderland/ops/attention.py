@@ -104,7 +104,7 @@ def pairs_seen(queries: int, keys: int, band: Band) -> int:
 def _logits(q: Any, k: Any, masks: Sequence[Any], queries: int, band: Band, scale: float) -> Any:
     s = _product(mul(q, scale), k, -1, -1)
     nothing = np.asarray(-np.inf, type_of(s).dtype)[()]
-    for mask in masks:
+    for mask in sorted(masks, key=lambda mask: type_of(mask).dtype.kind == "b"):  # bools hide what is added, too
         s = where(mask, s, nothing) if type_of(mask).dtype.kind == "b" else add(s, mask)
     if band == (None, None):
         return s

@@ -45,12 +45,15 @@ def window_layout(
     shape: Integers, steps: Integers, axes: Sequence[int], sizes: Sequence[int], strides: Sequence[int],
     dilations: Sequence[int],
 ) -> tuple[Integers, Integers]:  # fmt: skip
-    """Shape and steps of the windows of an array of this (padded) shape whose elements are `steps` apart in memory."""
-    places, strided = list(shape), list(steps)
+    """Shape and steps of the windows of an array of this (padded) shape whose elements are `steps` apart in memory.
+
+    Along an axis of one window, or of one element, no step is taken: a huge one wouldn't be a number of bytes.
+    """
+    places, strided, inner = list(shape), list(steps), []
     for a, size, stride, dilation in zip(axes, sizes, strides, dilations, strict=True):
         places[a] = window_count(shape[a], size, stride, dilation)
-        strided[a] = steps[a] * stride
-    inner = (steps[a] * dilation for a, dilation in zip(axes, dilations, strict=True))
+        strided[a] = steps[a] * stride if places[a] > 1 else steps[a]
+        inner.append(steps[a] * dilation if size > 1 else steps[a])
     return (*places, *sizes), (*strided, *inner)
 
 

@@ -19,6 +19,7 @@ from wonderland.numpy.dispatch import implements
 from wonderland.numpy.join import as_value
 from wonderland.numpy.missing import complete
 from wonderland.numpy.polynomials import sliding_windows
+from wonderland.numpy.reduce import as_dtype
 from wonderland.ops.dot import dot
 from wonderland.ops.elementwise import conjugate, mul
 from wonderland.ops.index import slice as part
@@ -32,7 +33,10 @@ _BOUNDARIES = {
 
 
 def _operands(in1: Any, in2: Any) -> tuple[Any, Any]:
+    """Both in the dtype of the result: so are the spectra, and what is put around in1."""
     in1, in2 = as_value(in1), as_value(in2)
+    dtype = promote(type_of(in1), type_of(in2))[0]
+    in1, in2 = as_dtype(in1, dtype), as_dtype(in2, dtype)
     if len(shape_of(in1)) != len(shape_of(in2)):
         raise ValueError(
             f"in1 and in2 should have the same dimensionality: they have shapes {shape_of(in1)} and {shape_of(in2)}"
@@ -77,7 +81,7 @@ def _product(x: Any, y: Any) -> Any:
 def _by_transforms(x: Any, y: Any, mode: str) -> Any:
     shapes = list(zip(shape_of(x), shape_of(y), strict=True))
     axes, lengths = tuple(range(len(shapes))), [fast_length(n + k - 1) for n, k in shapes]
-    real = promote(type_of(x), type_of(y))[0].kind == "f"
+    real = type_of(x).dtype.kind == "f"
     forth, back = (np.fft.rfftn, np.fft.irfftn) if real else (np.fft.fftn, np.fft.ifftn)
     out = unwrap(back(forth(Tracer(x), lengths, axes) * forth(Tracer(y), lengths, axes), lengths, axes))
     sides = _sides(y, mode)
@@ -97,8 +101,7 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
         return mul(in1, in2)
     if 0 in (*m, *n):
         return np.array([])
-    dtype = promote(type_of(in1), type_of(in2))[0]
-    if dtype.kind in "fc" and method != "direct":
+    if type_of(in1).dtype.kind in "fc" and method != "direct":
         length = math.prod(a + b for a, b in zip(m, n, strict=True))
         if method == "fft" or fewer_by_transforms(length, 3, math.prod(n) * length, 1):
             return _by_transforms(in1, in2, mode)
