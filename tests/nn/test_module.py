@@ -870,6 +870,12 @@ def test_a_captured_module_that_changes_is_noticed():
         change(net)
         with pytest.warns(wl.ReboundArrayWarning, match="compiled with the attributes that"):
             f(X)
+    chain = nn.Sequential(Linear(X.shape[-1], 2), Linear(2, 2))
+    f = wl.jit(lambda x: chain(x))
+    f(X)
+    chain[1] = Linear(2, 2)  # another list of layers, with the first of the old ones in it
+    with pytest.warns(wl.ReboundArrayWarning, match=r"attributes that chain\.layers had"):
+        f(X)
     net = Net()
     f = wl.jit(lambda x: net(x))
     f(X)
