@@ -737,8 +737,14 @@ def test_what_cannot_be_stacked():
         nn.stack([Net(), Net(tied=False)])
     with pytest.raises(wl.ArgumentError, match=r"weight has shape \(2, 2\).*\(3, 2\)"):
         nn.stack([Linear(2, 2), Linear(2, 3)])
+    with pytest.raises(wl.ArgumentError, match=r"it has another Linear\.out_features: was 2, now 3\."):
+        nn.stack([nn.Linear(2, 2), nn.Linear(2, 3)])
+    with pytest.raises(wl.ArgumentError, match="it has other frozen parameters in its Linear"):
+        nn.stack([nn.Linear(2, 2), nn.Linear(2, 2).freeze("bias")])
     with pytest.raises(wl.ArgumentError, match="takes a list of Modules, got"):
         nn.stack([1, 2])
+    with pytest.raises(wl.ArgumentError, match="takes a list of Modules, got one Net"):
+        nn.stack(Net())
     with pytest.raises(wl.ArgumentError, match="no common first axis"):
         nn.unstack(Net())
 
@@ -882,6 +888,14 @@ def test_a_captured_module_that_changes_is_noticed():
     net = Net()
     with pytest.warns(wl.ReboundArrayWarning, match="attributes that net had"):
         f(X)
+
+
+def test_an_attribute_that_causes_compilations_is_named():
+    model = Linear(2, 2)
+    f = wl.jit(lambda m: np.sum(m.weight) * m.scale)
+    with pytest.warns(UserWarning, match=r"argument 'm' has another Linear\.scale: was 4, now 5\."):
+        for model.scale in range(6):
+            f(model)
 
 
 def test_arrays_of_things_that_are_no_numbers():

@@ -150,9 +150,16 @@ class Optimizer(Module):
         """
         parameters = trainable(model)
         if any(isinstance(w, Tracer) for w in parameters.values()) or isinstance(self.updates, Tracer):
-            raise TracingError("optimizer.track(model) is called outside of jit: it makes new arrays")
+            raise TracingError(
+                f"train.{type(self).__name__}(model) and optimizer.track(model) make new arrays, so they are called "
+                "outside of transformations: make the optimiser before, and give it to the function as an argument. "
+                "For an ensemble, write nn.stack([make(model) for model in models])."
+            )
         if not parameters:
-            raise ArgumentError(f"{type(model).__name__} has no trainable parameters")
+            raise ArgumentError(
+                f"{type(model).__name__} has no trainable parameters. Are all of them frozen, or sizes None, which "
+                "nn.build(model, x) fills?"
+            )
         known = [name for name, _ in model.named_parameters()]  # a group may be frozen for a while
         for pattern in self.patterns:
             if not any(matches(name, pattern) for name in known):
