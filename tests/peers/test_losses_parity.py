@@ -71,11 +71,11 @@ ACTIVATIONS = {
     "softplus": (nn.softplus, lambda F, x: F.softplus(x, threshold=linear_from(x))),
     "softplus 3": (lambda x: nn.softplus(x, 3.0), lambda F, x: F.softplus(x, 3.0, threshold=linear_from(x))),
     "sigmoid": (nn.sigmoid, lambda F, x: x.sigmoid()),
-    "log_sigmoid": (nn.log_sigmoid, lambda F, x: F.logsigmoid(x)),
-    "hard_sigmoid": (nn.hard_sigmoid, lambda F, x: F.relu6(x + 3) / 6),  # its own derivative is single
-    "hard_tanh": (nn.hard_tanh, lambda F, x: F.hardtanh(x)),
-    "hard_tanh -3 1": (lambda x: nn.hard_tanh(x, -3.0, 1.0), lambda F, x: F.hardtanh(x, -3.0, 1.0)),
-    "hard_swish": (nn.hard_swish, lambda F, x: F.hardswish(x)),
+    "logsigmoid": (nn.logsigmoid, lambda F, x: F.logsigmoid(x)),
+    "hardsigmoid": (nn.hardsigmoid, lambda F, x: F.relu6(x + 3) / 6),  # its own derivative is single
+    "hardtanh": (nn.hardtanh, lambda F, x: F.hardtanh(x)),
+    "hardtanh -3 1": (lambda x: nn.hardtanh(x, -3.0, 1.0), lambda F, x: F.hardtanh(x, -3.0, 1.0)),
+    "hardswish": (nn.hardswish, lambda F, x: F.hardswish(x)),
     "tanh": (nn.tanh, lambda F, x: x.tanh()),
     "softsign": (nn.softsign, lambda F, x: F.softsign(x)),
     "gelu": (nn.gelu, lambda F, x: F.gelu(x)),

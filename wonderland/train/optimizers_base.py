@@ -69,6 +69,10 @@ class Settings(Module):
         return name in vars(self)
 
 
+def _called_rate(cls: type, name: str, value: Any) -> ArgumentError:
+    return ArgumentError(f"{cls.__name__} has no {name!r}: it is called rate, rate={value!r}")
+
+
 class Optimizer(Module):
     """The base of all: `optimizer.update(model, grads)`, inside `wl.jit` or outside.
 
@@ -80,6 +84,12 @@ class Optimizer(Module):
 
     slots: tuple[str, ...] = ()  # the names of the arrays that are kept for each parameter
     globals: tuple[str, ...] = ()  # the names of buffers for all of them that `rules` changes
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        for name in ("lr", "learning_rate"):
+            if name in kwargs:
+                raise _called_rate(cls, name, kwargs[name])
+        return super().__new__(cls, *args, **kwargs)
 
     def __init__(
         self,
@@ -118,7 +128,7 @@ class Optimizer(Module):
     def __setattr__(self, name: str, value: Any) -> None:
         defaults = vars(self).get("defaults")
         if name in ("lr", "learning_rate"):
-            raise ArgumentError(f"{type(self).__name__} has no {name!r}: it is called rate, optimizer.rate = {value!r}")
+            raise _called_rate(type(self), name, value)
         if defaults is None or not defaults.has(name):
             super().__setattr__(name, value)
         elif name == "momentum" and self.slots and not self.uses(name, ""):
