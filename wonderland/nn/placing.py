@@ -48,7 +48,7 @@ def wrong_shape(layer: Any, expected: str, got: tuple[int, ...], what: str = "an
     return ValueError(f"{place_of(layer)}: expected {what} of shape {expected}, got {tuple(got)}")
 
 
-def wrong_channels(layer: Any, channels: int, axis: int, got: tuple[int, ...]) -> ValueError:
+def wrong_channels(layer: Any, channels: int | None, axis: int, got: tuple[int, ...]) -> ValueError:
     """The error for an input with other channels."""
     expected = (*got[:axis], channels, *got[axis + 1 :])
     return wrong_shape(layer, f"{expected}, with {channels} channels along axis {axis}", got)
