@@ -214,6 +214,8 @@ def test_settings_by_other_names():
         assert one.rate == optimizer.rate == 0.25
     with pytest.raises(wl.ArgumentError, match=r"SGD has no 'lr': it is called rate, rate=0\.5"):
         train.SGD(model, lr=0.5)
+    with pytest.raises(wl.ArgumentError, match=r"Adam has no 'eps': it is called epsilon, epsilon=1e-06"):
+        train.Adam(model, 0.1, eps=1e-6)
     assert not hasattr(one, "momentum")
     copy.deepcopy(one).rate = 0.5
     assert one.rate == 0.25

@@ -7,6 +7,7 @@ groups, schedules, dtypes and the writing are here. Nothing is written before ev
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -69,8 +70,14 @@ class Settings(Module):
         return name in vars(self)
 
 
-def _called_rate(cls: type, name: str, value: Any) -> ArgumentError:
-    return ArgumentError(f"{cls.__name__} has no {name!r}: it is called rate, rate={value!r}")
+CALLED = {  # PyTorch's names of settings, and ours
+    "lr": "rate", "learning_rate": "rate", "eps": "epsilon", "lr_decay": "rate_decay", "history_size": "history",
+    "initial_accumulator_value": "initial_sum", "decoupled_weight_decay": "decoupled",
+}  # fmt: skip
+
+
+def _called(cls: type, name: str, value: Any) -> ArgumentError:
+    return ArgumentError(f"{cls.__name__} has no {name!r}: it is called {CALLED[name]}, {CALLED[name]}={value!r}")
 
 
 class Optimizer(Module):
@@ -86,9 +93,9 @@ class Optimizer(Module):
     globals: tuple[str, ...] = ()  # the names of buffers for all of them that `rules` changes
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        for name in ("lr", "learning_rate"):
-            if name in kwargs:
-                raise _called_rate(cls, name, kwargs[name])
+        for name in CALLED.keys() & kwargs.keys():
+            if name not in inspect.signature(cls).parameters:
+                raise _called(cls, name, kwargs[name])
         return super().__new__(cls, *args, **kwargs)
 
     def __init__(
@@ -127,8 +134,8 @@ class Optimizer(Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         defaults = vars(self).get("defaults")
-        if name in ("lr", "learning_rate"):
-            raise _called_rate(type(self), name, value)
+        if CALLED.get(name) == "rate":
+            raise _called(type(self), name, value)
         if defaults is None or not defaults.has(name):
             super().__setattr__(name, value)
         elif name == "momentum" and self.slots and not self.uses(name, ""):
