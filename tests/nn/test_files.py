@@ -368,6 +368,8 @@ def test_bad_targets(tmp_path):
         wl.load({"a": np.ones(1), "b": 2.5}, path)
     with pytest.raises(wl.ArgumentError, match="no path, but Network"):
         wl.load(Network())
+    with pytest.raises(FileNotFoundError, match=r"no directory to write into.*nowhere'$"):
+        wl.save(Network(0), tmp_path / "nowhere" / "file.safetensors")
     with pytest.raises(FileNotFoundError):
         wl.load(Network(), tmp_path / "nowhere")
     with pytest.raises(wl.ArgumentError, match="traced"):
