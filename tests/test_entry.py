@@ -172,8 +172,8 @@ def on_error(code):
     raise Failed(code)
 
 
-def array_of(dtype, *shape, written=False):
-    return Input(np.dtype(dtype), shape, written=written)
+def array_of(dtype, *shape, written=False, group=0):
+    return Input(np.dtype(dtype), shape, written=written, group=group)
 
 
 def weak(kind):
@@ -472,16 +472,18 @@ def test_disjointness_against_brute_force(data):
     """A sequence of calls on one entry, so that what it remembers of earlier ones is tested too."""
     count = data.draw(st.integers(1, 24))
     written = data.draw(st.lists(st.booleans(), min_size=count, max_size=count))
+    groups = data.draw(st.lists(st.integers(0, 2), min_size=count, max_size=count))
     buffer = np.zeros(data.draw(st.sampled_from([8, 60, 2000])), np.uint8)
     piece = st.tuples(st.integers(0, len(buffer)), st.integers(0, 6))
     captured = [buffer[start : start + length] for start, length in data.draw(st.lists(piece, max_size=3))]
-    one = entry("nothing", [array_of(np.uint8, None, written=w) for w in written], captured=captured)
+    inputs = [array_of(np.uint8, None, written=w, group=g) for w, g in zip(written, groups, strict=True)]
+    one = entry("nothing", inputs, captured=captured)
     pieces = data.draw(st.lists(piece, min_size=count, max_size=count))
     earlier = []
     for _ in range(8):
         arguments = [buffer[start : start + length] for start, length in pieces]
         clash = any(
-            (written[i] or written[j]) and np.shares_memory(arguments[i], arguments[j])
+            (written[i] or written[j] or groups[i] == groups[j] != 0) and np.shares_memory(arguments[i], arguments[j])
             for i, j in itertools.combinations(range(count), 2)
         ) or any(np.shares_memory(a, c) for a, w in zip(arguments, written, strict=True) for c in captured if w)
         assert (one.call(*arguments) is MISS) == clash

@@ -58,3 +58,18 @@ def test_the_table_of_the_reference_is_complete():
 
 def short(name):
     return re.sub(r"^wonderland\.(compile\.jit\.|numpy\.at\.)?", "", name)
+
+
+@pytest.mark.parametrize("space", ["nn", "train"])
+def test_names_of_others_say_what_to_write(space):
+    """The advice names things that exist; a name without advice is refused as Python does."""
+    package = getattr(wl, space)
+    advice = import_module(f"wonderland.{space}.elsewhere").NAMES
+    for name, text in advice.items():
+        with pytest.raises(AttributeError, match=rf"has no attribute '{name}': ") as raised:
+            getattr(package, name)
+        assert text in str(raised.value)
+        for used, attribute in re.findall(r"\b(nn|train)\.(\w+)", text):
+            assert hasattr(getattr(wl, used), attribute), text
+    with pytest.raises(AttributeError, match=r"has no attribute 'Nonsense'$"):
+        package.Nonsense  # noqa: B018

@@ -26,7 +26,7 @@ plt.rcParams.update({"font.size": 9, "figure.dpi": 150, "axes.titlesize": 9, "ax
 def activations():
     """Twelve activations, each with its derivative."""
     shown = ["relu", "leaky_relu", "elu", "selu", "softplus", "gelu", "silu", "mish", "sigmoid", "tanh",
-             "hard_sigmoid", "hard_swish"]  # fmt: skip
+             "hardsigmoid", "hardswish"]  # fmt: skip
     s = np.linspace(-4, 4, 401)
     figure, axes = plt.subplots(3, 4, figsize=(9, 5.6), sharex=True, sharey=True, layout="constrained")
     for place, name in zip(axes.flat, shown, strict=True):

@@ -90,6 +90,8 @@ def test_receptive_fields():
     assert models.receptive_field(causal, (1, 40), at=(30,)) [1:] == ((16,), (15,))  # fmt: skip
     with pytest.raises(wl.ArgumentError, match="no pixel"):
         models.receptive_field(conv(3), (1, 9, 9), at=(8, 8))
+    with pytest.raises(wl.ArgumentError, match=r"got an array: write x\.shape\[1:\] of \(2, 1, 9, 9\)"):
+        models.receptive_field(conv(3), np.zeros((2, 1, 9, 9)))
 
 
 def test_frames_of_images():

@@ -25,10 +25,10 @@ FORMULAS = {
     "softplus": (nn.softplus, lambda x: mp.log1p(mp.exp(x))),
     "softplus 2": (lambda x: nn.softplus(x, 2.0), lambda x: mp.log1p(mp.exp(2 * x)) / 2),
     "sigmoid": (nn.sigmoid, lambda x: 1 / (1 + mp.exp(-x))),
-    "log_sigmoid": (nn.log_sigmoid, lambda x: -mp.log1p(mp.exp(-x))),
-    "hard_sigmoid": (nn.hard_sigmoid, lambda x: min(max(x + 3, 0), 6) / 6),
-    "hard_tanh": (nn.hard_tanh, lambda x: min(max(x, -1), 1)),
-    "hard_swish": (nn.hard_swish, lambda x: x * min(max(x + 3, 0), 6) / 6),
+    "logsigmoid": (nn.logsigmoid, lambda x: -mp.log1p(mp.exp(-x))),
+    "hardsigmoid": (nn.hardsigmoid, lambda x: min(max(x + 3, 0), 6) / 6),
+    "hardtanh": (nn.hardtanh, lambda x: min(max(x, -1), 1)),
+    "hardswish": (nn.hardswish, lambda x: x * min(max(x + 3, 0), 6) / 6),
     "tanh": (nn.tanh, mp.tanh),
     "softsign": (nn.softsign, lambda x: x / (1 + abs(x))),
     "gelu": (nn.gelu, lambda x: x * mp.ncdf(x)),
@@ -78,9 +78,9 @@ def test_single_precision_stays_and_nothing_overflows(name, jit):
     ("f", "at", "slope"),
     [
         (nn.relu, 0.0, 0.0), (nn.relu6, 0.0, 0.0), (nn.relu6, 6.0, 0.0), (nn.leaky_relu, 0.0, 0.01),
-        (nn.elu, 0.0, 1.0), (lambda x: nn.elu(x, 0.3), 0.0, 0.3), (nn.hard_tanh, -1.0, 0.0), (nn.hard_tanh, 1.0, 0.0),
-        (nn.hard_sigmoid, -3.0, 0.0), (nn.hard_sigmoid, 3.0, 0.0), (nn.hard_swish, -3.0, 0.0),
-        (nn.hard_swish, 3.0, 1.0), (nn.softsign, 0.0, 1.0), (lambda x: nn.prelu(x, 0.2), 0.0, 0.2),
+        (nn.elu, 0.0, 1.0), (lambda x: nn.elu(x, 0.3), 0.0, 0.3), (nn.hardtanh, -1.0, 0.0), (nn.hardtanh, 1.0, 0.0),
+        (nn.hardsigmoid, -3.0, 0.0), (nn.hardsigmoid, 3.0, 0.0), (nn.hardswish, -3.0, 0.0),
+        (nn.hardswish, 3.0, 1.0), (nn.softsign, 0.0, 1.0), (lambda x: nn.prelu(x, 0.2), 0.0, 0.2),
     ],
 )  # fmt: skip
 def test_kinks(f, at, slope):

@@ -326,6 +326,25 @@ def test_sharing_that_changes_between_calls_is_seen():
     np.testing.assert_allclose(net.first.weight, before - 0.01)
 
 
+def test_sharing_is_seen_by_what_writes_nothing():
+    model = nn.Module()
+    model.a, model.b = np.ones(3), np.ones(3)
+    f = wl.jit(wl.grad(lambda m, other: np.sum(m.a**2) + np.sum(m.b**3) + np.sum(other.a)))
+    for _ in range(2):
+        f(model, model)  # sharing between arguments is none
+        model.b = model.a
+        gradient = f(model, model)
+        assert gradient.a is gradient.b
+        np.testing.assert_array_equal(gradient.a, 5.0)
+        model.b = np.ones(3)
+        np.testing.assert_array_equal(f(model, model).b, 3.0)
+    model.b = np.ones(5)[1:4]
+    f(model, model)
+    model.b = model.a[:]
+    with pytest.raises(wl.MutationError, match="share memory"):
+        f(model, model)
+
+
 def test_shared_between_arguments_is_refused_when_written():
     net = Net()
 

@@ -177,7 +177,8 @@ def test_one_value_for_each_channel(jit):
 
 def test_errors_name_the_layer_and_the_shapes():
     model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(5))
-    with pytest.raises(ValueError, match=r"1 \(BatchNorm1d\): expected .* 5 channels along axis 1, got \(6, 3\)"):
+    message = r"1 \(BatchNorm1d\): expected .* \(6, 5\), with 5 channels along axis 1, got \(6, 3\)"
+    with pytest.raises(ValueError, match=message):
         model(normal(6, 4, dtype=np.float32))
     with pytest.raises(ValueError, match=r"BatchNorm2d.*\(N, C, H, W\), got \(6, 3\)"):
         nn.BatchNorm2d(3)(normal(6, 3))

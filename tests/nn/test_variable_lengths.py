@@ -247,6 +247,11 @@ def test_bad_arguments():
         nn.Masked(nn.AvgPool1d(3, ceil_mode=True))(x, mask)
     with pytest.raises(ValueError, match="don't fit"):
         nn.Masked(nn.relu)(x, np.ones((2, 7), bool))
+    for pool in (nn.GlobalAvgPool, nn.GlobalMaxPool, nn.GlobalSumPool):
+        with pytest.raises(ValueError, match=r"\(Global.*1 spatial axes .* expected.*this layer has 2"):
+            nn.Masked(pool())(x, mask)  # images by default: the channels would be positions
+    with pytest.raises(ValueError, match="don't fit"):
+        nn.masked_mean(x, np.ones((2, 1), bool))  # one position, which would be counted once for eight
     with pytest.raises(TypeError, match="bools"):
         nn.masked_mean(x, np.ones((2, 8)))
     with pytest.raises(TypeError, match="bools"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import wonderland as wl
-from wonderland import nn
+from wonderland import nn, train
 
 pytestmark = pytest.mark.peers
 
@@ -71,11 +71,11 @@ ACTIVATIONS = {
     "softplus": (nn.softplus, lambda F, x: F.softplus(x, threshold=linear_from(x))),
     "softplus 3": (lambda x: nn.softplus(x, 3.0), lambda F, x: F.softplus(x, 3.0, threshold=linear_from(x))),
     "sigmoid": (nn.sigmoid, lambda F, x: x.sigmoid()),
-    "log_sigmoid": (nn.log_sigmoid, lambda F, x: F.logsigmoid(x)),
-    "hard_sigmoid": (nn.hard_sigmoid, lambda F, x: F.relu6(x + 3) / 6),  # its own derivative is single
-    "hard_tanh": (nn.hard_tanh, lambda F, x: F.hardtanh(x)),
-    "hard_tanh -3 1": (lambda x: nn.hard_tanh(x, -3.0, 1.0), lambda F, x: F.hardtanh(x, -3.0, 1.0)),
-    "hard_swish": (nn.hard_swish, lambda F, x: F.hardswish(x)),
+    "logsigmoid": (nn.logsigmoid, lambda F, x: F.logsigmoid(x)),
+    "hardsigmoid": (nn.hardsigmoid, lambda F, x: F.relu6(x + 3) / 6),  # its own derivative is single
+    "hardtanh": (nn.hardtanh, lambda F, x: F.hardtanh(x)),
+    "hardtanh -3 1": (lambda x: nn.hardtanh(x, -3.0, 1.0), lambda F, x: F.hardtanh(x, -3.0, 1.0)),
+    "hardswish": (nn.hardswish, lambda F, x: F.hardswish(x)),
     "tanh": (nn.tanh, lambda F, x: x.tanh()),
     "softsign": (nn.softsign, lambda F, x: F.softsign(x)),
     "gelu": (nn.gelu, lambda F, x: F.gelu(x)),
@@ -380,3 +380,50 @@ def test_like_pytorch(name, dtype, jit):
         of = lambda *a: wl.jvp(lambda *p: gradient(*p, *a[len(args) :]), a[: len(args)], directions)[1]
         for x, y in zip(jit(of)(*args, *constants), second, strict=True):
             near(x, y, dtype)
+
+
+# Training ------------------------------------------------------------------------------------------------------------
+
+LOSSES = [name for name, this in CASES.items() if np.ndim(this.ours(*this.operands, *this.constants)) == 0]
+STEPS, RATE = 20, 1e-3  # small, so that probabilities stay between 0 and 1
+
+
+class Held(nn.Module):
+    """The operands of a loss, as parameters."""
+
+    def __init__(self, operands):
+        self.operands = [a.copy() for a in operands]
+
+
+def test_there_are_many_losses():
+    assert len(LOSSES) >= 70
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", LOSSES)
+def test_twenty_steps_from_the_same_operands(name, dtype):
+    torch = pytest.importorskip("torch")
+    this = CASES[name]
+    as_given = lambda a: a.astype(dtype) if np.asarray(a).dtype.kind == "f" else a
+    operands, constants = [as_given(a) for a in this.operands], [as_given(a) for a in this.constants]
+    points = [torch.tensor(a, requires_grad=True) for a in operands]
+    model, tensors = Held(operands), [*map(torch.tensor, constants)]
+    optimizer = train.SGD(model, RATE, momentum=0.9)
+    other = torch.optim.SGD(points, lr=RATE, momentum=0.9)
+
+    @wl.jit
+    def step(model, optimizer):
+        loss, grads = wl.value_and_grad(lambda m: this.ours(*m.operands, *constants))(model)
+        optimizer.update(model, grads)
+        return loss
+
+    for _ in range(STEPS):
+        found = step(model, optimizer)
+        other.zero_grad()
+        expected = this.theirs(torch.nn.functional, *points, *tensors)
+        expected.backward()
+        other.step()
+    bound = {"float32": 1e-5, "float64": 1e-10}[dtype]
+    np.testing.assert_allclose(found, expected.item(), rtol=bound, atol=bound)
+    for mine, point in zip(model.operands, points, strict=True):
+        np.testing.assert_allclose(mine, point.detach().numpy(), rtol=bound, atol=bound)

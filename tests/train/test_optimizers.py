@@ -284,11 +284,20 @@ def test_rates_of_the_users_own():
         (lambda m: train.Adam(m, groups=[("*", {"rate": 1})]), "groups are settings by patterns"),
         (lambda m: train.Adam({"w": np.ones(3)}), "updates an nn.Module"),
         (lambda m: train.Adam(m.freeze()), "no trainable parameters"),
+        (lambda m: train.Adam(nn.Linear(None, 3)), r"sizes None, which nn\.build"),
+        (lambda m: train.clip_by_norm(m, -1.0), "norm is not negative, unlike -1.0"),
+        (lambda m: train.clip_by_value(m, float("nan")), "most is not negative, unlike nan"),
     ],
 )
 def test_bad_arguments(make, message):
     with pytest.raises(wl.ArgumentError, match=message):
         make(Net())
+
+
+@pytest.mark.parametrize("transform", [wl.jit, wl.vmap])
+def test_optimisers_are_made_outside(transform):
+    with pytest.raises(wl.TracingError, match=r"train\.SGD\(model\).*make the optimiser before.*nn\.stack"):
+        transform(lambda x: train.SGD(nn.Residual(nn.relu, scale=x * 2)))(np.ones(3))
 
 
 def test_groups():

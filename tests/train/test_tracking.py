@@ -52,7 +52,7 @@ def test_freezing_and_tracking(name):
         jitted(model, optimizer, x, y)
     optimizer.track(model)
     jitted(model, optimizer, x, y)
-    with pytest.raises((wl.ArgumentError, wl.TracingError), match="outside of jit"):
+    with pytest.raises((wl.ArgumentError, wl.TracingError), match="outside of transformations"):
         wl.jit(lambda m, o: o.track(m))(model, optimizer)
 
 
@@ -212,6 +212,10 @@ def test_settings_by_other_names():
             one.lr = 0.5
         one.rate = 0.25
         assert one.rate == optimizer.rate == 0.25
+    with pytest.raises(wl.ArgumentError, match=r"SGD has no 'lr': it is called rate, rate=0\.5"):
+        train.SGD(model, lr=0.5)
+    with pytest.raises(wl.ArgumentError, match=r"Adam has no 'eps': it is called epsilon, epsilon=1e-06"):
+        train.Adam(model, 0.1, eps=1e-6)
     assert not hasattr(one, "momentum")
     copy.deepcopy(one).rate = 0.5
     assert one.rate == 0.25

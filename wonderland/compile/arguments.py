@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.core.kinds import register_node
-from wonderland.core.statics import contents
+from wonderland.core.statics import contents, typed
 from wonderland.core.types import ArrayType
 
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -114,7 +114,7 @@ def changes(f: Callable, old: tuple[tree.Structure, Types], new: tuple[tree.Stru
             found.append(f"static {name} was {_short(before.static.value)}, now {_short(after.static.value)}")
             advice = "Each value of a static argument is a compilation: leave it traced, if it can be."
         elif before != after:
-            found.append(f"{name} was {_short(before)}, now {_short(after)}")
+            found.append(f"{name} {difference(before, after)}")
             advice = "Keep the structure: the same keys, attributes and lengths of lists."
         for i, (one, other) in enumerate(zip(first, second, strict=False) if before == after else ()):
             if one != other:
@@ -123,6 +123,26 @@ def changes(f: Callable, old: tuple[tree.Structure, Types], new: tuple[tree.Stru
                 advice = "Pad arguments to a few fixed shapes." if shapes else "Convert arguments to one dtype."
     unseen = "what differs is the order of the keys in a dict, or that arrays without axes were numbers"
     return found or [unseen], advice
+
+
+def difference(old: tree.Structure, new: tree.Structure) -> str:
+    """What differs between two structures: "was ..., now ...", of the first attribute of an object where it is that."""
+    return next(_attributes(old, new), f"was {_short(old)}, now {_short(new)}")
+
+
+def _attributes(old: tree.Structure, new: tree.Structure) -> Iterator[str]:
+    """The static attributes of objects in two structures that differ, as long as classes are the same."""
+    if old.kind is not new.kind or old.kind is None:
+        return
+    if old.kind.mutable:
+        name, was, now = old.static[0].__name__, dict(old.static[2]), dict(new.static[2])
+        for key in {**was, **now}:
+            if typed(was.get(key)) != typed(now.get(key)):
+                yield f"has another {name}.{key}: was {_short(was.get(key))}, now {_short(now.get(key))}"
+        if getattr(old.static, "frozen", None) != getattr(new.static, "frozen", None):
+            yield f"has other frozen parameters in its {name}"
+    for one, other in zip(old.children, new.children, strict=False):
+        yield from _attributes(one, other)
 
 
 def takes_any_keywords(f: Callable) -> bool:

@@ -31,19 +31,25 @@ _LIBRARIES = {"numpy", "scipy", "wonderland", "builtins", *sys.stdlib_module_nam
 
 def found(f: Any) -> Iterator[tuple[str, Part]]:
     """What `f` can get at, how the user writes it, and where it is, nearest first."""
-    queue: list[tuple[Any, str, int]] = [(f, "", 0)]
+    return (way[-1] for way in _ways(f))
+
+
+def _ways(f: Any) -> Iterator[tuple[tuple[str, Part], ...]]:
+    """For all that `f` can get at: how it is written and where it is, after the same of each thing on the way to it."""
+    queue: list[tuple[Any, str, int, tuple[tuple[str, Part], ...]]] = [(f, "", 0, ())]
     seen: set[int] = set()
-    for thing, name, depth in queue:
+    for thing, name, depth, above in queue:
         if id(thing) in seen or len(seen) > _MOST:
             continue
         seen.add(id(thing))
         below = depth + (_library(thing) != "wonderland")  # a transformed function is as near as the function itself
         labelled = [(_label(thing, name, part[1]), part) for part in parts(thing)]
         for label, part in (*labelled, *_globals(thing)):
-            yield label, part
+            way = (*above, (label, part))
+            yield way
             plain = isinstance(part[2], (np.ndarray, np.generic, str, int, float, bool, type(None)))
             if depth < _DEPTH and not plain:
-                queue.append((part[2], label, below))
+                queue.append((part[2], label, below, way))
 
 
 def _label(thing: Any, name: str, key: Any) -> str:
@@ -104,8 +110,13 @@ class Places:
         objects = objects or []
         wanted = {id(a) for value in values for a in _with_bases(value)} | {id(thing) for thing, _ in objects}
         labels: dict[int, str] = {}
-        for label, (holder, key, value) in found(f) if wanted else ():
-            if id(value) in wanted and holder is not None:
+        for *above, last in _ways(f) if wanted else ():
+            if id(last[1][2]) not in wanted:
+                continue
+            # A list may be replaced as a whole, and the array stays in the old one.
+            for label, (holder, key, value) in (*(p for p in above if isinstance(p[1][2], (list, tuple, dict))), last):
+                if holder is None or id(value) in labels:
+                    continue
                 wanted.discard(id(value))
                 labels[id(value)] = label
                 if isinstance(holder, CellType):

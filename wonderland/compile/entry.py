@@ -70,16 +70,18 @@ class Input(_EntryValue):
     """One flat argument.
 
     `shape[0]` may be None: any leading length. `weak`: a Python scalar of exactly that type is expected, and
-    stored as float64, int64, bool or complex128. `written`: the run writes into the argument's own memory.
+    stored as float64, int64, bool or complex128. `written`: the run writes into the argument's own memory. `group`: a
+    number, if inputs of the same number share no memory: an array in two places of a Module is one input.
     """
 
     weak: type | None = None
     written: bool = False
+    group: int = 0
 
     def record(self) -> dict[str, int]:
         flags = records.CONTIGUOUS | records.ALIGNED | (records.WRITEABLE if self.written else 0)
         own = {"weak": WEAK_KINDS[self.weak], "num": self.dtype.num, "scalar": id(self.dtype.type), "flags": flags}
-        own |= {"dynamic": self.dynamic, "written": self.written}
+        own |= {"dynamic": self.dynamic, "written": self.written, "group": self.group}
         return super().record() | own | ({"bytes": 0} if self.weak else {})
 
 
@@ -172,11 +174,11 @@ class Entry:
         objects = cells + CELL * (n_in + n_out)
         changed = objects + 8 * n_out
         known = changed + 8 * (records.FEW + 1)
-        writers = sum(one.written for one in self.inputs)
+        checked = sum(one.written or one.group > 0 for one in self.inputs)
         slot_bytes = 8 * sum(one.slots for one in self.inputs)
-        to_sort = round_up(known + (records.KNOWN * slot_bytes if writers else 0), 16)
+        to_sort = round_up(known + (records.KNOWN * slot_bytes if checked else 0), 16)
         n_ranges = n_in + len(captured)
-        arena = round_up(to_sort + (32 * (n_ranges + 1) if writers else 0), CACHE_LINE)
+        arena = round_up(to_sort + (32 * (n_ranges + 1) if checked else 0), CACHE_LINE)
 
         words, dims = [], address_of(extents)
         for i, (value, slot) in enumerate(zip(values, (*self.input_slots, *self.output_slots), strict=True)):
@@ -185,7 +187,7 @@ class Entry:
             dims += 8 * len(value.shape)
         inputs, outputs = np.array(words[:n_in], np.int64), np.array(words[n_in:], np.int64)
         fields |= {
-            "inputs": address_of(inputs), "input_count": n_in, "written_count": writers,
+            "inputs": address_of(inputs), "input_count": n_in, "checked_count": checked,
             "captured": address_of(ranges), "range_count": n_ranges, "outputs": address_of(outputs),
             "output_count": n_out, "slot_bytes": slot_bytes, "objects": objects, "changed": changed, "known": known,
             "ranges": to_sort, "arena": arena, "block_bytes": arena + arena_bytes,
@@ -201,9 +203,9 @@ class Entry:
             raise TypeError(f"got {len(flat_args)} arguments, expected {len(self.inputs)}")
         fitted = [self._fit(i, value) for i, value in enumerate(flat_args)]
         result = self.call(*fitted)
-        if result is MISS:  # everything fits by now, so a written argument shares memory with something else
+        if result is MISS:  # everything fits by now, so an argument shares memory that it mustn't
             pairs = zip(self.inputs, fitted, strict=True)
-            fitted = [value.copy() if one.written else value for one, value in pairs]
+            fitted = [value.copy() if one.written or one.group else value for one, value in pairs]
             result = self.call(*fitted)
             if result is MISS:
                 raise RuntimeError("arguments that were made to fit are refused: a fault of wonderland's")

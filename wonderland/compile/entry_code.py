@@ -123,11 +123,11 @@ def _fetch(f: Function, place: Value, object: Value, block: Struct) -> Value:
 
 @native("spec* block* args*", BOOL)
 def _fetch_all(f: Function, spec: Struct, block: Struct, args: Value) -> Value:
-    """All arguments into the slots; false if one doesn't fit, or a written one shares memory with another."""
+    """All arguments into the slots; false if one doesn't fit, or shares memory that it mustn't."""
     inputs, fetch = spec["inputs"], _fetch()
     with f.loop(0, spec["input_count"]) as i:
         f.ret_if(~f.call(fetch, record("input", inputs, i), item(f, POINTER, args, i), block), NO)
-    f.ret_if(spec["written_count"].equals(0), YES)
+    f.ret_if(spec["checked_count"].equals(0), YES)
     return f.call(disjoint(), spec, block)
 
 

@@ -1,7 +1,9 @@
-"""Written arguments share no memory with others: the slots of a call come in, a function that tells goes out.
+"""Arguments that share no memory: the slots of a call come in, a function that tells goes out.
 
-A range is the bytes [start, end) of an array, as two words: start and 2 * end + written; the second is 0 if the array
-is empty or a Python scalar.
+Written arguments share none with anything, and those of a group none with each other: which arrays of a Module are the
+same is part of what was compiled, also where nothing is written.
+A range is the bytes [start, end) of an array, as two words: start and 2 * end + (is it written, or in a group?); the
+second is 0 if the array is empty or a Python scalar.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ COMPARE = External("memcmp", INT, (POINTER, POINTER, LONG))
 
 @native("spec* block*", BOOL)
 def disjoint(f: Function, spec: Struct, block: Struct) -> Value:
-    """Does every written argument share memory with nothing else?
+    """Does every written argument share memory with nothing else, and none with another one of its group?
 
     The slots of the block's last calls that were found so are kept: calls with the same arrays, of one model or of a
     few in turn, aren't checked again, and of calls like an earlier one only what moved.
@@ -35,13 +37,17 @@ def disjoint(f: Function, spec: Struct, block: Struct) -> Value:
 @native("spec* block* kept", BOOL)
 def _compare(f: Function, spec: Struct, block: Struct, kept: Value) -> Value:
     """Only what moved since one of the `kept` calls, if that is little, otherwise all."""
-    count, ranges = spec["range_count"], _ranges(f, spec, block)
+    count, ranges, meets = spec["range_count"], _ranges(f, spec, block), _meets()
     with f.loop(0, kept) as k:
         earlier = f.element(BYTE, within(block, spec["known"]), k * spec["slot_bytes"])
         some = f.call(_moved(), spec, block, earlier)
         with f.when(some <= FEW):
-            f.ret(f.call(_disjoint_few(), ranges, within(block, spec["changed"]), count, some))
-    return f.call(_disjoint_all(), ranges, count)
+            f.ret(f.call(_disjoint_few(meets), spec, ranges, within(block, spec["changed"]), some))
+    f.ret_if(f.call(_disjoint_all(), ranges, count), YES)
+    _ranges(f, spec, block)  # they were sorted; and that was too strict where arguments of two groups meet
+    with f.loop(0, spec["input_count"]) as i:
+        f.ret_if(f.call(meets, spec, ranges, i), NO)
+    return YES
 
 
 def _ranges(f: Function, spec: Struct, block: Struct) -> Value:
@@ -54,7 +60,8 @@ def _ranges(f: Function, spec: Struct, block: Struct) -> Value:
             size.set(size.get() * f.load(LONG, f.element(LONG, slot, 1)))
         start, size = f.load(LONG, slot), size.get()
         f.store(start, place)
-        f.store(f.select(size.equals(0), 0, (start + size) << 1 | one["written"]), f.element(LONG, place, 1))
+        alone = (one["written"] | one["group"]).differs(0).convert(LONG, signed=False)
+        f.store(f.select(size.equals(0), 0, (start + size) << 1 | alone), f.element(LONG, place, 1))
     f.copy(f.element(RANGE, ranges, count), spec["captured"], (spec["range_count"] - count) * 16)
     return ranges
 
@@ -87,31 +94,42 @@ def _moved(f: Function, spec: Struct, block: Struct, earlier: Value) -> Value:
     return found.get()
 
 
-@native("ranges* changed* count moved", BOOL)
-def _disjoint_few(f: Function, ranges: Value, changed: Value, count: Value, moved: Value) -> Value:
+@native("spec* ranges* changed* moved", BOOL)
+def _disjoint_few(f: Function, spec: Struct, ranges: Value, changed: Value, moved: Value, meets: Function) -> Value:
     """Few arguments moved since an earlier call: each against all."""
     with f.loop(0, moved) as c:
-        mine = item(f, LONG, changed, c)
-        start, end, tail = _range(f, ranges, mine)
-        with f.loop(0, count) as i:
-            other_start, other_end, other_tail = _range(f, ranges, i)
-            meet = start.below(other_end) & other_start.below(end) & ((tail | other_tail) & 1).differs(0)
-            f.ret_if(meet & mine.differs(i), NO)
+        f.ret_if(f.call(meets, spec, ranges, item(f, LONG, changed, c)), NO)
     return YES
+
+
+@native("spec* ranges* mine", BOOL)
+def _meets(f: Function, spec: Struct, ranges: Value, mine: Value) -> Value:
+    """Does an argument share memory that it mustn't share?"""
+    own, inputs, count = record("input", spec["inputs"], mine), spec["inputs"], spec["input_count"]
+    start, end, _ = _range(f, ranges, mine)
+    with f.loop(0, spec["range_count"]) as i:
+        other_start, other_end, _ = _range(f, ranges, i)
+        with f.when(start.below(other_end) & other_start.below(end) & mine.differs(i)):
+            f.ret_if(own["written"].differs(0), YES)
+            with f.when(i < count):
+                other = record("input", inputs, i)
+                f.ret_if(other["written"].differs(0), YES)
+                f.ret_if(own["group"].differs(0) & own["group"].equals(other["group"]), YES)
+    return NO
 
 
 @native("ranges* count", BOOL)
 def _disjoint_all(f: Function, unsorted: Value, count: Value) -> Value:
     """All of them: sort the ranges by start, then sweep. O(n log n): 600 arrays are normal."""
     ranges = f.call(_sort(), unsorted, count)
-    reach, reach_written = f.variable(0), f.variable(0)
+    reach, reach_alone = f.variable(0), f.variable(0)
     with f.loop(0, count) as i:
         start, end, tail = _range(f, ranges, i)
-        written = (tail & 1).differs(0)
-        clash = written & start.below(reach.get()) | start.below(reach_written.get())
+        alone = (tail & 1).differs(0)
+        clash = alone & start.below(reach.get()) | start.below(reach_alone.get())
         f.ret_if(clash & tail.differs(0), NO)
         reach.set(f.max(reach.get(), end, signed=False))
-        reach_written.set(f.max(reach_written.get(), f.select(written, end, 0), signed=False))
+        reach_alone.set(f.max(reach_alone.get(), f.select(alone, end, 0), signed=False))
     return YES
 
 

@@ -49,9 +49,9 @@ FIELDS = {
 
 # Records of 64-bit words; pointers have a `*`.
 RECORDS = {
-    "spec": "run* table* on_error* miss* release_gil inputs* input_count written_count outputs* output_count captured* "
+    "spec": "run* table* on_error* miss* release_gil inputs* input_count checked_count outputs* output_count captured* "
     "range_count slot_bytes objects changed known ranges arena block_bytes cached*",
-    "input": "weak descr* num scalar* flags nd dims* slot cell bytes dynamic written",
+    "input": "weak descr* num scalar* flags nd dims* slot cell bytes dynamic written group",
     "output": "kind descr* nd dims* slot cell bytes taken",
     "block": "allocation* calls",  # the header of a leased block; its slots start at CACHE_LINE
 }

@@ -8,7 +8,7 @@ batched and transposed forms are jits of the transformed Programs.
 from __future__ import annotations
 
 import inspect
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -136,6 +136,7 @@ class Specialization:
         mine = [] if self.closes_over_tracers else [i for i in donated if not call.mutable[i]]
         # Outputs in the memory of donated arguments.
         self.taken: dict[int, int] = donation.pairs(self.program, self.count, mine)
+        self.groups: list[int] = [] if self.closes_over_tracers else _groups(call)
         self.places: Places = Places(call.f, () if self.closes_over_tracers else self.captured, name, seen)
         self._compiled: Compiled | None = None
 
@@ -146,7 +147,7 @@ class Specialization:
             with llvm.lock:
                 if self._compiled is None:
                     written = {self.count + k: i for k, i in enumerate(self.written)} | self.taken
-                    self._compiled = compile_program(self.program, written, self.name, self.taken)
+                    self._compiled = compile_program(self.program, written, self.name, self.taken, groups=self.groups)
         return self._compiled
 
     def call(self, call: Call) -> Any:
@@ -194,6 +195,14 @@ class Specialization:
             return self.places.watching(None)
         weak = [t.weak for t in self.program.output_types[: self.count]]
         return self.places.watching(result_builder(self.out_structure, weak))
+
+
+def _groups(call: Call) -> list[int]:
+    """Of each leaf: the number of the argument, if that holds several arrays of mutable objects; otherwise 0."""
+    numbers = [number for number, part in enumerate(call.parts(), 1) for _ in range(part.leaf_count)]
+    found = [number if mutable else 0 for number, mutable in zip(numbers, call.mutable, strict=True)]
+    several = Counter(found)
+    return [number if several[number] > 1 else 0 for number in found]
 
 
 class Jitted(ByName, Generic[P, R]):

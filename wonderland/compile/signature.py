@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 import numpy as np
 
@@ -19,11 +19,13 @@ PYTHON_TYPES = {"f": float, "i": int, "b": bool, "c": complex}
 class Signature:
     """What the native function takes and returns, and the slots that the entry hands its pointers in."""
 
-    def __init__(self, program: Program, written: dict[int, int], taken: Container[int]):
+    def __init__(self, program: Program, written: dict[int, int], taken: Container[int], groups: Sequence[int] = ()):
         self.written = written
         # The outputs that are returned; others are only written into arguments.
         returned = {i: t for i, t in enumerate(program.output_types) if i not in written or i in taken}
-        self.inputs: list[Input] = [_input(v.type, i in written.values()) for i, v in enumerate(program.inputs)]
+        self.inputs: list[Input] = [
+            _input(v.type, i in written.values(), groups[i] if groups else 0) for i, v in enumerate(program.inputs)
+        ]
         self.outputs: list[Output] = [Output(t.dtype, t.shape, written.get(i)) for i, t in returned.items()]
         in_slots, out_slots = layout(self.inputs, self.outputs)
         self.leaves: list[Leaf] = [Leaf(ArrayType(v.type.shape, v.type.dtype)) for v in program.inputs]
@@ -50,6 +52,6 @@ class Signature:
         return sum(math.prod(n for n in out.shape if n is not None) * out.dtype.itemsize for out in fresh)
 
 
-def _input(type: ArrayType, written: bool) -> Input:
+def _input(type: ArrayType, written: bool, group: int) -> Input:
     weak = PYTHON_TYPES[type.dtype.kind] if type.weak else None
-    return Input(np.dtype(type.dtype.char), type.shape, weak, written)  # the very object that arrays have
+    return Input(np.dtype(type.dtype.char), type.shape, weak, written, group)  # the very object that arrays have

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any
 
 from wonderland.compile import insight, llvm, passes
@@ -29,18 +29,18 @@ from wonderland.core.program import Program
 
 def compile_program(
     program: Program, written: dict[int, int] | None = None, name: str = "", taken: Container[int] = (),
-    watch: Any = None,
+    watch: Any = None, groups: Sequence[int] = (),
 ) -> Compiled:  # fmt: skip
     """Compile a closed Program. `written[output] = input`: that output replaces the contents of that input.
 
     Written outputs that are in `taken` are among the results too, as the arrays that they were written to. `watch` puts
-    clocks around the steps.
+    clocks around the steps. `groups`: of each input, as the entry's `Input` has it.
     """
     done = Compiled(program, dict(written or {}), name, taken)
     with insight.progress(name, program):
         with done.timing("passes"):
             done.stages = passes.optimize(program)
-        signature = Signature(done.program, done.written, taken)
+        signature = Signature(done.program, done.written, taken, groups)
         with llvm.lock:
             with done.timing("lower"):
                 region = lower_program(done.program, signature)

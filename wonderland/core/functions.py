@@ -291,9 +291,9 @@ def read_again(part: Any, before: tree.Structure) -> list[Any]:
     for leaf, number, (path, _, _) in zip(found, numbers, tree.places(before), strict=True):
         if out[number] is not None and out[number] is not leaf:
             raise MutationError(
-                f"{'.'.join(path)} was replaced{user_line()} inside a transformed function, but an argument holds that "
-                f"array in several places, {tree.names(before)[number]} among them, and the others would stay as they "
-                "were. Write into it instead: `-=`, or `[...] =`."
+                f"{tree.names(before)[number]} and {'.'.join(path)} of an argument are one array, and one of them was "
+                f"replaced{user_line()} inside a transformed function: the other would stay as it was. Write into it "
+                "instead: `-=`, or `[...] =`."
             )
         out[number] = leaf
     return out

@@ -79,14 +79,20 @@ def listed(module: str) -> dict[str, tuple[str, str]]:
     return {name: source for name, source in found.items() if name[0] != "_"}
 
 
-def names(package: str, list_of_imports: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """`__all__`, `__getattr__` and `__dir__` of a package that has the names of a module of imports."""
+def names(
+    package: str, list_of_imports: str, elsewhere: str = ""
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """`__all__`, `__getattr__` and `__dir__` of a package that has the names of a module of imports.
+
+    `elsewhere`: a module whose `NAMES` says what to write instead of names that others use.
+    """
     sources = listed(list_of_imports)
     space = vars(sys.modules[package])
 
     def get(name: str) -> Any:
         if name not in sources:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            advice = load_module(elsewhere).NAMES.get(name, "") if elsewhere else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}" + (advice and f": {advice}"))
         module, original = sources[name]
         if module == package:
             return load_module(f"{package}.{name}")

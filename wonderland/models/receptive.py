@@ -30,8 +30,9 @@ def receptive_field(f: Callable, shape: tuple[int, ...], at: tuple[int, ...] | N
     `at` is the output's pixel, its middle if not given. Layers that look at all pixels (batch norm in training mode)
     make it the whole image: call `model.eval()` before.
     """
-    if len(shape) < 2:
-        raise ArgumentError(f"receptive_field takes the shape (channels, *size) of an image or a sequence, got {shape}")
+    if not isinstance(shape, (tuple, list)) or len(shape) < 2:
+        got = f"an array: write x.shape[1:] of {shape.shape}" if isinstance(shape, np.ndarray) else shape
+        raise ArgumentError(f"receptive_field takes the shape (channels, *size) of an image or a sequence, got {got}")
 
     def pixel(x: Any) -> Any:
         y = f(x[None])[0]  # a batch of one: batch norm asks for one

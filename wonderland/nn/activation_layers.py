@@ -91,7 +91,7 @@ class LogSigmoid(Module):
     """log(sigmoid(x))."""
 
     def __call__(self, x: Any) -> Any:
-        return activations.log_sigmoid(x)
+        return activations.logsigmoid(x)
 
 
 class Tanh(Module):
@@ -112,21 +112,21 @@ class Hardtanh(Module):
         self.min_val, self.max_val = float(min_val), float(max_val)
 
     def __call__(self, x: Any) -> Any:
-        return activations.hard_tanh(x, self.min_val, self.max_val)
+        return activations.hardtanh(x, self.min_val, self.max_val)
 
 
 class Hardsigmoid(Module):
     """min(max(x + 3, 0), 6) / 6."""
 
     def __call__(self, x: Any) -> Any:
-        return activations.hard_sigmoid(x)
+        return activations.hardsigmoid(x)
 
 
 class Hardswish(Module):
     """x min(max(x + 3, 0), 6) / 6."""
 
     def __call__(self, x: Any) -> Any:
-        return activations.hard_swish(x)
+        return activations.hardswish(x)
 
 
 class GELU(Module):

@@ -27,7 +27,7 @@ def relu(x: Any) -> Any:
 
 def relu6(x: Any) -> Any:
     """min(max(x, 0), 6), with derivative 0 at 0 and 6."""
-    return hard_tanh(x, 0.0, 6.0)
+    return hardtanh(x, 0.0, 6.0)
 
 
 def leaky_relu(x: Any, slope: float = 0.01) -> Any:
@@ -53,18 +53,18 @@ def prelu(x: Any, slope: Any, axis: int = -1) -> Any:
     return np.where(x > 0, x, slope * x)
 
 
-def hard_tanh(x: Any, low: float = -1.0, high: float = 1.0) -> Any:
-    """x, cut off at `low` and `high`, where the derivative is 0."""
+def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+    """x, cut off at `min_val` and `max_val`, where the derivative is 0."""
     x = floating(x)
-    return np.where(x <= low, low, np.where(x >= high, high, x))
+    return np.where(x <= min_val, min_val, np.where(x >= max_val, max_val, x))
 
 
-def hard_sigmoid(x: Any) -> Any:
+def hardsigmoid(x: Any) -> Any:
     """min(max(x + 3, 0), 6) / 6, with derivative 0 at -3 and 3."""
-    return hard_tanh(floating(x) / 6 + 0.5, 0.0, 1.0)
+    return hardtanh(floating(x) / 6 + 0.5, 0.0, 1.0)
 
 
-def hard_swish(x: Any) -> Any:
+def hardswish(x: Any) -> Any:
     """x min(max(x + 3, 0), 6) / 6. Howard et al. 2019, Searching for MobileNetV3.
 
     At the kinks it is differentiated from the outside: 0 at -3, and 1 at 3.
@@ -105,7 +105,7 @@ def sigmoid(x: Any) -> Any:
     return apply(elementary.sigmoid, floating(x))
 
 
-def log_sigmoid(x: Any) -> Any:
+def logsigmoid(x: Any) -> Any:
     """log(sigmoid(x)) = -softplus(-x)."""
     return -np.logaddexp(0, -floating(x))
 

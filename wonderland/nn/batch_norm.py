@@ -11,7 +11,7 @@ from wonderland.nn.arguments import array, axis_of, demand
 from wonderland.nn.building import Recipe, fill, recipe, start
 from wonderland.nn.module import Buffer, Module
 from wonderland.nn.moments import Moments, along, mask_along, moments, real_numbers, reduction, standardized
-from wonderland.nn.placing import place_of, placed, wrong_shape
+from wonderland.nn.placing import place_of, placed, wrong_channels, wrong_shape
 from wonderland.transform.derivatives import stop_gradient
 
 
@@ -61,7 +61,7 @@ class RunningNorm(Module):
         if self.channels is None:
             fill(self, channels=x.shape[axis])
         if x.shape[axis] != self.channels:
-            raise wrong_shape(self, f"with {self.channels} channels along axis {axis}", x.shape)
+            raise wrong_channels(self, self.channels, axis, x.shape)
         return x, axis
 
     def _scaled(self, x: Any, found: Moments, axis: int) -> Any:

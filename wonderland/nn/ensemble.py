@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.compile.arguments import difference
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.nn.module import Module
@@ -22,6 +23,8 @@ def stack(models: Sequence[Any]) -> Any:
 
     Its arrays are new. Keys of random numbers (of dropout) that are the same in several Modules become different.
     """
+    if isinstance(models, Module):
+        raise ArgumentError(f"nn.stack takes a list of Modules, got one {type(models).__name__}")
     models = list(models)
     if not models or not all(isinstance(model, Module) for model in models):
         raise ArgumentError(f"nn.stack takes a list of Modules, got {[type(model).__name__ for model in models]}")
@@ -30,8 +33,8 @@ def stack(models: Sequence[Any]) -> Any:
     for number, (leaves, found) in enumerate(parts):
         if found != structure:
             raise ArgumentError(
-                f"nn.stack: model {number} has another structure than the first: {found} and {structure}. Classes, "
-                "static attributes, `training`, what is frozen and what is shared must agree."
+                f"nn.stack: model {number} has another structure than the first: it {difference(structure, found)}. "
+                "Classes, static attributes, `training`, what is frozen and what is shared must agree."
             )
         for name, a, b in zip(tree.names(structure), parts[0][0], leaves, strict=True):
             if (a.shape, a.dtype) != (b.shape, b.dtype):

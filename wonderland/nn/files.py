@@ -42,11 +42,13 @@ class Loaded(NamedTuple):
         return not (self.missing or self.unexpected or self.mismatched)
 
     def __str__(self) -> str:
-        parts = [f"{len(self.loaded)} arrays loaded"]
-        parts += [f"the file lacks {_few(self.missing)}"] if self.missing else []
+        return "; ".join([f"{len(self.loaded)} arrays loaded", *self.faults()])
+
+    def faults(self) -> list[str]:
+        """What didn't fit, in words."""
+        parts = [f"the file lacks {_few(self.missing)}"] if self.missing else []
         parts += [f"the file has {_few(self.unexpected)}, and the target not"] if self.unexpected else []
-        parts += [f"{name}: {what}" for name, what in self.mismatched.items()]
-        return "; ".join(parts)
+        return [*parts, *(f"{name}: {what}" for name, what in self.mismatched.items())]
 
 
 def save(tree: Any, path: Path, *, metadata: Mapping[str, str] | None = None) -> None:
@@ -83,8 +85,8 @@ def load(
     report, chosen = _compared(owners, arrays)
     if strict and not report.complete:
         raise ArgumentError(
-            f"{os.fspath(path)} doesn't fit this {type(target).__name__}: {report}. With strict=False, what fits is "
-            "loaded."
+            f"{os.fspath(path)} doesn't fit this {type(target).__name__}, and nothing is loaded: "
+            f"{'; '.join(report.faults())}. With strict=False, what fits is loaded."
         )
     for node, state in _by_node(target, chosen).values():
         node.load_state(state, strict=False)

@@ -79,15 +79,18 @@ def _positions(x: Any, mask: Any, rank: int | None, last: bool, name: str) -> tu
 
 
 def _beside(mask: Any, x: Any, rank: int, last: bool, name: str) -> Any:
-    """A mask, to broadcast with x."""
+    """A mask, to broadcast with x along the batch and the channels; positions are counted, so all of them are there."""
+    end, wide = x.ndim - last, mask
     if x.ndim > mask.ndim:
-        mask = np.expand_dims(mask, -1 if last else mask.ndim - rank)
-    if any(n not in (1, m) for n, m in zip(mask.shape, x.shape, strict=False)) or mask.ndim != x.ndim:
+        wide = np.expand_dims(mask, -1 if last else mask.ndim - rank)
+    sizes = zip(wide.shape, x.shape, strict=False)
+    fits = [n == m or (n == 1 and not end - rank <= i < end) for i, (n, m) in enumerate(sizes)]
+    if not all(fits) or wide.ndim != x.ndim:
         raise ValueError(
-            f"{name}: x has shape {x.shape}, and the mask {mask.shape}, with channels "
-            f"{'last' if last else 'before the positions'}: they don't fit"
+            f"{name}: x has shape {x.shape}, with {rank} spatial axes and channels "
+            f"{'last' if last else 'before these'}, and the mask {mask.shape}: they don't fit"
         )
-    return mask
+    return wide
 
 
 def _lowest(dtype: Any) -> Any:
@@ -150,6 +153,7 @@ def _sources(layer: Any, i: int, extent: int) -> Any:
     return np.maximum(starts - before, starts - step + 1 + reach - before - after)
 
 
+GLOBAL = (GlobalAvgPool, GlobalMaxPool, GlobalSumPool)
 _MIXING = (_Filter, _Pool, _AdaptivePool, _LocallyConnected, Flatten, Unflatten, Upsample)
 _OF_LAST_AXIS = (Linear, TrailingNorm, KAN, Maxout, SwiGLU)
 
@@ -224,9 +228,9 @@ class Masked(Module):
             return x, mask
         if isinstance(layer, Residual):
             return self._around(layer, x, mask)
-        if isinstance(layer, (GlobalAvgPool, GlobalMaxPool, GlobalSumPool)):
-            return self._pooled(layer, x, mask), None
         self._check(layer, x, mask)
+        if isinstance(layer, GLOBAL):
+            return self._pooled(layer, x, mask), None
         after = mask_after(layer, mask)
         if isinstance(layer, _MaxPool):
             y = layer(self._cleared(x, mask, _lowest(x.dtype)))
@@ -260,11 +264,12 @@ class Masked(Module):
         """Refuse layers whose axes aren't those of the mask."""
         spatial = mask.ndim - 1
         where = lambda: f"{place_of(layer)}: with a mask of shape {mask.shape} and x of shape {x.shape}"
-        if isinstance(layer, (_Convolution, _TransposedConvolution, _Pool)):
+        if isinstance(layer, (_Convolution, _TransposedConvolution, _Pool, *GLOBAL)):
             if layer.rank != spatial or layer.channels_last != self.channels_last:
                 raise ValueError(
                     f"{where()}, {spatial} spatial axes and channels {'last' if self.channels_last else 'first'} are "
-                    f"expected, as the Masked around it says"
+                    f"expected, as the Masked around it says; this layer has {layer.rank} and channels "
+                    f"{'last' if layer.channels_last else 'first'}"
                 )
             if isinstance(layer, _AvgPool) and layer.ceil_mode:
                 raise ValueError(f"{where()}, means of incomplete windows aren't known: leave out ceil_mode")

@@ -203,8 +203,12 @@ class Module:
         return iter([(name, array) for name, array, role in naming.arrays(self) if role == "buffer"])
 
     def state(self) -> dict[str, Any]:
-        """Parameters and buffers by dotted name, the arrays themselves: PyTorch's `state_dict`, with its names."""
-        return {name: array for name, array, _ in naming.arrays(self)}
+        """Parameters and buffers by dotted name, the arrays themselves: PyTorch's `state_dict`, with its names.
+
+        Without those of cached properties, which a model that is loaded computes by itself.
+        """
+        cached = naming.cached(self)
+        return {name: array for name, array, _ in naming.arrays(self) if not cached(name)}
 
     def load_state(self, state: dict[str, Any], strict: bool = True) -> LoadReport:
         """Copy arrays into those of the same dotted names; returns what was missing or unexpected.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,17 @@ def arrays(module: Any) -> list[tuple[str, Any, str]]:
             "dicts with dots in them are ambiguous. Rename one."
         )
     return [(names[i], leaf, roles[i]) for i, leaf in enumerate(leaves)]
+
+
+def cached(module: Any) -> Callable[[str], bool]:
+    """Tells of the dotted name of an array whether a cached property holds it, which is no part of a state."""
+    found = [
+        f"{name}.{key}" if name else key
+        for name, node in named_modules(module)
+        for key in vars(node)
+        if isinstance(getattr(type(node), key, None), cached_property)
+    ]
+    return lambda name: any(name == one or name.startswith(f"{one}.") for one in found)
 
 
 def named_modules(module: Any) -> Iterator[tuple[str, Any]]:
@@ -93,7 +105,8 @@ def load_state(module: Any, state: Mapping[str, Any], strict: bool) -> LoadRepor
         given.setdefault(number, (name, value))
     first = {number: name for name, number in reversed(by_name.items())}
     missing = [first[i] for i, leaf in enumerate(leaves) if i not in given and not is_key(leaf)]
-    missing = [name for name in missing if name.split(".")[-1] != COUNTER]
+    computed = cached(module)
+    missing = [name for name in missing if name.split(".")[-1] != COUNTER and not computed(name)]
     unexpected = [name for name in state if name not in by_name and name.split(".")[-1] != COUNTER]
     if strict and (missing or unexpected):
         raise ArgumentError(

@@ -15,7 +15,7 @@ from wonderland.nn.batch_norm import RunningNorm
 from wonderland.nn.building import Recipe, fill, positive, recipe, start
 from wonderland.nn.module import Module
 from wonderland.nn.moments import mask_along, moments, real_numbers, standardized
-from wonderland.nn.placing import place_of, placed, wrong_shape
+from wonderland.nn.placing import place_of, placed, wrong_channels, wrong_shape
 
 Shape = Sequence[int] | int
 
@@ -143,7 +143,7 @@ class GroupNorm(Module):
         if self.num_channels is None:
             fill(self, num_channels=x.shape[axis])
         if x.shape[axis] != self.num_channels:
-            raise wrong_shape(self, f"with {self.num_channels} channels along axis {axis}", x.shape)
+            raise wrong_channels(self, self.num_channels, axis, x.shape)
         grouped = x.reshape(*x.shape[:axis], self.num_groups, -1, *x.shape[axis + 1 :])
         axes = tuple(a for a in range(1, grouped.ndim) if a != axis)
         inside = None if mask is None else mask_along(mask, x.shape, axis, "GroupNorm")

@@ -48,6 +48,12 @@ def wrong_shape(layer: Any, expected: str, got: tuple[int, ...], what: str = "an
     return ValueError(f"{place_of(layer)}: expected {what} of shape {expected}, got {tuple(got)}")
 
 
+def wrong_channels(layer: Any, channels: int | None, axis: int, got: tuple[int, ...]) -> ValueError:
+    """The error for an input with other channels."""
+    expected = (*got[:axis], channels, *got[axis + 1 :])
+    return wrong_shape(layer, f"{expected}, with {channels} channels along axis {axis}", got)
+
+
 @contextmanager
 def placed(layer: Any) -> Iterator[None]:
     """Errors of what a layer is computed by say which layer it is."""

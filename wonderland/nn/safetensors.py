@@ -11,6 +11,7 @@ a last axis of 2, and named in the metadata. bfloat16 is read as float32, which 
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import mmap
@@ -72,6 +73,9 @@ def pieces(arrays: Mapping[str, Any], metadata: Mapping[str, str] | None = None)
 def replace(path: str | os.PathLike[str], parts: Iterable[Any]) -> None:
     """Write bytes and arrays to a new file, which takes the place of the one at `path` when all is on the disk."""
     path = os.path.realpath(path)  # what a link points to is replaced, and the link stays
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(errno.ENOENT, "there is no directory to write into; make it: os.makedirs", folder)
     temporary = f"{path}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
     try:
         with open(temporary, "xb") as file:
@@ -85,7 +89,7 @@ def replace(path: str | os.PathLike[str], parts: Iterable[Any]) -> None:
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise
-    _sync_folder(os.path.dirname(path))
+    _sync_folder(folder)
 
 
 def _encoded(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:

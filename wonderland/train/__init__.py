@@ -7,4 +7,4 @@ from wonderland.core import later as _later
 if TYPE_CHECKING:
     from wonderland.train.public import *  # noqa: F403
 else:
-    __all__, __getattr__, __dir__ = _later.names(__name__, "wonderland.train.public")
+    __all__, __getattr__, __dir__ = _later.names(__name__, "wonderland.train.public", "wonderland.train.elsewhere")

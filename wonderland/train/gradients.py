@@ -41,13 +41,20 @@ def clip_by_norm(grads: Any, norm: float) -> Any:
 
     R. Pascanu, T. Mikolov and Y. Bengio, On the difficulty of training recurrent neural networks, 2013.
     """
+    _check_bound("clip_by_norm", "norm", norm)
     scale = np.minimum(norm / (global_norm(grads) + 1e-6), 1.0)
     return tree.tree_map(lambda g: g * scale.astype(g.real.dtype), grads)
 
 
 def clip_by_value(grads: Any, most: float) -> Any:
     """Gradients of which each number is between -most and most."""
+    _check_bound("clip_by_value", "most", most)
     return tree.tree_map(lambda g: np.clip(g, -most, most), grads)
+
+
+def _check_bound(function: str, name: str, bound: Any) -> None:
+    if isinstance(bound, (int, float, np.generic)) and not bound >= 0:  # a negative one would turn gradients around
+        raise ArgumentError(f"{function}: {name} is not negative, unlike {bound!r}")
 
 
 class Accumulate(Module):

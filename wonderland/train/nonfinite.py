@@ -22,6 +22,7 @@ from wonderland.core.program import run
 from wonderland.core.tracebacks import user_line
 from wonderland.core.types import ArrayType, type_of
 from wonderland.nn.module import Module
+from wonderland.nn.names import arrays
 from wonderland.train.compiled_step import Clip, plain_step
 from wonderland.train.gradients import clip_by_norm
 from wonderland.train.parallel import Ranks
@@ -169,8 +170,8 @@ def explained(loss: Callable, clip: Clip, ranks: Ranks | None, model: Any, optim
 
 def argument_names(model: Any, optimizer: Any, batch: Sequence[Any]) -> list[str]:
     """What each leaf of the step's arguments is called in a message."""
-    names = [f"{name!r} of the model" for name in model.state()]
-    names += [f"{name!r} of the optimiser" for name in optimizer.state()]
+    names = [f"{name!r} of the model" for name, _, _ in arrays(model)]
+    names += [f"{name!r} of the optimiser" for name, _, _ in arrays(optimizer)]
     for i, part in enumerate(batch):
         names += [f"batch[{i}]"] * len(tree.leaves(part))
     return names

@@ -7,6 +7,7 @@ groups, schedules, dtypes and the writing are here. Nothing is written before ev
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -69,6 +70,16 @@ class Settings(Module):
         return name in vars(self)
 
 
+CALLED = {  # PyTorch's names of settings, and ours
+    "lr": "rate", "learning_rate": "rate", "eps": "epsilon", "lr_decay": "rate_decay", "history_size": "history",
+    "initial_accumulator_value": "initial_sum", "decoupled_weight_decay": "decoupled",
+}  # fmt: skip
+
+
+def _called(cls: type, name: str, value: Any) -> ArgumentError:
+    return ArgumentError(f"{cls.__name__} has no {name!r}: it is called {CALLED[name]}, {CALLED[name]}={value!r}")
+
+
 class Optimizer(Module):
     """The base of all: `optimizer.update(model, grads)`, inside `wl.jit` or outside.
 
@@ -80,6 +91,12 @@ class Optimizer(Module):
 
     slots: tuple[str, ...] = ()  # the names of the arrays that are kept for each parameter
     globals: tuple[str, ...] = ()  # the names of buffers for all of them that `rules` changes
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        for name in CALLED.keys() & kwargs.keys():
+            if name not in inspect.signature(cls).parameters:
+                raise _called(cls, name, kwargs[name])
+        return super().__new__(cls, *args, **kwargs)
 
     def __init__(
         self,
@@ -117,8 +134,8 @@ class Optimizer(Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         defaults = vars(self).get("defaults")
-        if name in ("lr", "learning_rate"):
-            raise ArgumentError(f"{type(self).__name__} has no {name!r}: it is called rate, optimizer.rate = {value!r}")
+        if CALLED.get(name) == "rate":
+            raise _called(type(self), name, value)
         if defaults is None or not defaults.has(name):
             super().__setattr__(name, value)
         elif name == "momentum" and self.slots and not self.uses(name, ""):
@@ -150,9 +167,16 @@ class Optimizer(Module):
         """
         parameters = trainable(model)
         if any(isinstance(w, Tracer) for w in parameters.values()) or isinstance(self.updates, Tracer):
-            raise TracingError("optimizer.track(model) is called outside of jit: it makes new arrays")
+            raise TracingError(
+                f"train.{type(self).__name__}(model) and optimizer.track(model) make new arrays, so they are called "
+                "outside of transformations: make the optimiser before, and give it to the function as an argument. "
+                "For an ensemble, write nn.stack([make(model) for model in models])."
+            )
         if not parameters:
-            raise ArgumentError(f"{type(model).__name__} has no trainable parameters")
+            raise ArgumentError(
+                f"{type(model).__name__} has no trainable parameters. Are all of them frozen, or sizes None, which "
+                "nn.build(model, x) fills?"
+            )
         known = [name for name, _ in model.named_parameters()]  # a group may be frozen for a while
         for pattern in self.patterns:
             if not any(matches(name, pattern) for name in known):
