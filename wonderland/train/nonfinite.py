@@ -83,13 +83,14 @@ class LookingLevel(Level):
         self.phase: str = ""
         self.model: Any = None
 
-    def argument(self, value: Any, name: str) -> LookedAt:
-        """A value that comes from outside."""
+    def argument(self, value: Any, name: str, sample: Callable[[int], str] | None = None) -> LookedAt:
+        """A value that comes from outside; what its rows are called, if it is of a batch."""
         bad = nonfinite(value)
         if bad is None:
             return LookedAt(self, value, None)
         first = tuple(int(i) for i in np.argwhere(np.isnan(value) if bad == "NaN" else np.isinf(value))[0])
-        return LookedAt(self, value, Origin(name, bad, f" at index {first[0] if len(first) == 1 else first}"))
+        where = f" at index {first[0] if len(first) == 1 else first}"
+        return LookedAt(self, value, Origin(name, bad, where + (f" ({sample(first[0])})" if first and sample else "")))
 
     def place(self) -> str:
         """Where in the user's code, and in which layer, an operation is."""
@@ -136,8 +137,14 @@ def layer_name(model: Any) -> str:
     return ""
 
 
-def explained(loss: Callable, clip: Clip, ranks: Ranks | None, model: Any, optimizer: Any, batch: Sequence[Any]) -> str:
-    """Why the step of these arguments isn't finite, in words. Nothing is written."""
+def explained(
+    loss: Callable, clip: Clip, ranks: Ranks | None, model: Any, optimizer: Any, batch: Sequence[Any],
+    sample: Callable[[int], str] | None = None,
+) -> str:  # fmt: skip
+    """Why the step of these arguments isn't finite, in words; `sample(row)` is what a row of the batch is called.
+
+    Nothing is written.
+    """
     level = LookingLevel()
 
     def watched(own: Any, *data: Any) -> Any:
@@ -156,7 +163,11 @@ def explained(loss: Callable, clip: Clip, ranks: Ranks | None, model: Any, optim
     call = Call(attempt, (model, optimizer, *batch), {})
     names = argument_names(model, optimizer, batch)
     with quiet(), level:
-        values = [level.argument(value, name) for value, name in zip(call.values, names, strict=True)]
+        own = len(model.state()) + len(optimizer.state())
+        values = [
+            level.argument(value, name, sample if i >= own else None)
+            for i, (value, name) in enumerate(zip(call.values, names, strict=True))
+        ]
         results, written = call.split(call.run(values))
         roles = ["the loss", *["a gradient"] * (len(results) - 1)]
         roles += [f"the new {names[i]}" for i in call.written]
