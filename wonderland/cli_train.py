@@ -29,6 +29,7 @@ from wonderland import data, recipes, train
 from wonderland.core.errors import ArgumentError
 from wonderland.recipes.catalog import shown
 from wonderland.train.formats import duration, number
+from wonderland.train.ink import png
 from wonderland.train.parallel import ranks
 from wonderland.train.reports import write_atomically
 
@@ -138,7 +139,8 @@ def _run(
     begin()  # of a recipe that doesn't train
     seconds = time.perf_counter() - started
     _say_numbers(outcome.numbers, seconds)
-    files = write_files(out, recipe, settings, outcome, command, seconds)
+    with _complaining(OSError):
+        files = write_files(out, recipe, settings, outcome, command, seconds)
     _record(out, recipe, settings, finished=True, files=files)
     if files:
         pictures = ", ".join(name for name in files[1:])
@@ -272,7 +274,7 @@ def write_files(
     files = []
     for name, figure in {"curves": train.pictures.curves(outcome.history), **figures}.items():
         files.append(re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".png")
-        figure.savefig(out / files[-1], dpi=144)
+        write_atomically(out / files[-1], png(figure))
     facts = {name: said(name, value) if "accuracy" in name else value for name, value in outcome.numbers.items()}
     if outcome.model is not None:
         facts["parameters"] = sum(np.size(leaf) for leaf in outcome.model.parameters())
