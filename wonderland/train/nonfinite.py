@@ -76,11 +76,12 @@ class LookedAt(Traced):
 class LookingLevel(Level):
     """Evaluates, and looks at what comes out."""
 
-    __slots__ = ("model", "phase")
+    __slots__ = ("model", "phase", "shared")
     name = "the search for what isn't finite"
 
-    def __init__(self) -> None:
+    def __init__(self, shared: bool = False) -> None:
         self.phase: str = ""
+        self.shared: bool = shared  # by several ranks, each of which looks at its part
         self.model: Any = None
 
     def argument(self, value: Any, name: str, sample: Callable[[int], str] | None = None) -> LookedAt:
@@ -106,6 +107,8 @@ class LookingLevel(Level):
         out = bind(primitive, *below, **params)
         before = [o for a in args if (o := self.origin(a)) is not None]
         what = lambda: f"`{primitive.name}` of ({', '.join(str(type_of(b)) for b in below)})"
+        if self.shared and not before and getattr(params.get("call"), "__name__", "") == Ranks.sum.__name__:
+            what = lambda: "the part of another rank, which says why"
         made = lambda bad: None if bad is None else Origin(what(), bad, self.place(), before)
         results = [LookedAt(self, o, made(nonfinite(o))) for o in (out if primitive.multiple else (out,))]
         return tuple(results) if primitive.multiple else results[0]
@@ -145,7 +148,7 @@ def explained(
 
     Nothing is written.
     """
-    level = LookingLevel()
+    level = LookingLevel(ranks is not None)
 
     def watched(own: Any, *data: Any) -> Any:
         level.phase, level.model = "", own
