@@ -115,7 +115,8 @@ def _run(
 
     def begin() -> None:
         """What was there makes place, when all is known to be right and training begins."""
-        for file in old:  # what a reader would take for results of this run
+        unfinished = [file.name for file in out.glob("*.*-*.tmp")]  # of a run that was killed while it wrote
+        for file in [*old, *unfinished]:  # what a reader would take for results of this run
             (out / file).unlink(missing_ok=True)
         old.clear()
         _record(out, recipe, settings, finished=False)
