@@ -291,7 +291,7 @@ def test_what_resume_refuses(own, capsys):
     assert command(own, "--quiet", "--out", "out") == 0
     assert "has a run of my-line" in complaint(capsys, "moons", "--out", "out", "--resume")
     Path("out/run.json").write_text("{")
-    assert "isn't what wonderland wrote" in complaint(capsys, own, "--out", "out")
+    assert "isn't what wonderland wrote" in complaint(capsys, own, "--out", "out", "--quiet")
 
 
 def test_a_finished_run_is_replaced_and_its_pictures_with_it(own):
@@ -323,3 +323,21 @@ def test_a_folder_below_a_file(capsys):
     Path("file").write_text("")
     assert cli.main(["train", "moons", "--out", "file/below"]) == 2
     assert "--out file/below can't be used" in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_for_the_pictures(own, capsys, monkeypatch):
+    real = os.replace
+
+    def full(source, target):
+        if str(target).endswith("curves.png"):
+            raise OSError(28, "No space left on device")
+        real(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", full)
+        said = complaint(capsys, own, "--out", "out", "--quiet")
+    assert "curves.png can't be written (No space left on device)" in said
+    assert sorted(os.listdir("out")) == ["checkpoints", "run.json"]  # nothing of half a picture
+    Path("out/curves.png.77-abcdef01.tmp").write_bytes(b"half of a")  # by one that was killed then
+    assert command(own, "--out", "out", "--resume") == 0
+    assert sorted(os.listdir("out")) == ["checkpoints", "curves.png", "report.html", "run.json"]

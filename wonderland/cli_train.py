@@ -29,6 +29,7 @@ from wonderland import data, recipes, train
 from wonderland.core.errors import ArgumentError
 from wonderland.recipes.catalog import shown
 from wonderland.train.formats import duration, number
+from wonderland.train.ink import png
 from wonderland.train.parallel import ranks
 from wonderland.train.reports import write_atomically
 
@@ -114,7 +115,8 @@ def _run(
 
     def begin() -> None:
         """What was there makes place, when all is known to be right and training begins."""
-        for file in old:  # what a reader would take for results of this run
+        unfinished = [file.name for file in out.glob("*.*-*.tmp")]  # of a run that was killed while it wrote
+        for file in [*old, *unfinished]:  # what a reader would take for results of this run
             (out / file).unlink(missing_ok=True)
         old.clear()
         _record(out, recipe, settings, finished=False)
@@ -138,7 +140,8 @@ def _run(
     begin()  # of a recipe that doesn't train
     seconds = time.perf_counter() - started
     _say_numbers(outcome.numbers, seconds)
-    files = write_files(out, recipe, settings, outcome, command, seconds)
+    with _complaining(OSError):
+        files = write_files(out, recipe, settings, outcome, command, seconds)
     _record(out, recipe, settings, finished=True, files=files)
     if files:
         pictures = ", ".join(name for name in files[1:])
@@ -272,7 +275,7 @@ def write_files(
     files = []
     for name, figure in {"curves": train.pictures.curves(outcome.history), **figures}.items():
         files.append(re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".png")
-        figure.savefig(out / files[-1], dpi=144)
+        write_atomically(out / files[-1], png(figure))
     facts = {name: said(name, value) if "accuracy" in name else value for name, value in outcome.numbers.items()}
     if outcome.model is not None:
         facts["parameters"] = sum(np.size(leaf) for leaf in outcome.model.parameters())

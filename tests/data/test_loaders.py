@@ -320,6 +320,9 @@ def test_batches_from_elsewhere():
     other.load_state(json.loads(json.dumps(anew.state())))
     assert [int(b[0]) for (b,) in other] == [12, 13] == [int(b[0]) for (b,) in anew]
 
+    growing = data.Batches(lambda epoch: (np.full(2, k) for k in range([2, 4, 1][epoch])))  # nobody said how many
+    assert [[int(b[0]) for (b,) in growing] for _ in range(3)] == [[0, 1], [0, 1, 2, 3], [0]]
+
     once = data.Batches(np.arange(2) + k for k in range(5))
     for _ in once:
         break

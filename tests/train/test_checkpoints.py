@@ -119,20 +119,35 @@ def test_a_damaged_file_is_refused_and_the_one_before_is_used(tmp_path):
         small_run(folder)
         last, before = train.Checkpoint(folder).files()[::-1]
         Path(last).write_bytes(damage(Path(last).read_bytes()))
-        with pytest.warns(train.CheckpointWarning, match=r"damaged.*kept as .*\.damaged.*the one before"):
+        said = rf"damaged.*kept as .*\.damaged, and {os.path.basename(before)} is used"
+        with pytest.warns(train.CheckpointWarning, match=said):
             model, history = small_run(folder, resume=True)
         assert before in history.notes[0] and "2 epochs" in history.notes[0]
         assert same(arrays(model), expected)
         assert os.path.exists(f"{last}.damaged") and os.path.exists(last)
 
 
-def test_all_damaged_is_an_error(tmp_path):
+def test_all_damaged_is_an_error_each_time(tmp_path):
     small_run(tmp_path)
     for path in train.Checkpoint(tmp_path).files():
         Path(path).write_bytes(b"nothing")
-    with pytest.raises(train.CheckpointError, match="all 2 checkpoints"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        small_run(tmp_path, resume=True)
+    for _ in range(2):  # a second try mustn't begin anew
+        with pytest.raises(train.CheckpointError, match=r"all 2 checkpoints .* are damaged.*it has 7 bytes"):
+            small_run(tmp_path, resume=True)
+    small_run(tmp_path, overwrite=True)
+
+
+def test_the_best_one_may_be_gone_with_a_damaged_last_one(tmp_path):
+    model, planned = plain(), Planned([3, 2, 1])
+    checkpoint = train.Checkpoint(tmp_path, monitor="planned")
+    options = {"epochs": 3, "checkpoint": checkpoint, "callbacks": [planned], **QUIET}
+    train.fit(model, loss, train.SGD(model, 0.1), data(), **options)
+    _, state = read_record(checkpoint.files()[-2])
+    assert state["checkpoint"]["ranked"][0][1] == os.path.basename(checkpoint.files()[-2])
+    os.replace(checkpoint.files()[-2], tmp_path / "step-00000000.safetensors")
+    Path(checkpoint.files()[-1]).write_bytes(b"nothing")
+    with pytest.warns(train.CheckpointWarning), pytest.raises(train.CheckpointError, match="isn't there any more"):
+        checkpoint.restore(model, best=True)
 
 
 def test_every_bit_counts(tmp_path, rng):

@@ -221,9 +221,37 @@ def test_a_step_that_is_not_finite_leaves_everything_and_is_explained():
     assert same(before, arrays(model, optimizer))
     missing = x.copy()
     missing[5, 1] = np.nan
-    with pytest.raises(train.NonFiniteError, match=r"NaN first in batch\[0\] at index \(5, 1\)"):
+    with pytest.raises(train.NonFiniteError, match=r"NaN first in batch\[0\] at index \(5, 1\)\."):
         train.fit(model, risky, optimizer, [(missing, y)], **QUIET)
     assert same(before, arrays(model, optimizer))
+
+
+def test_what_is_wrong_in_the_data_is_told_with_its_row():
+    x, y = data(40)
+    missing = x.copy()
+    missing[33, 1] = np.nan
+    kept = wl.data.Arrays(missing, y, missing="keep")
+    for given in (kept, kept.part(np.arange(39, 19, -1))):
+        order = wl.data.Loader(given, 8, shuffle=True, seed=2).order(0)
+        step, index = divmod([given.name(i) for i in order].index("row 33"), 8)
+        said = rf"step {step + 1} .*NaN first in batch\[0\] at index \({index}, 1\) \(row 33\)"
+        with pytest.raises(train.NonFiniteError, match=said):
+            train.fit(plain(), loss, SGD, given, batch_size=8, seed=2, **QUIET)
+
+    labels = np.arange(40) % 2
+    labels[21] = -1
+    step, index = divmod(wl.data.Loader((x, labels), 8, shuffle=True).order(0).tolist().index(21), 8)
+    with pytest.raises(wl.CheckError, match=rf"at index {index}\)") as caught:
+        train.fit(plain(), lambda m, x, y: nn.cross_entropy(m(x), y), SGD, (x, labels), batch_size=8, **QUIET)
+    note = f"in step {step + 1} (batch {step + 1} of epoch 1); index {index} of the batch is row 21"
+    assert note in caught.value.__notes__
+
+
+def test_labels_may_be_a_list():
+    x, y = data(8)
+    own = lambda model, x, y: loss(model, x, y)
+    both = [train.fit(plain(), own, SGD, (x, labels), epochs=2, **QUIET)["loss"] for labels in (y, y.tolist())]
+    assert same(*[[h] for h in both])
 
 
 def test_steps_that_are_not_finite_are_skipped_on_demand():
@@ -452,6 +480,8 @@ BAD = {
     "a path": ({"data": "data.csv"}, "not str"),
     "numbers": ({"data": [(1.0, 2.0)]}, r"is a float: make arrays of them"),
     "strings": ({"data": [(np.array(["a"]), np.zeros(1))]}, "dtype <U1"),
+    "no labels": ({"data": data()[:1]}, r"loss\(model, x, y\) .* has 1 of them \(float32\[20, 3\]\): missing .*'y'"),
+    "labels that nobody wants": ({"loss": lambda m, x: np.mean(m(x))}, "this data has 2 of them.*too many"),
     "a batch size of batches": ({"data": batches(), "batch_size": 8}, "makes batches of its own"),
     "a batch size of a Loader": ({"data": wl.data.Loader(data(), 4), "batch_size": 8}, "makes batches of its own"),
     "metrics without validation": ({"metrics": {"r2": train.metrics.R2()}}, "pass validation="),
@@ -476,8 +506,15 @@ def test_bad_input(case):
 
 
 def test_empty_data_and_large_batches_are_errors_of_the_data():
-    for given, options in ((tuple(a[:0] for a in data()), {}), (data(), {"batch_size": 64}), ([], {}), (iter([]), {})):
-        with pytest.raises(wl.data.DataError):
+    x, y = data()
+    empty = (x[:0], y[:0])
+    cases = [
+        (empty, {}, "there are no samples"), ((x, y), {"batch_size": 64}, "more than the 20 samples"),
+        ([], {}, "there are no batches"), (iter([]), {}, "there are no batches"), ((x, None), {}, "array 1 is None"),
+        ([empty], {}, "a batch has no samples"), ([(x, y), empty], {}, r"step 2 .*: the batch has no samples"),
+    ]  # fmt: skip
+    for given, options, said in cases:
+        with pytest.raises(wl.data.DataError, match=said):
             train.fit(MODEL, loss, SGD, given, **options, **QUIET)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import wonderland as wl
-from wonderland import train
+from wonderland import nn, train
+from wonderland.train.nonfinite import explained
 
 SCRIPT = Path(__file__).with_name("ranks_script.py")
 BESIDE = Path(sys.executable).with_name("mpiexec")  # the one that pip installed
@@ -102,6 +103,26 @@ def test_parts_of_a_batch(rows):
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
     with pytest.raises(wl.ArgumentError, match="3 samples can't be shared by 4 ranks"):
         ranks.part(3)
+
+
+class FirstOfTwo:
+    """A communicator whose other rank has a NaN in its part."""
+
+    Get_rank = lambda self: 0
+    Get_size = lambda self: 2
+    Bcast = lambda self, array, root: None
+
+    def Reduce(self, array, total, root):
+        total[...] = np.nan
+
+
+def test_a_nan_of_another_rank_is_not_blamed_on_this_one():
+    model = nn.Linear(2, 1)
+    loss = lambda model, x: np.mean(model(x) ** 2)
+    for x, said in ((np.ones((3, 2)), "NaN first in the part of another rank"), ([[1, np.nan]], r"NaN first in batch")):
+        batch = (np.array(x, np.float32),)
+        why = explained(loss, None, train.Ranks(FirstOfTwo()), model, train.SGD(model, 0.1), batch)
+        assert why.startswith(f"the loss isn't finite: {said}")
 
 
 def test_mpi_without_mpi4py(monkeypatch):

@@ -209,6 +209,7 @@ def test_a_terminal_that_is_gone_does_not_end_training():
         ({"callbacks": 5}, "a callback is a train.Callback, .*, not int"),
         ({"clip": True}, "clip is the largest norm"),
         ({"checkpoint": 5}, "the path of a folder, not 5"),
+        ({"checkpoint": __file__}, "the path of a folder, and .* is a file"),
         ({"outputs": 3}, "outputs= of train.fit"),
     ],
 )

@@ -28,7 +28,9 @@ from wonderland.transform.programs import record
 
 
 class CheckError(ValueError):
-    """A condition that `wl.check` was told must hold doesn't."""
+    """A condition that `wl.check` was told must hold doesn't. `index` is where, in an array of conditions."""
+
+    index: tuple[int, ...] = ()
 
 
 # -- calls of Python ---------------------------------------------------------------------------------------------------
@@ -243,7 +245,9 @@ def _failure(condition: Any, values: Sequence[Any], message: str, depth: int) ->
         text += f" (at index {index[0] if len(index) == 1 else index})"
     if batch:
         text += f" (in element {batch[0] if len(batch) == 1 else batch} of the batch)"
-    return CheckError(text)
+    error = CheckError(text)
+    error.index = index
+    return error
 
 
 def _check_batch(size: int, args: tuple, batched: tuple, message: str, depth: int) -> tuple:

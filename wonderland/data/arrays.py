@@ -147,6 +147,8 @@ def _called(key: Field) -> str:
 
 def _array(value: Any, key: Field) -> np.ndarray:
     """A view that can't be written to: batches that are slices mustn't change the data."""
+    if value is None:
+        raise DataError(f"{_called(key)} is None, not an array: leave it out, or give what is missing")
     try:
         array = unmasked(value, _called(key))
     except DataError:

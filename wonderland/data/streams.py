@@ -22,7 +22,8 @@ class Batches:
     error says so after it. A batch is a tuple or dict of arrays; one array alone becomes a tuple of one. To go on in
     the middle of an epoch, the batches before it are made and thrown away.
 
-    length: how many batches an epoch has; it ends there if the iterable has more, so endless ones need it.
+    length: how many batches an epoch has; it ends there if the iterable has more, so endless ones need it. Without one,
+    an epoch has as many as come.
 
     wl.data.Batches(lambda epoch: (draw(epoch, k) for k in range(100)), length=100)
     """
@@ -39,6 +40,7 @@ class Batches:
                 raise DataError(f"there are no batches: the {type(batches).__name__} is empty")
         self.source: Any = batches
         self.length: int | None = None if length is None else count_of(length, "length")
+        self._said = self.length  # None: an epoch has as many as come, and `length` is how many the last one had
         self.once: bool = isinstance(batches, Iterator)
         self.epoch: int = 0
         self.position: int = 0
@@ -57,15 +59,15 @@ class Batches:
 
     def _run(self, iteration: int) -> Iterator[Batch]:
         iterator = self._begun()
-        left = None if self.length is None else self.length - self.position
+        left = None if self._said is None else self._said - self.position
         for batch in islice(iterator, left):
             self._check_turn(iteration)
             self.position += 1
             yield _as_batch(batch, self.position - 1)
         self._check_turn(iteration)
-        if self.length is not None and self.position < self.length:
+        if self._said is not None and self.position < self._said:
             raise DataError(
-                f"epoch {self.epoch} ended after {self.position} batches, but length={self.length} was said"
+                f"epoch {self.epoch} ended after {self.position} batches, but length={self._said} was said"
             )
         if not self.position:
             raise DataError(f"there are no batches in epoch {self.epoch}")
@@ -116,8 +118,8 @@ class Batches:
         """Go on from there: the batches before are made again when the next loop begins."""
         if not {"epoch", "position", "length"} <= {*state}:
             raise ArgumentError(f"this isn't the state of Batches: it has {[*state]}")
-        if None not in (self.length, state["length"]) and self.length != state["length"]:
-            raise DataError(f"the state is of Batches with {state['length']} in an epoch, here are {self.length}")
+        if self._said is not None and state["length"] not in (None, self._said):
+            raise DataError(f"the state is of Batches with {state['length']} in an epoch, here are {self._said}")
         epoch, position = count_of(state["epoch"], "epoch", 0), count_of(state["position"], "position", 0)
         self.epoch, self.position = epoch, position
         self._iteration += 1

@@ -5,7 +5,8 @@ Each has `epoch` and `position`, which counts the batches of this epoch that wer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.data.arrays import as_dataset
+from wonderland.data.faults import DataError
 from wonderland.data.loaders import Loader
 from wonderland.data.streams import Batches
 
@@ -24,7 +26,7 @@ def as_batches(data: Any, batch_size: int | None, shuffle: bool, seed: int, leas
     """What `data` means. Without a batch size, `least` samples make a batch, or all if there are fewer."""
     source: Any = data
     made = isinstance(data, (Loader, Batches))
-    arrays = isinstance(data, tuple) and all(isinstance(part, np.ndarray) for part in data)
+    arrays = isinstance(data, tuple) and (not data or any(hasattr(part, "shape") for part in data))
     several = isinstance(data, (list, tuple)) and not arrays
     if not made and not several and (isinstance(data, (tuple, Mapping)) or hasattr(data, "__getitem__")):
         if isinstance(data, (str, bytes)):
@@ -79,8 +81,11 @@ def size_of(parts: tuple[Any, ...]) -> int:
     return first.shape[0] if first.shape else 1
 
 
-def check_batch(parts: tuple[Any, ...]) -> None:
-    """Refuse what isn't made of arrays: a list of numbers would be as many arguments of the compiled step."""
+def check_batch(parts: tuple[Any, ...], loss: Callable | None = None) -> None:
+    """Refuse what isn't made of arrays: a list of numbers would be as many arguments of the compiled step.
+
+    A loss function has to take as many parts as there are, after the model.
+    """
     leaves = tree.leaves(parts) if parts else []
     if not leaves:
         raise ArgumentError("a batch is an array, or a tuple, list or dict of arrays, and here is an empty one")
@@ -92,6 +97,27 @@ def check_batch(parts: tuple[Any, ...]) -> None:
             )
         if leaf.dtype.kind not in "biufc":
             raise ArgumentError(f"a batch has an array of dtype {leaf.dtype}: make numbers of it")
+        if leaf.shape[:1] == (0,):
+            raise DataError(f"a batch has no samples: there is an array of shape {leaf.shape} in it")
+    if loss is not None:
+        _check_count(loss, parts)
+
+
+def _check_count(loss: Callable, parts: tuple[Any, ...]) -> None:
+    """Labels that are missing, most of the time."""
+    try:
+        signature = inspect.signature(loss)
+    except (TypeError, ValueError):  # a function that doesn't tell
+        return
+    try:
+        signature.bind(None, *parts)
+    except TypeError as error:
+        name = getattr(loss, "__name__", type(loss).__name__)
+        kinds = [f"{part.dtype}{[*part.shape]}" if hasattr(part, "shape") else type(part).__name__ for part in parts]
+        raise ArgumentError(
+            f"{name}{signature} is called with the model and the parts of a batch, and this data has {len(parts)} of "
+            f"them ({', '.join(kinds)}): {error}. Data with labels is (inputs, labels)."
+        ) from None
 
 
 @contextmanager

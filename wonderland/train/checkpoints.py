@@ -184,20 +184,30 @@ class Checkpoint(Callback):
             names = os.listdir(self.folder)
         except FileNotFoundError:
             return []
+        except NotADirectoryError:
+            raise ArgumentError(f"checkpoint is the path of a folder, and {self.folder} is a file") from None
         found = [(int(match.group(1)), name) for name in names if (match := NAME.fullmatch(name))]
         return [os.path.join(self.folder, name) for _, name in sorted(found)]
 
     def latest(self) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] | None:
         """Path, arrays and state of the last checkpoint that is whole; damaged ones are put aside, with a warning."""
-        files = self.files()
-        for path in reversed(files):
+        damaged: dict[str, CheckpointError] = {}
+        for path in reversed(self.files()):
             try:
-                return path, *read_record(path)
+                found = read_record(path)
             except CheckpointError as error:
-                aside = os.path.basename(put_aside(path)) if self.writes else path
-                warn(f"{error}. It is kept as {aside}, and the one before is used, if there is one.")
-        if files:
-            raise CheckpointError(f"all {len(files)} checkpoints in {self.folder} are damaged: none can be resumed")
+                damaged[path] = error
+                continue
+            for other, error in damaged.items():
+                aside = os.path.basename(put_aside(other)) if self.writes else other
+                warn(f"{error}. It is kept as {aside}, and {os.path.basename(path)} is used.")
+            return path, *found
+        if damaged:  # they stay where they are: the next try mustn't find an empty folder, and begin anew
+            raise CheckpointError(
+                f"all {len(damaged)} checkpoints in {self.folder} are damaged, and none can be resumed: "
+                f"{next(iter(damaged.values()))}. Pass another folder, or Checkpoint(..., overwrite=True) and "
+                "resume=False, to begin anew."
+            )
         return None
 
     def restore(self, model: Module, optimizer: Any = None, best: bool = False) -> str:
@@ -211,6 +221,11 @@ class Checkpoint(Callback):
             if not ranked:
                 raise CheckpointError(f"no checkpoint in {self.folder} is said to be the best: there was no epoch yet")
             path = os.path.join(self.folder, ranked[0][1])
+            if not os.path.exists(path):
+                raise CheckpointError(
+                    f"the best checkpoint, by what {found[0]} says, is {ranked[0][1]}, which isn't there any more: "
+                    "restore(model) loads the last one"
+                )
             arrays, state = read_record(path)
         load_arrays(path, arrays, {"model": model} if optimizer is None else {"model": model, "optimizer": optimizer})
         return path

@@ -96,7 +96,7 @@ def evaluated(
         for batch in batches:
             parts = parts_of(batch)
             if not weight:
-                check_batch(parts)
+                check_batch(parts, loss)
             value, extra, out = run(model, *parts)
             size = size_of(parts)
             weight += size

@@ -82,7 +82,7 @@ def find_rate(
     rates, losses = np.geomspace(low, high, steps), []
     mean, least = 0.0, float("inf")
     with once_through(as_batches(data, batch_size, True, seed)) as batches:
-        for count, (rate, parts) in enumerate(zip(rates, _endless(batches), strict=False)):
+        for count, (rate, parts) in enumerate(zip(rates, _endless(batches, loss), strict=False)):
             set_rate(float(rate))
             value, _, fine = step(model, optimizer, *parts)
             if not fine:
@@ -141,7 +141,7 @@ def overfit_one_batch(
     model, optimizer = _copies(model, loss, optimizer, clip, "train.overfit_one_batch")
     step = compiled_step(loss, model, optimizer, clip)
     with once_through(as_batches(data, batch_size, True, seed)) as batches:
-        parts = next(_endless(batches))
+        parts = next(_endless(batches, loss))
     losses: list[float] = []
     fine: Any = True
     while fine and len(losses) <= steps and not (losses and losses[-1] <= below * losses[0]):
@@ -197,13 +197,13 @@ def _rate_setter(optimizer: Optimizer) -> Callable[[float], None]:
     return set_rate
 
 
-def _endless(batches: Source) -> Iterator[tuple[Any, ...]]:
+def _endless(batches: Source, loss: Callable) -> Iterator[tuple[Any, ...]]:
     """The parts of batches, epoch after epoch."""
     first = True
     while True:
         for batch in batches:
             parts = parts_of(batch)
             if first:
-                check_batch(parts)
+                check_batch(parts, loss)
             first = False
             yield parts

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple, cast
 
+from wonderland.control.effects import CheckError
 from wonderland.core.errors import ArgumentError, check_function
-from wonderland.data.faults import count_of
+from wonderland.data.faults import DataError, count_of
 from wonderland.data.loaders import Loader
 from wonderland.nn.module import Module
 from wonderland.nn.noise import part_of_batch
@@ -287,9 +288,13 @@ class TrainingLoop:
             for batch in batches:
                 parts = parts_of(batch)
                 if unchecked:
-                    check_batch(parts)
+                    check_batch(parts, self.loss)
                     unchecked = False
-                value, extra, fine = step(model, optimizer, *parts)
+                try:
+                    value, extra, fine = step(model, optimizer, *parts)
+                except Exception as error:
+                    error.add_note(f"in {self._place()}{self._sample_of(error, parts)}")
+                    raise
                 run.loss = value
                 values = {"loss": value, **extra} if extra else {"loss": value}
                 if fine:
@@ -384,17 +389,39 @@ class TrainingLoop:
     def _failed(self, parts: tuple[Any, ...]) -> None:
         """A step whose numbers aren't finite: everything is as before it."""
         run = self.run
-        where = f"step {run.step + 1} (batch {run.batch + 1} of epoch {run.epoch + 1})"
         if self.nonfinite == "skip":
             run.skipped += 1
             inner = run.optimizer.optimizer if isinstance(run.optimizer, Accumulate) else run.optimizer
             inner.skipped += 1
             return
-        why = explained(self.loss, self.clip, self.ranks, run.model, run.optimizer, parts)
+        if not size_of(parts):
+            raise DataError(f"{self._place()}: the batch has no samples")
+        names = self._names_of_samples(parts)
+        why = explained(self.loss, self.clip, self.ranks, run.model, run.optimizer, parts, names)
         raise NonFiniteError(
-            f"{where}: {why}. Model and optimiser are as before this step. A smaller rate, clip=1.0, or another "
-            'formula may help; nonfinite="skip" passes over such steps.'
+            f"{self._place()}: {why}. Model and optimiser are as before this step. A smaller rate, clip=1.0, or "
+            'another formula may help; nonfinite="skip" passes over such steps.'
         )
+
+    def _place(self) -> str:
+        """Which step this is."""
+        run = self.run
+        return f"step {run.step + 1} (batch {run.batch + 1} of epoch {run.epoch + 1})"
+
+    def _names_of_samples(self, parts: tuple[Any, ...]) -> Callable[[int], str] | None:
+        """What rows of this batch are called in the data, if they are its samples in their order."""
+        loader = self.run.data
+        if not isinstance(loader, Loader) or loader.collate is not None:
+            return None
+        indices = loader.indices(loader.position - 1)
+        return (lambda row: loader.dataset.name(int(indices[row]))) if len(indices) == size_of(parts) else None
+
+    def _sample_of(self, error: Exception, parts: tuple[Any, ...]) -> str:
+        """Which sample it is that a check found wrong, if the index that it told counts samples."""
+        names = self._names_of_samples(parts)
+        if names is None or not isinstance(error, CheckError) or not error.index or error.index[0] >= size_of(parts):
+            return ""
+        return f"; index {error.index[0]} of the batch is {names(error.index[0])}"
 
     def _interrupt(self) -> None:
         """Save, and stop."""

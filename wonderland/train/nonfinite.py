@@ -77,20 +77,22 @@ class LookedAt(Traced):
 class LookingLevel(Level):
     """Evaluates, and looks at what comes out."""
 
-    __slots__ = ("model", "phase")
+    __slots__ = ("model", "phase", "shared")
     name = "the search for what isn't finite"
 
-    def __init__(self) -> None:
+    def __init__(self, shared: bool = False) -> None:
         self.phase: str = ""
+        self.shared: bool = shared  # by several ranks, each of which looks at its part
         self.model: Any = None
 
-    def argument(self, value: Any, name: str) -> LookedAt:
-        """A value that comes from outside."""
+    def argument(self, value: Any, name: str, sample: Callable[[int], str] | None = None) -> LookedAt:
+        """A value that comes from outside; what its rows are called, if it is of a batch."""
         bad = nonfinite(value)
         if bad is None:
             return LookedAt(self, value, None)
         first = tuple(int(i) for i in np.argwhere(np.isnan(value) if bad == "NaN" else np.isinf(value))[0])
-        return LookedAt(self, value, Origin(name, bad, f" at index {first[0] if len(first) == 1 else first}"))
+        where = f" at index {first[0] if len(first) == 1 else first}"
+        return LookedAt(self, value, Origin(name, bad, where + (f" ({sample(first[0])})" if first and sample else "")))
 
     def place(self) -> str:
         """Where in the user's code, and in which layer, an operation is."""
@@ -106,6 +108,8 @@ class LookingLevel(Level):
         out = bind(primitive, *below, **params)
         before = [o for a in args if (o := self.origin(a)) is not None]
         what = lambda: f"`{primitive.name}` of ({', '.join(str(type_of(b)) for b in below)})"
+        if self.shared and not before and getattr(params.get("call"), "__name__", "") == Ranks.sum.__name__:
+            what = lambda: "the part of another rank, which says why"
         made = lambda bad: None if bad is None else Origin(what(), bad, self.place(), before)
         results = [LookedAt(self, o, made(nonfinite(o))) for o in (out if primitive.multiple else (out,))]
         return tuple(results) if primitive.multiple else results[0]
@@ -137,9 +141,15 @@ def layer_name(model: Any) -> str:
     return ""
 
 
-def explained(loss: Callable, clip: Clip, ranks: Ranks | None, model: Any, optimizer: Any, batch: Sequence[Any]) -> str:
-    """Why the step of these arguments isn't finite, in words. Nothing is written."""
-    level = LookingLevel()
+def explained(
+    loss: Callable, clip: Clip, ranks: Ranks | None, model: Any, optimizer: Any, batch: Sequence[Any],
+    sample: Callable[[int], str] | None = None,
+) -> str:  # fmt: skip
+    """Why the step of these arguments isn't finite, in words; `sample(row)` is what a row of the batch is called.
+
+    Nothing is written.
+    """
+    level = LookingLevel(ranks is not None)
 
     def watched(own: Any, *data: Any) -> Any:
         level.phase, level.model = "", own
@@ -157,7 +167,11 @@ def explained(loss: Callable, clip: Clip, ranks: Ranks | None, model: Any, optim
     call = Call(attempt, (model, optimizer, *batch), {})
     names = argument_names(model, optimizer, batch)
     with quiet(), level:
-        values = [level.argument(value, name) for value, name in zip(call.values, names, strict=True)]
+        own = len(model.state()) + len(optimizer.state())
+        values = [
+            level.argument(value, name, sample if i >= own else None)
+            for i, (value, name) in enumerate(zip(call.values, names, strict=True))
+        ]
         results, written = call.split(call.run(values))
         roles = ["the loss", *["a gradient"] * (len(results) - 1)]
         roles += [f"the new {names[i]}" for i in call.written]

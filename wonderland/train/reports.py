@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import html
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.errors import ArgumentError
+from wonderland.nn.safetensors import replace
 from wonderland.train.formats import cell, number
 from wonderland.train.history import History, html_table
 from wonderland.train.ink import DARK, LIGHT, css, png, svg
@@ -203,21 +202,10 @@ def _epochs(history: Mapping[str, Any]) -> list[str]:
     return parts + [f"<p>{html.escape(line)}</p>" for line in notes]
 
 
-def write_atomically(path: str | os.PathLike[str], text: str) -> Path:
-    """Write a text file so that nobody ever sees half of it: a new file, flushed, and renamed."""
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path:
+    """Write a file so that nobody ever sees half of it; an error says which one it was."""
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)  # as any new file: mkstemp's are nobody else's
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    return path
+        replace(path, [content.encode() if isinstance(content, str) else content])
+    except OSError as error:
+        raise OSError(error.errno, f"{os.fspath(path)} can't be written ({error.strerror})") from error
+    return Path(path)
