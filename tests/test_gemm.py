@@ -7,6 +7,8 @@ import itertools
 import math
 import mmap
 import threading
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -54,7 +56,7 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     size = gemm.scratch_bytes(m, n, k, dtype)
     scratch = np.full(size + 2 * GUARD, 0xA5, np.uint8)
     strides = [[stride // c.itemsize for stride in x.strides] for x in (a, b, c)]
-    SIGNATURE(gemm.address(*function(m, n, k, dtype, strides)))(
+    SIGNATURE(gemm.external(*function(m, n, k, dtype, strides)).address())(
         m, n, k, a.ctypes.data, *strides[0], b.ctypes.data, *strides[1], c.ctypes.data, strides[2][0],
         scratch.ctypes.data + GUARD, None, None,
     )  # fmt: skip
@@ -350,7 +352,8 @@ def test_tiles_of_other_machines(dtype, width, rows, vectors, rest, monkeypatch)
         patch.setattr(gemm, "tile", lambda dtype, wide=False: tile)
         modules = {kind: gemm.definition(dtype, kind) for kind in ("gemm", "gemv")}
         libraries = {kind: module.load() for kind, module in modules.items()}
-        patch.setattr(gemm, "address", lambda dtype, kind, few: libraries[kind].address(*modules[kind].exports))
+        found = {kind: partial(libraries[kind].address, *modules[kind].exports) for kind in modules}
+        patch.setattr(gemm, "external", lambda dtype, kind, few: SimpleNamespace(address=found[kind]))
         rng = np.random.default_rng(10)
         shapes = [
             (1, 40, 50),
@@ -400,7 +403,7 @@ def test_an_operand_at_places(axes, columns, dtype, threads):
         threads(count)
         c = np.full((m, columns), np.nan, DTYPES[dtype])
         scratch = np.empty(gemm.scratch_bytes(m, columns, k, dtype), np.uint8)
-        SIGNATURE(gemm.address(dtype, "gemp", gemm.has_few_columns(columns, dtype)))(
+        SIGNATURE(gemm.external(dtype, "gemp", gemm.has_few_columns(columns, dtype)).address())(
             m, columns, k, start.ctypes.data, words.ctypes.data, 0, b.ctypes.data, columns, 1, c.ctypes.data, columns,
             scratch.ctypes.data, None, None,
         )  # fmt: skip

@@ -23,12 +23,11 @@ and the number of the first step, which is 0 but for parts along k.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from wonderland.compile import ir, llvm, pool
+from wonderland.compile import ir, pool
 from wonderland.compile.gemm_low import FEW_ROWS, MANY_COLUMNS, low_blocks
 from wonderland.compile.gemm_pack import PACKED_PANELS, pack_columns, pack_rows, pack_tall, pack_wide
 from wonderland.compile.gemm_tile import (
@@ -111,21 +110,12 @@ def is_by_vector(m: int, n: int, k: int, a_strides: Sequence[int], b_strides: Se
 def external(dtype: str, kind: str = "gemm", few_columns: bool = False) -> ir.External:
     """The function for products of matrices ("gemm"), with a vector, or of A at places, for other modules to call."""
     parameters = tuple(type for _, type in types(_words(PARAMETERS, kind == "gemp")))
-    name = _name(kind, tile(dtype, few_columns))
-    return ir.External(name, VOID, parameters, address=partial(address, dtype, kind, few_columns))
+    code = ir.Resident(partial(definition, dtype, kind, few_columns))
+    return code.external(_name(kind, tile(dtype, few_columns)), VOID, parameters)
 
 
 def _name(kind: str, t: Tile) -> str:
     return f"wl_{kind}_{t.dtype}{'' if t == tile(t.dtype) else '_wide'}"
-
-
-@cache
-def address(dtype: str, kind: str = "gemm", few_columns: bool = False) -> int:
-    """Address of the compiled function; compiled once per process."""
-    with llvm.lock:
-        library = definition(dtype, kind, few_columns).load()
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # its address is handed out for good
-        return library.address(external(dtype, kind, few_columns).name)
 
 
 def definition(dtype: str, kind: str = "gemm", few_columns: bool = False) -> ir.Module:
