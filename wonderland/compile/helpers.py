@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from wonderland.core import forks
 
-_helpers: list[threading.Thread] = []
+NAME = "wonderland compiler"  # of a helper's thread
+
+_helping: set[int] = set()  # threads
 
 
 def threads() -> int:
@@ -31,7 +36,7 @@ def share(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
 
     What a call raises is raised here when all threads are done with theirs; those that haven't begun are left out.
     """
-    todo, results, errors = deque(enumerate(items)), [None] * len(items), []
+    todo, results, errors, ended = deque(enumerate(items)), [None] * len(items), [], SimpleQueue()
 
     def run() -> None:
         while todo and not errors:
@@ -44,41 +49,53 @@ def share(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
             except BaseException as error:
                 errors.append(error)
 
+    def help() -> None:
+        _helping.add(threading.get_ident())
+        try:
+            run()
+        finally:
+            _helping.discard(threading.get_ident())
+            ended.put(None)
+
     try:
         for _ in range(min(threads(), len(items)) - 1):
-            helper = threading.Thread(target=run, name="wonderland compiler")
             try:
-                helper.start()
+                threading.Thread(target=help, name=NAME).start()
             except RuntimeError:  # no more threads, or the interpreter ends: this one does it all
                 break
-            _helpers.append(helper)
         run()
     finally:
-        todo.clear()
-        _join()
-    if errors:
-        raise errors[0]
-    return results
-
-
-def _join() -> None:
-    """Wait for the helpers, whatever signals come: what those raise is raised afterwards."""
+        todo.clear()  # a helper that begins only now finds nothing to do
+        _wait(ended)
+    if not errors:
+        return results
     try:
-        while _helpers:
-            _helpers[-1].join()
-            _helpers.pop()
+        raise errors[0]
+    finally:
+        errors.clear()  # its traceback refers to them: what it keeps goes with it, and not when garbage is collected
+
+
+def _wait(ended: SimpleQueue) -> None:
+    """Wait for the helpers, whatever signals come: what those raise is raised afterwards.
+
+    `Thread.join` won't do: when a signal interrupts it, Python 3.11 takes the thread for ended.
+    """
+    try:
+        while _helping:
+            with suppress(Empty):  # or what it was told has got lost in an interrupt
+                ended.get(timeout=0.1)
     except BaseException:
-        _join()
+        _wait(ended)
         raise
 
 
 class _Idle:
-    """A lock that can be had while no helper runs; none starts without LLVM's lock, which a fork takes first."""
+    """A lock that can be had while no helper works; none does without LLVM's lock, which a fork takes first."""
 
     def acquire(self, blocking: bool = True) -> bool:
-        for helper in [*_helpers] if blocking else ():
-            helper.join()
-        return not any(helper.is_alive() for helper in _helpers)
+        while blocking and _helping:
+            time.sleep(1e-3)
+        return not _helping
 
     def release(self, *exc: object) -> None:
         pass

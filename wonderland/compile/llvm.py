@@ -41,6 +41,7 @@ AS_WRITTEN = "; as written\n"  # at the head of a text whose loops need no vecto
 forks.LOCKS.extend((lock, llvm.ffi.lib._lock._lock))
 _names = itertools.count()
 _at_hand: dict[str, list[bytes]] = {}
+_contexts: list[Any] = []  # that nobody uses
 
 
 @dataclass(eq=False)
@@ -110,7 +111,7 @@ def vector_bytes() -> int:
     f = ir.Function("f", [("x", wide), ("y", wide)], wide, exported=True)
     f.ret(f.parameters[0] + f.parameters[1])
     with lock:
-        code = target_machine().emit_assembly(llvm.parse_assembly("\n".join(f.lines()), llvm.create_context()))
+        code = target_machine().emit_assembly(llvm.parse_assembly("\n".join(f.lines())))
     return 64 if "%zmm" in code else 32 if "%ymm" in code else 16
 
 
@@ -140,14 +141,14 @@ def _is_cheap(ir: str) -> bool:
     return not ir.startswith(AS_WRITTEN) and os.environ.get("WONDERLAND_CHEAP", "0") not in ("", "0")
 
 
-def optimize(ir: str) -> Any:
-    """Parse, verify and optimise textual IR; returns the llvmlite module, in a context of its own.
+def optimize(ir: str, context: Any = None) -> Any:
+    """Parse, verify and optimise textual IR; returns the llvmlite module.
 
     Without what takes long and gains little on loop nests: vectorisation of straight-line code, and the heaviest
     unrolling. That is a third of the time. `WONDERLAND_CHEAP=1` leaves out nearly all of what is left.
     """
     machine = target_machine()
-    module = llvm.parse_assembly(ir, llvm.create_context())
+    module = llvm.parse_assembly(ir, context)
     try:
         module.verify()
     except RuntimeError as error:
@@ -163,16 +164,18 @@ def optimize(ir: str) -> Any:
     passes = _tidying() if ir.startswith(AS_WRITTEN) or _is_cheap(ir) else builder.getModulePassManager()
     _without_lock("LLVMPY_RunNewModulePassManager")(passes, module, builder)
     # Of its two base classes llvmlite's asks the wrong one to free it: 100 KB would stay behind with every module.
-    llvm.newpassmanagers.NewPassManager._dispose(passes)
-    passes.detach()
+    try:
+        llvm.newpassmanagers.NewPassManager._dispose(passes)
+    finally:
+        passes.detach()
     return module
 
 
 def _without_lock(name: str) -> Any:
     """A function of llvmlite's C library, without its lock around it if there is a way.
 
-    llvmlite lets one thread at a time call LLVM, which needs that for what is in one context alone. What we call in
-    this way has its own.
+    llvmlite lets one thread at a time call LLVM, which needs that only for what is in the same context. What we call
+    in this way is in one that no other thread uses.
     """
     function = getattr(llvm.ffi.lib, name)
     return getattr(function, "_cfn", function)
@@ -208,12 +211,25 @@ def compile_objects(texts: Iterable[str]) -> dict[str, list[bytes]]:
         codes: dict[str, Any] = {part: disk.load(key) for part, key in keys.items()}
 
         def make(part: str) -> None:
-            codes[part] = _emit(_machine(part), optimize(part))
+            codes[part] = _object_code(part)
             disk.store(keys[part], codes[part])
 
         missing = [part for part, code in codes.items() if code is None]
         helpers.share(make, sorted(missing, key=len, reverse=True))
         return _at_hand | {text: [codes[part] for part in several] for text, several in parts.items()}
+
+
+def _object_code(ir: str) -> bytes:
+    """What LLVM makes of it, in a context that no other thread uses meanwhile."""
+    try:
+        context = _contexts.pop()
+    except IndexError:
+        context = llvm.create_context()
+        context._owned = True  # it is never freed: a module in it may be later, if an exception has kept it
+    with optimize(ir, context) as module:
+        code = _emit(_machine(ir), module)
+    _contexts.append(context)  # not after an exception: others could work in it while what is left there is freed
+    return code
 
 
 @contextmanager

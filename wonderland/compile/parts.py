@@ -2,8 +2,8 @@
 
 Where a module is cut depends on its text alone, never on the number of threads: what is on disk, and what code
 computes, doesn't change with the machine's load. Nor do the parts change what LLVM makes of a function. One that is
-never inlined is in one part, and declared in the others that call it; one that may be inlined is in each part that
-calls it.
+never inlined is in one part, and declared in the others that call it; one that may be inlined, or is kept for the
+vectoriser, is in each part that calls it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class _Function:
         self.name, *self.uses = dict.fromkeys(_NAME.findall(self.text))
         self.optimised: bool = "optnone" not in self.head
         self.weight: int = len(self.text) // (1 if self.optimised else 8)
-        local = self.head.startswith(("define internal", "define hidden"))
-        self.apart: bool = "noinline" in self.head or not local  # is it in one part alone?
+        self.kept: bool = self.head.startswith("define hidden")  # for the vectoriser, who finds it in the same module
+        exported = not self.kept and not self.head.startswith("define internal")
+        self.apart: bool = exported or ("noinline" in self.head and not self.kept)  # is it in one part alone?
 
     def definition(self) -> str:
         """With its linkage in a part: other parts find it, or may have it as well."""
@@ -53,7 +54,7 @@ def cut(text: str) -> list[str]:
         return [text]
     inlined = {name for f in functions.values() if f.optimised for name in f.uses}
     for f in functions.values():
-        f.apart = f.apart or f.name not in inlined
+        f.apart = f.apart or (f.name not in inlined and not f.kept)
     groups = [_with_inlined(f, functions) for f in functions.values() if f.apart]
     weights, parts = [0] * count, [set() for _ in range(count)]
     for group in sorted(groups, key=_weight, reverse=True):
