@@ -215,7 +215,8 @@ def compile_objects(texts: Iterable[str]) -> dict[str, list[bytes]]:
             disk.store(keys[part], codes[part])
 
         missing = [part for part, code in codes.items() if code is None]
-        helpers.share(make, sorted(missing, key=len, reverse=True))
+        longest_first = sorted(missing, key=lambda part: (not part.startswith(AS_WRITTEN), len(part)), reverse=True)
+        helpers.share(make, longest_first)
         return _at_hand | {text: [codes[part] for part in several] for text, several in parts.items()}
 
 
