@@ -285,11 +285,11 @@ def test_registers_of_other_machines(name, monkeypatch):
     q, k, v, options = CASES[name]
     args = operands(q, k, v)
     try:
-        attention_code.address.cache_clear()
+        attention_code.external.cache_clear()
         build._libraries.clear()
         found = wl.jit(value_and_pull(lambda *a: wl.attention(*a, **options)))(*args)
     finally:
-        attention_code.address.cache_clear()
+        attention_code.external.cache_clear()
         build._libraries.clear()
     assert_near(found, value_and_pull(lambda *a: plain(*a, **options))(*args), "float64")
 

@@ -7,6 +7,8 @@ import itertools
 import math
 import mmap
 import threading
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -55,7 +57,7 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     *which, form = function(m, n, k, dtype, strides)
     size = gemm.scratch_bytes(m, n, k, dtype, form)
     scratch = np.full(size + 2 * GUARD, 0xA5, np.uint8)
-    SIGNATURE(gemm.address(*which, form))(
+    SIGNATURE(gemm.external(*which, form).address())(
         m, n, k, a.ctypes.data, *strides[0], b.ctypes.data, *strides[1], c.ctypes.data, strides[2][0],
         scratch.ctypes.data + GUARD, None, None,
     )  # fmt: skip
@@ -351,7 +353,8 @@ def test_tiles_of_other_machines(dtype, width, rows, vectors, rest, monkeypatch)
         patch.setattr(gemm, "tile", lambda dtype, wide=False: tile)
         modules = {kind: gemm.definition(dtype, kind) for kind in ("gemm", "gemv")}
         libraries = {kind: module.load() for kind, module in modules.items()}
-        patch.setattr(gemm, "address", lambda dtype, kind, few: libraries[kind].address(*modules[kind].exports))
+        found = {kind: partial(libraries[kind].address, *modules[kind].exports) for kind in modules}
+        patch.setattr(gemm, "external", lambda dtype, kind, few: SimpleNamespace(address=found[kind]))
         rng = np.random.default_rng(10)
         shapes = [
             (1, 40, 50),
@@ -408,7 +411,7 @@ def test_an_operand_at_places(axes, columns, dtype, threads):
         c = np.full((m, columns), np.nan, DTYPES[dtype])
         form = gemm.form_for(columns, dtype, placed=True)
         scratch = np.empty(gemm.scratch_bytes(m, columns, k, dtype, form), np.uint8)
-        SIGNATURE(gemm.address(dtype, "gemp", form))(
+        SIGNATURE(gemm.external(dtype, "gemp", form).address())(
             m, columns, k, start.ctypes.data, words.ctypes.data, 0, b.ctypes.data, columns, 1, c.ctypes.data, columns,
             scratch.ctypes.data, None, None,
         )  # fmt: skip

@@ -41,7 +41,7 @@ CHUNKS = [0, 1, 2, 3, 4, 5, 7, 8, 16, 31, 64, 100, 1000, 20_000]
 
 @pytest.fixture(scope="module")
 def tasks():
-    return llvm.compile_library(TASKS, ["count", "nest"], {"wl_parallel": pool.address()})
+    return llvm.compile_library(TASKS, ["count", "nest"], {"wl_parallel": pool.PARALLEL.address()})
 
 
 @pytest.fixture(params=[1, 2, 3, 8])
@@ -53,7 +53,7 @@ def threads(request):
 
 
 def run(tasks, name: str, counts: np.ndarray, chunks: int) -> None:
-    SIGNATURE(pool.address())(tasks.address(name), counts.ctypes.data, chunks)
+    SIGNATURE(pool.PARALLEL.address())(tasks.address(name), counts.ctypes.data, chunks)
 
 
 @pytest.mark.parametrize("chunks", CHUNKS)
@@ -124,7 +124,7 @@ def test_work_is_shared_between_threads():
             together.wait()
             seen.add(threading.get_ident())
 
-        SIGNATURE(pool.address())(ctypes.cast(meet, ctypes.c_void_p).value, None, 3)
+        SIGNATURE(pool.PARALLEL.address())(ctypes.cast(meet, ctypes.c_void_p).value, None, 3)
         assert len(seen) == 3
     finally:
         pool.set_size(before)
@@ -249,7 +249,7 @@ def test_fork_while_another_thread_uses_the_pool(tasks):
 
 
 def _child_count(repeats: int) -> int:
-    tasks = llvm.compile_library(TASKS, ["count", "nest"], {"wl_parallel": pool.address()})
+    tasks = llvm.compile_library(TASKS, ["count", "nest"], {"wl_parallel": pool.PARALLEL.address()})
     counts = np.zeros(64, np.int64)
     for _ in range(repeats):
         run(tasks, "count", counts, 64)
@@ -271,7 +271,7 @@ from wonderland.compile import llvm, pool
 sys.path.insert(0, {tests!r})
 from test_pool import TASKS, run
 import numpy as np
-tasks = llvm.compile_library(TASKS, ["count", "nest"], {{"wl_parallel": pool.address()}})
+tasks = llvm.compile_library(TASKS, ["count", "nest"], {{"wl_parallel": pool.PARALLEL.address()}})
 counts = np.zeros(1000, np.int64)
 for _ in range(100):
     run(tasks, "count", counts, 1000)
@@ -290,7 +290,7 @@ def run_script(threads: str, ending: str = "") -> subprocess.CompletedProcess:
 
 
 @pytest.mark.parametrize(
-    "ending", ["", "sys.exit(0)", "import gc; del tasks; pool._library = None; gc.collect()"]
+    "ending", ["", "sys.exit(0)", "import gc; del tasks; pool.CODE = None; gc.collect()"]
 )
 def test_exit_right_after_use(ending):
     result = run_script("4", ending)

@@ -54,16 +54,16 @@ def entries(place: Path) -> list[Path]:
 
 def test_a_second_process_compiles_nothing(place):
     hits, misses = run(PYTHONHASHSEED="1")
-    assert hits == 0 and misses == 4 == len(entries(place))  # the pool, the product, the entry and the function
-    assert run(PYTHONHASHSEED="2") == [4, 0]
+    assert hits == 0 and misses == len(entries(place)) > 4  # the pool, the product's parts, the entry and the function
+    assert run(PYTHONHASHSEED="2") == [misses, 0]
     assert not list(place.glob("*" + cache.UNFINISHED))
 
 
 def test_another_cpu_has_its_own_code(place):
-    llvm.compile_object(IR.format(1))
+    llvm.compile_objects([IR.format(1)])
     code = f"""
         from wonderland.compile import cache, llvm
-        llvm.compile_object({IR.format(1)!r})
+        llvm.compile_objects([{IR.format(1)!r}])
         print(cache.hits, cache.misses)
     """
     assert run(code) == [1, 0]
@@ -104,16 +104,16 @@ def damaged(data: bytes) -> list[bytes]:
 
 @pytest.mark.parametrize("kind", range(8))
 def test_a_damaged_entry_is_ignored_and_written_again(place, kind):
-    whole = llvm.compile_object(IR.format(3))
+    whole = llvm.compile_objects([IR.format(3)])
     [entry] = entries(place)
     data = entry.read_bytes()
     entry.write_bytes(damaged(data)[kind])
-    assert llvm.compile_object(IR.format(3)) == whole
+    assert llvm.compile_objects([IR.format(3)]) == whole
     assert entry.read_bytes() == data
 
 
 def test_an_entry_under_another_name_is_not_taken(place):
-    llvm.compile_object(IR.format(4))
+    llvm.compile_objects([IR.format(4)])
     [entry] = entries(place)
     entry.rename(place / ("0" * 64 + cache.SUFFIX))
     assert cache.load("0" * 64) is None
@@ -244,7 +244,7 @@ def test_cheap_code_is_another_entry(monkeypatch):
     for cheap in "01":
         monkeypatch.setenv("WONDERLAND_CHEAP", cheap)
         build._libraries.clear()
-        found[cheap] = llvm.compile_object(ir)
+        found[cheap] = llvm.compile_objects([ir])
         vectors[cheap] = "vector.body" in str(llvm.optimize(ir))
         np.testing.assert_allclose(wl.jit(lambda x: np.sqrt(x) * 2.0 + 1.0)(x), np.sqrt(x) * 2 + 1, rtol=1e-15)
     assert found["0"] != found["1"] and vectors == {"0": True, "1": False}

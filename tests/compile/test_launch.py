@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import wonderland as wl
-from wonderland.compile import allocate, pool
+from wonderland.compile import allocate, helpers, pool
 from wonderland.compile.steps import MOST_FRESH, RunKernels
 
 SHAPES = {"w": (130, 90), "b": (90,), "deep": (5, 40, 60), "one": (), "empty": (0, 3), "wide": (3, 9000), "short": (7,)}
@@ -45,7 +45,7 @@ def test_an_update_of_a_tree_is_one_launch(dtype, donate):
             for k in SHAPES:
                 np.testing.assert_allclose(got[k], expected[k], 1e-6 if dtype == "f4" else 1e-13)
                 np.testing.assert_array_equal(got[k], alone[k][part][k])
-    pool.set_size(pool._default_size())
+    pool.set_size(helpers.threads())
 
 
 def copied(tree):

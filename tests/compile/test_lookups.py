@@ -5,13 +5,13 @@ import pytest
 
 import wonderland as wl
 import wonderland.scipy.special as special
-from wonderland.compile import pool
+from wonderland.compile import helpers, pool
 
 
 @pytest.fixture
 def threads():
     yield pool.set_size
-    pool.set_size(pool._default_size())
+    pool.set_size(helpers.threads())
 
 
 def lookup(table, ids, ct):

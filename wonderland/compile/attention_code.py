@@ -9,10 +9,9 @@ are the same to the bit for any number of threads.
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache, partial
 
-from wonderland.compile import attention_back, attention_forward, ir, llvm, pool
+from wonderland.compile import attention_back, attention_forward, ir, pool
 from wonderland.compile.attention_tiles import attention_tile
 from wonderland.compile.gemm_tile import Fields, Tile, begin
 from wonderland.compile.ir import POINTER, RARE, VOID, Function
@@ -21,16 +20,7 @@ from wonderland.compile.ir import POINTER, RARE, VOID, Function
 @cache
 def external(name: str, dtype: str) -> ir.External:
     """One of the functions, for those who call it from other modules."""
-    return ir.External(f"wl_{name}_{dtype}", VOID, (POINTER,), address=partial(address, name, dtype))
-
-
-@cache
-def address(name: str, dtype: str) -> int:
-    """Address of the compiled function; compiled once per process."""
-    with llvm.lock:
-        library = definition(name, dtype).load()
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # its address is handed out for good
-        return library.address(external(name, dtype).name)
+    return ir.Resident(partial(definition, name, dtype)).external(f"wl_{name}_{dtype}", VOID, (POINTER,))
 
 
 def definition(name: str, dtype: str) -> ir.Module:

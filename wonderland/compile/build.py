@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from wonderland.compile import cache as disk
-from wonderland.compile import llvm
+from wonderland.compile import entry, ir, llvm
 from wonderland.compile.emit import Emission
-from wonderland.compile.entry import Entry
 from wonderland.compile.signature import Signature
 
 MOST_LIBRARIES = 512
@@ -31,17 +30,19 @@ def build(done: Any, signature: Signature, emission: Emission) -> None:
     library = _library(done.ir, emission.module)
     done.code_from = "this process" if known else "LLVM" if disk.misses > misses else "the disk"
     arrays = [value for _, value in done.source.constants if isinstance(value, np.ndarray)]
-    done.entry = Entry(
+    done.entry = entry.Entry(
         library.address("run"), signature.inputs, signature.outputs, done.arena_bytes, emission.numbers(),
         plan.sites.fail, plan.work > LONG_RUN or bool(callbacks.alive), (library, callbacks, plan.constants, watch),
         arrays,
     )  # fmt: skip
 
 
-def _library(text: str, module: Any) -> llvm.Library:
-    """Machine code, found by its text."""
+def _library(text: str, module: ir.Module) -> llvm.Library:
+    """Machine code, found by its text; what else a first call needs is compiled with it."""
     if text not in _libraries:
-        _libraries[text] = llvm.compile_library(text, module.exports, module.imports())
+        with ir.together(module, entry.CODE):
+            _libraries[text] = module.load()
+            entry.CODE.load()
         while len(_libraries) > MOST_LIBRARIES:
             _libraries.popitem(last=False)
     _libraries.move_to_end(text)

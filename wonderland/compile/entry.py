@@ -29,6 +29,7 @@ from numpy.lib.array_utils import byte_bounds
 from wonderland.compile import entry_code, llvm
 from wonderland.compile import entry_layout as records
 from wonderland.compile.entry_layout import CACHE_LINE, CELL, WEAK_KINDS, address_of
+from wonderland.compile.ir import Resident
 from wonderland.compile.memory import round_up
 
 METH_FASTCALL = 0x80
@@ -278,15 +279,18 @@ class _Method(ctypes.Structure):
     )  # fmt: skip
 
 
-class _EntryCode:
-    """The loaded code, and what Python needs of it.
+CODE = Resident(lambda: entry_code.module(os.environ.get("WONDERLAND_POISON", "0") not in ("", "0")))
 
-    It is never unloaded: functions made from it may be called until the interpreter is gone.
+
+class _EntryCode:
+    """What Python needs of the loaded code.
+
+    Like that it stays: functions made from it may be called until the interpreter is gone.
     """
 
     def __init__(self) -> None:
-        self.library = entry_code.module(os.environ.get("WONDERLAND_POISON", "0") not in ("", "0")).load()
-        call, release = self.library.address(entry_code.CALL), self.library.address(entry_code.RELEASE)
+        library = CODE.load()
+        call, release = library.address(entry_code.CALL), library.address(entry_code.RELEASE)
         self.method = _Method(b"call", call, METH_FASTCALL, None)
         self.release = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(release)
         new = records.python_function("PyCFunction_New", ctypes.py_object, ctypes.c_void_p, ctypes.py_object)

@@ -23,12 +23,11 @@ and the number of the first step, which is 0 but for parts along k.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from wonderland.compile import ir, llvm, pool
+from wonderland.compile import ir, pool
 from wonderland.compile.gemm_kernel import kernel
 from wonderland.compile.gemm_low import FEW_ROWS, MANY_COLUMNS, low_blocks
 from wonderland.compile.gemm_pack import PACKED_PANELS, pack_columns, pack_placed, pack_rows, pack_tall, pack_wide
@@ -121,20 +120,12 @@ def is_by_vector(m: int, n: int, k: int, a_strides: Sequence[int], b_strides: Se
 def external(dtype: str, kind: str = "gemm", form: str = "") -> ir.External:
     """The function for products of matrices ("gemm"), with a vector, or of A at places, for other modules to call."""
     parameters = tuple(type for _, type in types(_words(PARAMETERS, kind == "gemp")))
-    return ir.External(_name(dtype, kind, form), VOID, parameters, address=partial(address, dtype, kind, form))
+    code = ir.Resident(partial(definition, dtype, kind, form))
+    return code.external(_name(dtype, kind, form), VOID, parameters)
 
 
 def _name(dtype: str, kind: str, form: str) -> str:
     return f"wl_{kind}_{dtype}{form and f'_{form}'}"
-
-
-@cache
-def address(dtype: str, kind: str = "gemm", form: str = "") -> int:
-    """Address of the compiled function; compiled once per process."""
-    with llvm.lock:
-        library = definition(dtype, kind, form).load()
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # its address is handed out for good
-        return library.address(_name(dtype, kind, form))
 
 
 def definition(dtype: str, kind: str = "gemm", form: str = "") -> ir.Module:

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from time import perf_counter_ns
 
-from wonderland.compile import ir, llvm
+from wonderland.compile import helpers, ir, llvm
 from wonderland.compile.ir import INT, LONG, POINTER, VOID, External, Function, Global, Module, Value, array, zeros
 from wonderland.compile.native import NULL, native
 
@@ -34,9 +34,9 @@ FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP")
 
 RESET, RESIZE, SPIN = "wl_pool_reset", "wl_pool_resize", "wl_pool_spin"
 TASK = "task* context* chunks"  # what a call gives
-PARALLEL = External("wl_parallel", VOID, (POINTER, POINTER, LONG), address=lambda: address())
+CODE = ir.Resident(lambda: module(), lambda library: _begin(library))
+PARALLEL = CODE.external("wl_parallel", VOID, (POINTER, POINTER, LONG))
 
-_library: llvm.Library | None = None
 _size: int | None = None
 
 
@@ -44,7 +44,7 @@ def size() -> int:
     """Number of threads a call may use, the caller included."""
     global _size
     if _size is None:
-        _size = _default_size() if _has_pthreads() else 1
+        _size = helpers.threads() if _has_pthreads() else 1
     return _size
 
 
@@ -55,26 +55,8 @@ def set_size(threads: int) -> None:
         raise ValueError(f"a pool needs at least one thread, got {threads}")
     with llvm.lock:
         _size = threads if _has_pthreads() else 1
-        if _library is not None:
-            _call(_library, RESIZE, _size)
-
-
-def address() -> int:
-    """Address of `wl_parallel`; the first call compiles the pool."""
-    global _library
-    with llvm.lock:
-        if _library is None:
-            _library = _load()
-        return _library.address(PARALLEL.name)
-
-
-def _default_size() -> int:
-    given = os.environ.get("WONDERLAND_THREADS", "").strip()
-    if given and (not given.isdecimal() or int(given) < 1):
-        raise ValueError(f"WONDERLAND_THREADS must be a positive number of threads, got {given!r}")
-    if given:
-        return int(given)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        if CODE.library is not None:
+            _call(CODE.library, RESIZE, _size)
 
 
 @cache
@@ -82,16 +64,12 @@ def _has_pthreads() -> bool:
     return os.name == "posix" and hasattr(ctypes.CDLL(None), "pthread_create")
 
 
-def _load() -> llvm.Library:
-    library = module().load()
-    # Workers may still be inside this code when the interpreter clears its modules: it outlives everything.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
+def _begin(library: llvm.Library) -> None:
     if _has_pthreads():
         _call(library, RESET, _pauses(library))
         _call(library, RESIZE, size())
         # A forked child has none of the workers, and maybe a mutex that one of them held: start anew.
         os.register_at_fork(after_in_child=lambda: _call(library, RESET, 0))
-    return library
 
 
 def _call(library: llvm.Library, symbol: str, argument: int) -> None:

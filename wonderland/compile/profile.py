@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile.ir import INT, LONG, POINTER, External, Function, Module
+from wonderland.compile.ir import INT, LONG, POINTER, External, Function, Module, Resident
 from wonderland.compile.memory import Buffer
 from wonderland.compile.text import count_of, duration
 from wonderland.core.forks import loading
@@ -107,20 +107,22 @@ def profile(compiled: Any, flat_args: Sequence[Any]) -> Profile:
     return Profile(compiled.name or "program", calls, seconds, steps)
 
 
+def _clock() -> Module:
+    """A native function that tells the time in nanoseconds."""
+    f = Function(CLOCK.name, [], LONG, exported=True)
+    now = f.stack(LONG, 2)
+    gettime = External("clock_gettime", INT, (INT, POINTER))
+    f.call(gettime, f.constant(time.CLOCK_MONOTONIC, INT), now)
+    f.ret(f.load(LONG, now) * 1_000_000_000 + f.load(LONG, f.element(LONG, now, 1)))
+    return Module(f, as_written=True)
+
+
 @cache
-def clock() -> int:
-    """Address of a native function that tells the time in nanoseconds."""
-    if os.name == "posix":
-        f = Function(CLOCK.name, [], LONG, exported=True)
-        now = f.stack(LONG, 2)
-        gettime = External("clock_gettime", INT, (INT, POINTER))
-        f.call(gettime, f.constant(time.CLOCK_MONOTONIC, INT), now)
-        f.ret(f.load(LONG, now) * 1_000_000_000 + f.load(LONG, f.element(LONG, now, 1)))
-        _keep.append(Module(f, as_written=True).load())
-        return _keep[-1].address(CLOCK.name)
-    _keep.append(ctypes.CFUNCTYPE(ctypes.c_int64)(time.perf_counter_ns))
-    return ctypes.cast(_keep[-1], ctypes.c_void_p).value or 0
+def _pythons_clock() -> Any:
+    return ctypes.CFUNCTYPE(ctypes.c_int64)(time.perf_counter_ns)
 
 
-CLOCK = External("wl_clock", LONG, (), address=clock)
-_keep: list[Any] = []
+if os.name == "posix":
+    CLOCK = Resident(_clock).external("wl_clock", LONG, ())
+else:
+    CLOCK = External("wl_clock", LONG, (), address=lambda: ctypes.cast(_pythons_clock(), ctypes.c_void_p).value or 0)

@@ -9,15 +9,12 @@ are short for certain don't count: they are part of what is around them.
 
 from __future__ import annotations
 
-import ctypes
 import math
-from functools import cache
 from typing import Any
 
-from wonderland.compile import llvm
 from wonderland.compile import python_api as python
 from wonderland.compile.entry_layout import RAISED
-from wonderland.compile.ir import LONG, POINTER, VOID, External, Function, Module, Value
+from wonderland.compile.ir import LONG, POINTER, VOID, Function, Module, Resident, Value
 from wonderland.compile.native import native
 from wonderland.core.forks import loading
 
@@ -25,8 +22,9 @@ GROUP = 16  # short turns of a loop that are counted at once: a power of 2
 BUDGET = 1_000_000  # nanoseconds of work, as estimated, between looks at the clock
 INTERVAL = 100_000_000  # nanoseconds between looks at signals: these take the GIL
 BUDGET_WORD, TIME_WORD = 1, 2  # of the arena's head: what is left of the budget, when signals were looked at
-POLL = External("wl_poll", VOID, (POINTER,), "cold", lambda: _library().address("wl_poll"))  # of the arena
-HOST = External("wl_host", LONG, (POINTER, POINTER), address=lambda: _library().address("wl_host"))
+CODE = Resident(lambda: _module())
+POLL = CODE.external("wl_poll", VOID, (POINTER,), "cold")  # of the arena
+HOST = CODE.external("wl_host", LONG, (POINTER, POINTER))
 
 
 def pace_of(loop: Any) -> int:
@@ -35,11 +33,8 @@ def pace_of(loop: Any) -> int:
     return 0 if short else math.ceil(min(loop.turn, 2.0 * BUDGET))
 
 
-@cache
-def _library() -> llvm.Library:
-    library = Module(_poll(), _host(), as_written=True).load()
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # its addresses are handed out for good
-    return library
+def _module() -> Module:
+    return Module(_poll(), _host(), as_written=True)
 
 
 @native("arena*", exported=POLL.name)

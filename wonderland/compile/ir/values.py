@@ -170,13 +170,17 @@ def is_number(y: Any, number: int) -> bool:
 
 @dataclass(frozen=True)
 class External:
-    """A function (or, without parameters, a variable) of another module; `address` finds it, if the linker doesn't."""
+    """A function (or, without parameters, a variable) of others; `address` finds it, if the linker doesn't.
+
+    `code` is the `Resident` that it is part of, if we have written it.
+    """
 
     name: str
     returns: str = ""
     parameters: tuple[str, ...] | None = None
     attributes: str = ""
     address: Callable[[], int] | None = field(default=None, compare=False)
+    code: Any = field(default=None, compare=False)
 
     def text(self) -> str:
         if self.parameters is None:
