@@ -8,10 +8,11 @@ blocks go through registers, two by two, so that lines are used up at once.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any, NamedTuple
 
 from wonderland.compile import ir
-from wonderland.compile.gemm_tile import NAMES, Elements, Tile, ceil_div, tile
+from wonderland.compile.gemm_tile import NAMES, Elements, Tile, begin, ceil_div, tile
 from wonderland.compile.kernel import CHUNK_NANOSECONDS, MOST_CHUNKS, PARALLEL_NANOSECONDS, Kernel
 from wonderland.compile.nodes import STEP, Node, Whole, contiguous_strides, joined_axes
 from wonderland.core.types import ArrayType
@@ -69,6 +70,15 @@ class Transposed(Whole):
         plan.add_kernel(TransposeKernel(self, plan.memory))
 
 
+@cache
+def _block(t: Tile) -> ir.Function:
+    """One block through registers. It is called, as LLVM takes long for so many shuffles."""
+    f, (here, step, there, row) = begin(t, f"transpose_{t.dtype}", "here* step there* row")
+    for lane, vector in enumerate(t.transpose([here.at(step * lane).vector() for lane in range(t.lanes)])):
+        there.at(row * lane).store(vector)
+    return f
+
+
 class TransposeKernel(Kernel):
     """Strips of the axis that is contiguous in the source, each as wide as two blocks, for each place of the others."""
 
@@ -110,9 +120,7 @@ class TransposeKernel(Kernel):
                 here, there = Elements(t, source).at(place + i * step), Elements(t, out).at(to + i)
                 for down in range(0, self.height, t.lanes):
                     for across in range(0, self.width, t.lanes):
-                        block = [here.at((down + lane) * step).vector(across) for lane in range(t.lanes)]
-                        for lane, vector in enumerate(t.transpose(block)):
-                            there.at((across + lane) * row).store(vector, down)
+                        f.call(_block(t), here.at(step * down).at(across), step, there.at(row * across).at(down), row)
         f.ret()
         return f
 
