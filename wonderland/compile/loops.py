@@ -49,6 +49,7 @@ class Scope:
     index: Scalar = ZERO
     bounds: tuple[Scalar, Scalar] = (ZERO, ZERO)
     shift: Scalar | None = None  # a block of columns starts here
+    around: bool = False  # is there a loop inside whose length isn't in the text?
     memo: dict[Any, Scalar] = field(default_factory=dict)
     pointers: dict[Access, ir.Value] = field(default_factory=dict)
 
@@ -121,7 +122,10 @@ class Loops:
         """Put a loop into its parent; `carried` are (now, at first, next) of the numbers that go around it."""
         assert scope.parent is not None
         innermost = f"%{scope.block.label}.i" == scope.index.text
-        hint = ir.INTERLEAVED if self._deep and innermost else ""
+        if scope.around or scope.bounds[1].text.startswith("%"):
+            scope.parent.around = True
+        # LLVM would write out a few turns of an outer loop, with all the code of the inner one in each.
+        hint = ir.AS_IT_IS if scope.around else ir.INTERLEAVED if self._deep and innermost else ""
         self.f.nest(scope.parent.block, scope.block, scope.index, *scope.bounds, carried, hint)
 
     def at(self, scope: Scope) -> Emitter:
