@@ -199,23 +199,27 @@ def _block_task(t: Tile, placed: bool) -> Function:
 
 def _multiply_strided(f: Function, t: Tile, block: Fields, top: Value, bottom: Value) -> Callable:
     """The kernel of a tile at row i: of A packed, or where it lies."""
-    kernel_packed, kernel_direct = kernel(t, "packed"), kernel(t, "direct")
     m, k, a, rsa, csa, pack_a = block.get("m k a rsa csa pack_a")
-    packed = pack_a.differs(0)
-    own = t.stack(f, t.chunk_rows * t.most_steps)
+
+    def multiply(i: Value, *rest: Value) -> None:
+        f.call(kernel(t, "direct"), k, a.at(i * rsa), *rest, rsa, csa)
+
+    if t == tile(t.dtype, "narrow") != tile(t.dtype):  # of so few columns that A is never packed
+        return multiply
+    packed, own = pack_a.differs(0), t.stack(f, t.chunk_rows * t.most_steps)
     with f.when(packed):
         whole = f.select(rsa.equals(1), (bottom - top) // t.rows, 0)
         f.call(pack_tall(t), k, a.at(top), csa, whole, own)
         with f.loop(top + whole * t.rows, bottom, t.rows) as i:
             f.call(pack_rows(t), k, a.at(i * rsa), rsa, csa, f.min(m - i, t.rows), own.at((i - top) * k))
 
-    def multiply(i: Value, *rest: Value) -> None:
+    def multiply_some(i: Value, *rest: Value) -> None:
         with f.when(packed):
-            f.call(kernel_packed, k, own.at((i - top) * k), *rest)
+            f.call(kernel(t, "packed"), k, own.at((i - top) * k), *rest)
         with f.unless(packed):
-            f.call(kernel_direct, k, a.at(i * rsa), *rest, rsa, csa)
+            multiply(i, *rest)
 
-    return multiply
+    return multiply_some
 
 
 def _multiply_placed(f: Function, t: Tile, block: Fields, top: Value, bottom: Value) -> Callable:
@@ -313,7 +317,7 @@ def _gemm(t: Tile, name: str, placed: bool) -> Function:
         f.call(_sum_parts(t), m, n, scratch, parts, size, c, ldc)
         finish()
     rest = (m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, scratch, epilogue, context)
-    if not placed:
+    if not placed and t == tile(t.dtype):  # the other forms are for fewer columns than that
         lies_well = csb.equals(1) & (m <= 4 * t.rows) & (n * k <= NEAR_BYTES // t.bytes)
         low = (m <= FEW_ROWS) & (n >= MANY_COLUMNS) & (elements * k >= PARALLEL_WORK)
         with f.when(low & ~lies_well):
