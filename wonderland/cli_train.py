@@ -47,6 +47,8 @@ examples:
 class Complaint(Exception):
     """What is said without a traceback; nothing else happens."""
 
+    explains_itself = True  # on one of several ranks, too
+
 
 def add_commands(commands: Any) -> None:
     """The parsers of `list` and `train`."""

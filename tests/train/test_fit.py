@@ -245,6 +245,9 @@ def test_what_is_wrong_in_the_data_is_told_with_its_row():
         train.fit(plain(), lambda m, x, y: nn.cross_entropy(m(x), y), SGD, (x, labels), batch_size=8, **QUIET)
     note = f"in step {step + 1} (batch {step + 1} of epoch 1); index {index} of the batch is row 21"
     assert note in caught.value.__notes__
+    with pytest.raises(wl.CheckError) as caught:
+        train.evaluate(plain(), (x, labels), loss=lambda m, x, y: nn.cross_entropy(m(x), y), batch_size=8)
+    assert "in batch 3 of the data that is evaluated; index 5 of the batch is row 21" in caught.value.__notes__
 
 
 def test_labels_may_be_a_list():

@@ -19,11 +19,11 @@ MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
 pytestmark = pytest.mark.skipif(MPIEXEC is None, reason='needs mpiexec: pip install "wonderland[mpi]"')
 
 
-def run(count, *arguments):
+def run(count, *arguments, script=(str(SCRIPT),)):
     """What `count` ranks of the script do."""
     command = [MPIEXEC, "-n", str(count)] if count > 1 else []
     variables = {**os.environ, "WONDERLAND_THREADS": "1", "PYTHONPATH": str(SCRIPT.parents[2])}
-    command += [sys.executable, str(SCRIPT), *map(str, arguments)]
+    command += [sys.executable, *script, *map(str, arguments)]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120)
 
 
@@ -69,6 +69,12 @@ def test_a_rank_that_fails_ends_the_job(what):
     if what == "raise":
         assert "rank 1 of 2 failed (ValueError: the data of rank 1 are gone)" in done.stderr
         assert "resume" in done.stderr
+
+
+def test_what_is_wrong_on_the_command_line_is_said_without_a_traceback(tmp_path):
+    done = run(2, "moons", "--set", "batch_size=31", "--out", tmp_path / "out", script=("-m", "wonderland", "train"))
+    assert done.returncode != 0 and "Traceback" not in done.stderr
+    assert "of 2 failed (batch_size=31 is that of all ranks together, and can't be divided by ranks=2" in done.stderr
 
 
 def test_a_callback_that_stops_one_rank_stops_all():

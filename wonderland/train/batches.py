@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.control.effects import CheckError
 from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.data.arrays import as_dataset
@@ -118,6 +119,22 @@ def _check_count(loss: Callable, parts: tuple[Any, ...]) -> None:
             f"{name}{signature} is called with the model and the parts of a batch, and this data has {len(parts)} of "
             f"them ({', '.join(kinds)}): {error}. Data with labels is (inputs, labels)."
         ) from None
+
+
+def sample_names(batches: Source, parts: tuple[Any, ...]) -> Callable[[int], str] | None:
+    """What rows of the batch that came last are called in the data, if they are its samples in their order."""
+    if not isinstance(batches, Loader) or batches.collate is not None:
+        return None
+    indices = batches.indices(batches.position - 1)
+    return (lambda row: batches.dataset.name(int(indices[row]))) if len(indices) == size_of(parts) else None
+
+
+def sample_of(error: Exception, batches: Source, parts: tuple[Any, ...]) -> str:
+    """Which sample it is that a check found wrong, if the index that it told counts samples."""
+    names = sample_names(batches, parts)
+    if names is None or not isinstance(error, CheckError) or not error.index or error.index[0] >= size_of(parts):
+        return ""
+    return f"; index {error.index[0]} of the batch is {names(error.index[0])}"
 
 
 @contextmanager

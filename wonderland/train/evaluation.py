@@ -15,7 +15,7 @@ from wonderland.core.errors import ArgumentError, check_function
 from wonderland.data.loaders import Loader
 from wonderland.nn.module import Module, evaluating
 from wonderland.nn.substitute import with_arrays
-from wonderland.train.batches import as_batches, check_batch, once_through, parts_of, size_of
+from wonderland.train.batches import as_batches, check_batch, once_through, parts_of, sample_of, size_of
 from wonderland.train.compiled_step import cast_batch, checked_loss, remembered
 
 Outputs = Callable[..., Any] | None  # (model, *batch) -> outputs
@@ -97,7 +97,12 @@ def evaluated(
             parts = parts_of(batch)
             if not weight:
                 check_batch(parts, loss)
-            value, extra, out = run(model, *parts)
+            try:
+                value, extra, out = run(model, *parts)
+            except Exception as error:
+                place = f"in batch {batches.position} of the data that is evaluated"
+                error.add_note(f"{place}{sample_of(error, batches, parts)}")
+                raise
             size = size_of(parts)
             weight += size
             for name, number in {**({} if value is None else {"loss": value}), **extra}.items():

@@ -14,14 +14,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple, cast
 
-from wonderland.control.effects import CheckError
 from wonderland.core.errors import ArgumentError, check_function
 from wonderland.data.faults import DataError, count_of
 from wonderland.data.loaders import Loader
 from wonderland.nn.module import Module
 from wonderland.nn.noise import part_of_batch
 from wonderland.nn.statistics import synchronize
-from wonderland.train.batches import Source, as_batches, check_batch, is_once, length_of, parts_of, share, size_of
+from wonderland.train.batches import (
+    Source,
+    as_batches,
+    check_batch,
+    is_once,
+    length_of,
+    parts_of,
+    sample_names,
+    sample_of,
+    share,
+    size_of,
+)
 from wonderland.train.checkpoints import Checkpoint, names_of
 from wonderland.train.checkpoints import resume as resume_run
 from wonderland.train.compiled_step import Clip, check_optimizer, compiled_step
@@ -293,7 +303,7 @@ class TrainingLoop:
                 try:
                     value, extra, fine = step(model, optimizer, *parts)
                 except Exception as error:
-                    error.add_note(f"in {self._place()}{self._sample_of(error, parts)}")
+                    error.add_note(f"in {self._place()}{sample_of(error, run.data, parts)}")
                     raise
                 run.loss = value
                 values = {"loss": value, **extra} if extra else {"loss": value}
@@ -396,7 +406,7 @@ class TrainingLoop:
             return
         if not size_of(parts):
             raise DataError(f"{self._place()}: the batch has no samples")
-        names = self._names_of_samples(parts)
+        names = sample_names(run.data, parts)
         why = explained(self.loss, self.clip, self.ranks, run.model, run.optimizer, parts, names)
         raise NonFiniteError(
             f"{self._place()}: {why}. Model and optimiser are as before this step. A smaller rate, clip=1.0, or "
@@ -407,21 +417,6 @@ class TrainingLoop:
         """Which step this is."""
         run = self.run
         return f"step {run.step + 1} (batch {run.batch + 1} of epoch {run.epoch + 1})"
-
-    def _names_of_samples(self, parts: tuple[Any, ...]) -> Callable[[int], str] | None:
-        """What rows of this batch are called in the data, if they are its samples in their order."""
-        loader = self.run.data
-        if not isinstance(loader, Loader) or loader.collate is not None:
-            return None
-        indices = loader.indices(loader.position - 1)
-        return (lambda row: loader.dataset.name(int(indices[row]))) if len(indices) == size_of(parts) else None
-
-    def _sample_of(self, error: Exception, parts: tuple[Any, ...]) -> str:
-        """Which sample it is that a check found wrong, if the index that it told counts samples."""
-        names = self._names_of_samples(parts)
-        if names is None or not isinstance(error, CheckError) or not error.index or error.index[0] >= size_of(parts):
-            return ""
-        return f"; index {error.index[0]} of the batch is {names(error.index[0])}"
 
     def _interrupt(self) -> None:
         """Save, and stop."""

@@ -28,6 +28,7 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError
 from wonderland.transform.derivatives import value_and_grad
 
+PASSED_ON = 0.2  # seconds in which mpiexec passes a message on, which it would drop with the processes
 # By which variables the launchers of MPICH, Open MPI, Intel MPI and MVAPICH say how many processes there are.
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS")
 
@@ -135,13 +136,18 @@ class Ranks:
             left = isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and not error.code)
             if self.count == 1 or left:
                 raise
-            traceback.print_exc()
+            if not self.is_first:
+                time.sleep(5 * PASSED_ON)  # what fails on all ranks alike, the first one says
+            plain = getattr(error, "explains_itself", False)
+            if not plain:
+                traceback.print_exc()
             print(
-                f"wonderland: rank {self.rank} of {self.count} failed ({type(error).__name__}: {error}); all ranks "
-                "stop. Training goes on from the last checkpoint with --resume, or fit(resume=True).",
+                f"wonderland: rank {self.rank} of {self.count} failed ({'' if plain else f'{type(error).__name__}: '}"
+                f"{error}); all ranks stop. Training goes on from the last checkpoint with --resume, or "
+                "fit(resume=True).",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
-            time.sleep(0.2)  # mpiexec passes the message on, and would drop it with the processes
+            time.sleep(PASSED_ON)
             self.communicator.Abort(1)
 
 
