@@ -15,6 +15,7 @@ from networks import Dropout, Linear, Net, Norm, X, arrays, assert_same, loss
 
 import wonderland as wl
 from wonderland import nn
+from wonderland.nn.layout import book_of, layout_of
 
 RUNS = pytest.mark.parametrize("run", [lambda f: f, wl.jit], ids=["eager", "jit"])
 
@@ -891,6 +892,21 @@ def test_a_captured_module_that_changes_is_noticed():
     net = Net()
     with pytest.warns(wl.ReboundArrayWarning, match="attributes that net had"):
         f(X)
+
+
+def test_an_equal_static_value_keeps_the_layout():
+    """It is what calls are recognised by: made again, it costs more than a call."""
+    for value, equal, other in [
+        (1, int("1"), True), (0.0, float("0"), -0.0), ("ab", "".join("ab"), "b"), ([1, {"a": 2}], [1, {"a": 2}], [1]),
+        ((1, 2), tuple(map(int, "12")), (1, 2.0)), ({"a": [1]}, {"a": [1]}, {"a": [np.ones(1)]}),
+    ]:  # fmt: skip
+        model = Linear(2, 2)
+        model.value = value
+        layout = layout_of(model)
+        model.value = equal
+        assert book_of(model).layout is layout and model.value is equal
+        model.value = other
+        assert layout_of(model) is not layout and model.value is other
 
 
 def test_an_attribute_that_causes_compilations_is_named():

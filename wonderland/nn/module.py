@@ -19,6 +19,7 @@ from wonderland.core import tree
 from wonderland.core.errors import ArgumentError, MutationError
 from wonderland.core.kinds import kind_of
 from wonderland.core.level import Traced, running
+from wonderland.core.statics import typed
 from wonderland.core.tracebacks import user_line
 from wonderland.core.tracer import Tracer
 from wonderland.nn import names as naming
@@ -28,6 +29,7 @@ from wonderland.nn.names import LoadReport
 from wonderland.nn.static import check_attribute
 
 NUMBERS = (np.generic, int, float, complex)
+PLAIN = (int, float, complex, str, tuple, list, dict, set)
 BASES = (list, tuple, dict, set, frozenset)
 
 
@@ -135,6 +137,9 @@ class Module:
         if isinstance(old, ARRAY) and book.roles.get(name) == "buffer" and isinstance(value, (*ARRAY, *NUMBERS)):
             if value is not old:
                 _write(self, name, old, value)
+            return
+        if isinstance(value, PLAIN) and type(value) is type(old) and not is_child(value) and typed(value) == typed(old):
+            own[name] = value  # the same static value: the layout stays, which calls are recognised by
             return
         inside = book.known is not None and running()  # a clone: what an attribute is stays as it is
         if isinstance(value, ARRAY):
