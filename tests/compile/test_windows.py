@@ -203,6 +203,19 @@ def test_another_batch_has_the_same_code(rng):
     assert len(texts) == 1
 
 
+def test_another_batch_of_a_long_step_has_the_same_code(rng):
+    """Where signals are looked at depends on kinds of steps, not on how long they take."""
+    ws = [numbers(rng, 24, 24, 3, 3) for _ in range(4)]
+
+    def loss(ws, x):
+        for w in ws:
+            x = np.maximum(wl.conv(x, w, padding=1), 0)
+        return np.mean(x**2)
+
+    texts = {wl.jit(wl.grad(loss)).inspect(ws, numbers(rng, n, 24, 32, 32)).ir for n in (64, 50, 40)}
+    assert len(texts) == 1 and "wl_poll" in texts.pop()
+
+
 SHAPES = [(64, 64), (65, 67), (9, 1000), (1000, 11), (3, 40, 41), (4, 16, 7, 30), (2, 3, 5, 6, 70)]
 
 

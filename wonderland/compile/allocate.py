@@ -24,6 +24,7 @@ from wonderland.compile.signature import Signature
 from wonderland.compile.steps import Copy, Poll, RunKernels, Step
 from wonderland.core.types import ArrayType
 
+STEPS_BETWEEN_LOOKS = 8  # at signals, of kinds that rarely take long
 NEAR = 8  # steps in which a kernel looks for one to run along with
 
 
@@ -308,14 +309,21 @@ class RegionPlan:
     # -- signals ----------------------------------------------------------------------------------
 
     def _look_at_signals(self, done: list[tuple[int, float]]) -> None:
-        """Between long steps, as long as nothing is written that a run which fails leaves alone."""
+        """After some steps, as long as nothing is written that a run which fails leaves alone.
+
+        Where they are depends on kinds of steps, not on sizes: another batch finds the same code.
+        """
+        start, counted = done[0]
+        if self.plan.work - counted < 2 * BUDGET:
+            return
         written = (i for i, step in enumerate(self.steps) if self.guarded and step.may_write(self.guarded))
-        end = next(written, len(self.steps))
-        steps, (place, counted) = list(self.steps), done[0]
+        end = min(next(written, len(self.steps)), len(self.steps) - 1)
+        steps, place, looked = list(self.steps), start, start
         self.steps.clear()
         for count, work in done[1:]:
-            self.steps += steps[place:count]
+            new = steps[place:count]
+            self.steps += new
             place = count
-            if work - counted >= BUDGET and count <= end and count < len(steps):
+            if count <= end and (count - looked >= STEPS_BETWEEN_LOOKS or any(step.is_long for step in new)):
                 self.steps.append(Poll(min(work - counted, 2.0 * BUDGET)))
-                counted = work
+                counted, looked = work, count

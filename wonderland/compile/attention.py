@@ -69,6 +69,8 @@ def _code(name: str) -> Any:
 class RunAttended(Step):
     """The call."""
 
+    is_long = True
+
     def __init__(
         self, node: Attended, places: dict[str, Place], made: dict[str, Place], scratch: Buffer, numbers: dict[str, int]
     ):  # fmt: skip

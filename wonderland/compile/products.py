@@ -79,6 +79,8 @@ class Contract(Whole):
 class RunProduct(Step):
     """Matrix products, one for each entry of the batch; many small ones are shared between threads."""
 
+    is_long = True
+
     def __init__(self, node: Contract, x: Buffer, y: Buffer, out: Buffer, position: int):
         self.node: Contract = node
         self.x: Buffer = x

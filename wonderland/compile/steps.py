@@ -21,6 +21,7 @@ class Step(ABC):
     """Something that is done."""
 
     bodies: Sequence[list[Step]] = ()  # steps that are part of it
+    is_long: bool = False  # is it of a kind that often takes long?
 
     @property
     def touched(self) -> Iterable[Buffer] | None:
@@ -145,7 +146,7 @@ class Poll(Step):
 
     def emit(self, out: Any, f: ir.Function) -> None:
         place = out.cell(f, signals.BUDGET_WORD)
-        left = f.load(ir.LONG, place) - out.number(f, math.ceil(self.work))
+        left = f.load(ir.LONG, place) - out.entry(f, math.ceil(self.work))
         f.store(left, place)
         with f.when(left < 0):
             f.call(signals.POLL, out.arena)
