@@ -104,13 +104,13 @@ def main(name: str, rounds: int, peers: list[str]) -> dict[str, Any]:
             absent[peer] = "not installed"
             continue
         try:
-            calls[peer] = Contender(name, peer)
+            calls[peer] = theirs = Contender(name, peer)
         except Absent as error:
             absent[peer] = str(error)
             continue
-        if ours.outcomes is not None and calls[peer].outcomes is not None:
+        if ours.outcomes is not None and theirs.outcomes is not None:
             try:
-                measure.check(ours.outcomes, calls[peer].outcomes, benchmark.rtol, benchmark.atol)
+                measure.check(ours.outcomes, theirs.outcomes, benchmark.rtol, benchmark.atol)
             except AssertionError as error:
                 raise AssertionError(f"{peer} returns something else: {error}") from None
     measured = measure.interleaved(calls, registry.OURS, rounds)

@@ -53,7 +53,7 @@ def clip_by_value(grads: Any, most: float) -> Any:
 
 
 def _check_bound(function: str, name: str, bound: Any) -> None:
-    if isinstance(bound, (int, float, np.generic)) and not bound >= 0:  # a negative one would turn gradients around
+    if isinstance(bound, (int, float, np.number)) and not bound >= 0:  # a negative one would turn gradients around
         raise ArgumentError(f"{function}: {name} is not negative, unlike {bound!r}")
 
 
