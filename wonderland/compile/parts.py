@@ -20,7 +20,9 @@ _NUMBER = re.compile(r"!(\d+)")  # of metadata
 
 
 @dataclass(eq=False)
-class _Function:
+class _Piece:
+    """A function: its text, and what that says about where it may be."""
+
     text: str
 
     def __post_init__(self) -> None:
@@ -48,7 +50,7 @@ def cut(text: str) -> list[str]:
     if len(text) < PART or VARIABLE in text:
         return [text]
     found = list(_FUNCTION.finditer(text))
-    functions = {f.name: f for f in (_Function(match[0]) for match in found)}
+    functions = {f.name: f for f in (_Piece(match[0]) for match in found)}
     count = round(sum(f.weight for f in functions.values()) / PART)
     if count < 2:
         return [text]
@@ -65,7 +67,7 @@ def cut(text: str) -> list[str]:
     return [_text([f for f in functions.values() if f in part], functions, head, tail) for part in parts if part]
 
 
-def _with_inlined(f: _Function, functions: dict[str, _Function]) -> set[_Function]:
+def _with_inlined(f: _Piece, functions: dict[str, _Piece]) -> set[_Piece]:
     """A function, and what may be inlined into it."""
     group, todo = {f}, [f]
     while todo:
@@ -76,11 +78,11 @@ def _with_inlined(f: _Function, functions: dict[str, _Function]) -> set[_Functio
     return group
 
 
-def _weight(group: set[_Function]) -> int:
+def _weight(group: set[_Piece]) -> int:
     return sum(f.weight for f in group)
 
 
-def _text(part: list[_Function], functions: dict[str, _Function], head: list[str], tail: list[str]) -> str:
+def _text(part: list[_Piece], functions: dict[str, _Piece], head: list[str], tail: list[str]) -> str:
     """The text of a part: of the lines before and after all functions those that it needs."""
     used = {name for f in part for name in f.uses}
     lines = [line for line in head if not (name := _NAME.search(line)) or name[1] in used]
