@@ -212,14 +212,7 @@ def _multiply_strided(f: Function, t: Tile, block: Fields, top: Value, bottom: V
         f.call(pack_tall(t), k, a.at(top), csa, whole, own)
         with f.loop(top + whole * t.rows, bottom, t.rows) as i:
             f.call(pack_rows(t), k, a.at(i * rsa), rsa, csa, f.min(m - i, t.rows), own.at((i - top) * k))
-
-    def multiply_some(i: Value, *rest: Value) -> None:
-        with f.when(packed):
-            f.call(kernel(t, "packed"), k, own.at((i - top) * k), *rest)
-        with f.unless(packed):
-            multiply(i, *rest)
-
-    return multiply_some
+    return _if_packed(f, t, packed, lambda i: (k, own.at((i - top) * k)), multiply)
 
 
 def _multiply_placed(f: Function, t: Tile, block: Fields, top: Value, bottom: Value) -> Callable:
@@ -239,14 +232,19 @@ def _multiply_placed(f: Function, t: Tile, block: Fields, top: Value, bottom: Va
     with f.when(packed), f.loop(top, bottom, t.rows) as i:
         rows = f.element(LONG, row_places, i - top)
         f.call(pack_placed(t), k, a, rows, step_places, f.min(m - i, t.rows), own.at((i - top) * k))
+    return _if_packed(f, t, packed, lambda i: (k, own.at((i - top) * k)), multiply)
 
-    def multiply_some(i: Value, *rest: Value) -> None:
+
+def _if_packed(f: Function, t: Tile, packed: Value, panel: Callable, otherwise: Callable) -> Callable:
+    """The kernel of a tile at row i: of a panel, if A is packed."""
+
+    def multiply(i: Value, *rest: Value) -> None:
         with f.when(packed):
-            f.call(kernel(t, "packed"), k, own.at((i - top) * k), *rest)
+            f.call(kernel(t, "packed"), *panel(i), *rest)
         with f.unless(packed):
-            multiply(i, *rest)
+            otherwise(i, *rest)
 
-    return multiply_some
+    return multiply
 
 
 def _packs_windows(t: Tile) -> bool:
