@@ -265,7 +265,12 @@ except ImportError as error:
 
 
 def test_the_package_is_loaded_on_first_use():
-    code = "import sys, wonderland as wl; print('wonderland.text' in sys.modules); wl.text.BPE; print('regex' in sys.modules)"
+    code = """
+import sys, wonderland as wl
+print("wonderland.text" in sys.modules)
+wl.text.BPE
+print("regex" in sys.modules)
+"""
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["False", "False"]
     assert wl.text.__name__ == "wonderland.text"

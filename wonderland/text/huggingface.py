@@ -7,10 +7,12 @@ ignored it would give other ids than the model was trained with.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from wonderland.nn.safetensors import replace
 from wonderland.text.byte_characters import shown, unshown
+from wonderland.text.faults import TokenizerError
 from wonderland.text.patterns import PATTERNS
 from wonderland.text.reading import Path, part, read_json, refuse
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 MODEL = {"dropout": (None, 0, 0.0), "continuing_subword_prefix": (None, ""), "end_of_word_suffix": (None, ""),
          "byte_fallback": (None, False)}  # fmt: skip
+CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")  # [...], in which $ is a character
+DIFFERENT = re.compile(r"(?<!\\)\$|\{[\d,]+\}\+")  # to Oniguruma $ is also the end of a line, {1,3}+ isn't possessive
 ADDED = ("single_word", "lstrip", "rstrip")
 
 
@@ -32,7 +36,7 @@ def read(path: Path) -> dict[str, Any]:
     for key, harmless in MODEL.items():
         if model.get(key) not in harmless:
             refuse(path, f"its model has {key!r} = {model[key]!r:.40}, which byte-level BPE doesn't have")
-    if found.get("normalizer") is not None:
+    if _steps(found, "normalizer", "normalizers"):
         refuse(path, "it normalises text before it encodes it, so that decoding can't give the text back")
     special = _special(path, part(path, found, "added_tokens", list, default=[]))
     vocabulary = _vocabulary(path, part(path, model, "vocab", dict, inside="model"), special)
@@ -91,7 +95,7 @@ def _steps(found: dict[str, Any], key: str, inside: str) -> list[dict[str, Any]]
     if step is None:
         return []
     steps = step.get(inside) if isinstance(step, dict) and step.get("type") == "Sequence" else [step]
-    return steps if isinstance(steps, list) and all(isinstance(each, dict) for each in steps) else [{"type": step}]
+    return steps if isinstance(steps, list) and all(isinstance(each, dict) for each in steps) else [{}]
 
 
 def _pattern(path: Path, found: dict[str, Any]) -> str | None:
@@ -110,6 +114,8 @@ def _pattern(path: Path, found: dict[str, Any]) -> str | None:
         if step.get("type") != "Split" or not plain or not isinstance(pattern, str):
             shown = json.dumps(step)[:120]
             refuse(path, f"its pre_tokenizer has the step {shown}; this reads 'Split' by a 'Regex', 'Isolated'")
+        if DIFFERENT.search(CLASS.sub("", pattern)):
+            refuse(path, f"its pattern {pattern!r:.80} has $ or {{...}}+, and means another thing there than here")
         patterns.append(pattern)
     if len(patterns) > 1:
         refuse(path, f"its pre_tokenizer cuts text {len(patterns)} times; one pattern is read")
@@ -148,8 +154,10 @@ def write(path: Path, tokenizer: BPE) -> None:
     last = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     cut: Any = last
     if tokenizer.pattern is not None:
-        pattern = {"Regex": PATTERNS.get(tokenizer.pattern, tokenizer.pattern)}
-        split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+        pattern = PATTERNS.get(tokenizer.pattern, tokenizer.pattern)
+        if DIFFERENT.search(CLASS.sub("", pattern)):
+            raise TokenizerError(f"the pattern {pattern!r:.80} has $ or {{...}}+, and means another thing there")
+        split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
         cut = {"type": "Sequence", "pretokenizers": [split, last]}
     frame = None
     if tokenizer.bos is not None or tokenizer.eos is not None:
@@ -167,7 +175,8 @@ def write(path: Path, tokenizer: BPE) -> None:
         "model": {
             "type": "BPE", **{key: values[0] for key, values in MODEL.items()}, "byte_fallback": False,
             "unk_token": None, "fuse_unk": False, "ignore_merges": tokenizer.whole,
-            "vocab": {name: number for number, name in sorted(names.items())},
+            # Special tokens as well: those that aren't here would be given other ids when the file is read.
+            "vocab": dict(sorted([*special.items(), *((name, i) for i, name in names.items())], key=lambda row: row[1])),
             "merges": [[names[left], names[right]] for left, right in tokenizer.pairs()],
         },
     }  # fmt: skip

@@ -12,11 +12,12 @@ from typing import Any
 from wonderland.core.errors import ArgumentError
 from wonderland.text.faults import TokenizerError
 
-# GPT-2's, and those of GPT-4 (cl100k) and GPT-4o (o200k), in forms that backtrack less and match the same.
+# GPT-2's, and those of GPT-4 (cl100k) and GPT-4o (o200k), in forms that backtrack less and match the same. In
+# Hugging Face's files they are for Oniguruma, to which `$` and `{1,3}+` mean other things: so they do without.
 PATTERNS: dict[str, str] = {
-    "gpt2": r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s",
-    "gpt4": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$"
-    r"|\s*[\r\n]|\s+(?!\S)|\s",
+    "gpt2": r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s+(?!\S)|\s+",
+    "gpt4": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+",
     "gpt4o": "|".join(
         [
             r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
