@@ -15,6 +15,7 @@ from wonderland.text import BPE
 from wonderland.text.patterns import PATTERNS
 from wonderland.text.ranks import read
 
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads and forks of other tests don't go together
 tiktoken = pytest.importorskip("tiktoken")
 tokenizers = pytest.importorskip("tokenizers")
 pytestmark = pytest.mark.peers

@@ -67,6 +67,11 @@ def test_merges_may_be_strings(tokenizer, tmp_path):
     assert text.load(path) == tokenizer
 
 
+def test_a_special_token_that_looks_like_another_is_not_written(tmp_path):
+    with pytest.raises(TokenizerError, match="'a' is a special token and"):
+        BPE({b"a": 0}, special_tokens=["a"]).write_huggingface(tmp_path / "tokenizer.json")
+
+
 def test_patterns_that_mean_other_things_are_not_written(tmp_path):
     for pattern in (r"a+$", r"\d{1,3}+"):
         with pytest.raises(TokenizerError, match="means another thing there"):

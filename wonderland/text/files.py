@@ -38,7 +38,7 @@ def load(path: str | os.PathLike[str]) -> Tokenizer:
     if kind not in KINDS:
         refuse(path, f"its kind is {kind!r:.60}, not one of {', '.join(KINDS)}")
     state = {
-        name: part(path, found, name, *types, **({} if name in REQUIRED else {"default": None}))
+        name: part(path, found, name, *types) if name in REQUIRED else part(path, found, name, *types, default=None)
         for name, types in FIELDS[kind].items()
     }
     unknown = found.keys() - state.keys() - {"format", "version", "kind"}

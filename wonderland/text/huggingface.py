@@ -151,6 +151,9 @@ def write(path: Path, tokenizer: BPE) -> None:
     """Write a tokenizer."""
     names = {number: shown(token) for token, number in tokenizer.vocabulary.items()}
     special = tokenizer.special_tokens
+    both = special.keys() & {*names.values()}
+    if both:
+        raise TokenizerError(f"{min(both)!r} is a special token and, as this file writes bytes, another one, too")
     last = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     cut: Any = last
     if tokenizer.pattern is not None:
@@ -176,7 +179,7 @@ def write(path: Path, tokenizer: BPE) -> None:
             "type": "BPE", **{key: values[0] for key, values in MODEL.items()}, "byte_fallback": False,
             "unk_token": None, "fuse_unk": False, "ignore_merges": tokenizer.whole,
             # Special tokens as well: those that aren't here would be given other ids when the file is read.
-            "vocab": dict(sorted([*special.items(), *((name, i) for i, name in names.items())], key=lambda row: row[1])),
+            "vocab": {name: number for number, name in sorted([*names.items(), *((i, n) for n, i in special.items())])},
             "merges": [[names[left], names[right]] for left, right in tokenizer.pairs()],
         },
     }  # fmt: skip

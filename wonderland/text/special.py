@@ -27,7 +27,7 @@ def chosen(names: Chosen, special_tokens: Mapping[str, int], what: str) -> froze
 
 def refuse(text: str, names: frozenset[str]) -> None:
     """Refuse a text with a special token in it: in a text of somebody else's it would be an order to the model."""
-    found = names and _finder(names).search(text)
+    found = _finder(names).search(text) if names else None
     if found:
         raise TokenizerError(
             f"the text has the special token {found[0]!r} at character {found.start()}. To encode it as that token "
