@@ -115,6 +115,11 @@ def polynomial(x):
     return x * x * x - 3 * x + 1
 
 
+@typed
+def bits(x, y):
+    return (x * 0x2545F4914F6CDD1D + y) >> 32 & 1023
+
+
 @pytest.fixture
 def draw(rng):
     return lambda n=12, most=10: rng.integers(0, most, n)
@@ -150,6 +155,11 @@ def test_integers_wrap():
     for x in (2**40, -(2**50) + 3, 2**63 - 1):
         exact = x**3 - 3 * x + 1
         assert polynomial(x) == (exact + 2**63) % 2**64 - 2**63
+
+
+def test_bits_of_a_product_that_wrapped():
+    for x, y in itertools.product((0, 3, 2**40 + 1), (0, 255, 2**62)):
+        assert compare(bits, x, y) == ((x * 0x2545F4914F6CDD1D + y) % 2**64) // 2**32 % 1024
 
 
 def test_arrays_may_share_memory(draw):
@@ -286,6 +296,7 @@ WRONG = [
     ("return n > 0", 1, "n > 0 is a bool, where an int belongs"),
     ("return n and 3", 1, "and/or are of bools, n is an int; write n != 0"),
     ("return n**2", 1, r"Pow of an int and an int isn't in the subset: n \*\* 2"),
+    ("return n | 2", 1, "BitOr of an int and an int"),
     ("return n // 2", 1, "FloorDiv of an int and an int"),
     ("return ~n", 1, "Invert isn't in the subset: ~n"),
     ("return 1 if 0 < n < 3 else 2", 1, "a comparison is of two ints: 0 < n < 3"),

@@ -26,5 +26,6 @@ ORDER = [
     "trees",
     "eager",
     "random",
+    "tokenizers",
     "imports",
 ]

@@ -12,14 +12,14 @@ For algorithms that no array operation expresses (colourings, orders, searches i
 
 Arguments are one-dimensional contiguous arrays (int64, float32, float64) and ints. The subset: assignment to local
 numbers and to elements, `for` over a `range` with a constant step, `while`, `if`, `break`, `continue`, `return` of an
-int or of nothing; + - * (of floats, too), comparisons, `and or not`, conditional expressions, `len`, `min` and `max` of
-two ints, and calls of typed functions of the module. No allocation: work arrays are arguments. Anything else is refused
-with its line.
+int or of nothing; + - * (of floats, too), & and >> of ints, comparisons, `and or not`, conditional expressions, `len`,
+`min` and `max` of two ints, and calls of typed functions of the module. No allocation: work arrays are arguments.
+Anything else is refused with its line.
 
 What differs from Python:
 
 - **Indices are not checked.** One out of bounds reads or destroys other memory. None counts from the end.
-- Ints have 64 bits, and wrap.
+- Ints have 64 bits, and wrap; `>>` brings zeros in, so that `x >> n & mask` has the bits of a product that wrapped.
 - A local keeps the type of its first assignment (and is 0 until then).
 
 `f.python(...)` runs as plain Python: slow, with bounds checked, on lists as well. Nothing is compiled before the first

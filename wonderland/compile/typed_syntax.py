@@ -24,6 +24,7 @@ Kind = np.dtype | type[int]  # of an argument: an array's dtype, or a number
 ELEMENTS = {np.dtype(np.int64): LONG, np.dtype(np.float32): FLOAT, np.dtype(np.float64): DOUBLE}
 NAMES = {BOOL: "a bool", LONG: "an int", FLOAT: "a float32", DOUBLE: "a float64"}
 OPERATORS = {ast.Add: Value.__add__, ast.Sub: Value.__sub__, ast.Mult: Value.__mul__}
+OF_BITS = {ast.BitAnd: Value.__and__, ast.RShift: Value.__rshift__}
 COMPARISONS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
 SUBSET = "a typed function has assignments, for ... in range, while, if, break, continue, return and calls only"
 CALLS = "only typed functions, len of an array, and min and max of two ints can be called"
@@ -262,10 +263,11 @@ class Translation:
         return self.binary(node, self.value(node.left), self.value(node.right))
 
     def binary(self, node: ast.BinOp | ast.AugAssign, x: Value, y: Value) -> Value:
-        if type(node.op) not in OPERATORS or x.type != y.type or x.type == BOOL:
+        operators = OPERATORS | OF_BITS if x.type == LONG else OPERATORS
+        if type(node.op) not in operators or x.type != y.type or x.type == BOOL:
             what = f"{type(node.op).__name__} of {NAMES[x.type]} and {NAMES[y.type]}"
             raise self.error(node, f"{what} isn't in the subset: {{}}")
-        return OPERATORS[type(node.op)](x, y)
+        return operators[type(node.op)](x, y)
 
     def of_Compare(self, node: ast.Compare) -> Value:
         how = COMPARISONS.get(type(node.ops[0]), "")
