@@ -4,6 +4,8 @@
 
 from wonderland.models.convnext import ConvNeXt, ConvNeXtBlock
 from wonderland.models.frames import FrameAverage, image_symmetries, principal_frames
+from wonderland.models.gpt import GPT, gpt2, llama
+from wonderland.models.huggingface import load_huggingface
 from wonderland.models.lenet import LeNet
 from wonderland.models.mobilenet import MobileNet, separable
 from wonderland.models.receptive import ReceptiveField, receptive_field
