@@ -3,6 +3,7 @@
 # ruff: noqa: F401
 
 from wonderland.models.convnext import ConvNeXt, ConvNeXtBlock
+from wonderland.models.encoder import Encoder, mask_tokens
 from wonderland.models.frames import FrameAverage, image_symmetries, principal_frames
 from wonderland.models.gpt import GPT, gpt2, llama
 from wonderland.models.huggingface import load_huggingface
@@ -19,4 +20,6 @@ from wonderland.models.resnet import (
     resnet50,
     resnext50,
 )
+from wonderland.models.seq2seq import EncoderDecoder
 from wonderland.models.vgg import VGG, vgg_block
+from wonderland.models.vit import ViT
