@@ -194,12 +194,20 @@ def test_log_probability_and_perplexity():
         (lambda m: [*m.stream([[1], [2]], 3)], "stream takes one prompt"),
         (lambda m: m(np.arange(9)), r"T at most context=8, got \(9,\)"),
         (lambda m: m(np.array([3, 17])), r"tokens \(Embedding\): its table has rows 0 to 16, .* index 17"),
+        (lambda m: m.log_probability(np.array([3, 17])), "vocabulary is 0 to 16, the last token is 17"),
+        (lambda m: m.perplexity([[3, 4], [3, -1]]), "the last token is -1"),
+        (lambda m: m.log_probability(np.array([3])), r"T at least 2, got \(1,\)"),
         (lambda m: models.GPT(**SIZES, positions="absolute"), "positions is one of"),
     ],
 )
 def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call(models.GPT(**SIZES))
+
+
+def test_a_wrong_last_token_in_compiled_code():
+    with pytest.raises(wl.CheckError, match="the last token is 17"):
+        wl.jit(lambda m, tokens: m.log_probability(tokens))(models.GPT(**SIZES), np.array([3, 17]))
 
 
 def test_prompts_are_integers():

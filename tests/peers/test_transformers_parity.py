@@ -145,6 +145,12 @@ def test_generation_token_by_token(name, tmp_path):
         repetition_penalty=1.7, eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
     np.testing.assert_array_equal(ours.generate(prompts, 9, temperature=0, repetition_penalty=1.7), penalized.numpy())
+    searched = theirs.generate(
+        torch.from_numpy(prompts[:1]), attention_mask=torch.ones(1, 3), max_new_tokens=9, do_sample=False, num_beams=3,
+        num_return_sequences=3, eos_token_id=None, pad_token_id=0,
+    )  # fmt: skip
+    found = models.beam_search(ours, prompts[0], 9, beams=3)
+    np.testing.assert_array_equal([beam.tokens for beam in found], searched.numpy())
 
 
 def test_restrictions_of_sampling():

@@ -16,6 +16,8 @@ import numpy as np
 from wonderland import nn, random
 from wonderland.compile.jit import jit
 from wonderland.control.loops import while_loop
+from wonderland.nn.arguments import demand
+from wonderland.nn.placing import indices
 
 
 class Sampling(NamedTuple):
@@ -50,7 +52,7 @@ class Generates(nn.Module):
         Dropout is off. Past the context, the latest tokens that fit are looked at; with a window and positions that
         count distances there is no such end.
         """
-        rows, single, ragged = _rows(self, prompt)
+        rows, single, ragged = prompts(self, prompt)
         run = _Run(self, rows, count, **options)
         for _ in run.advance(run.total):
             pass
@@ -61,7 +63,7 @@ class Generates(nn.Module):
 
     def stream(self, prompt: Any, count: int, **options: Any) -> Iterator[int]:
         """The tokens of `generate` one after the other, for one prompt (T,); ends after a stop token."""
-        rows, single, _ = _rows(self, prompt)
+        rows, single, _ = prompts(self, prompt)
         if not single:
             raise ValueError(f"stream takes one prompt (T,), got {len(rows)}: use generate for a batch")
         run = _Run(self, rows, count, **options)
@@ -70,6 +72,12 @@ class Generates(nn.Module):
 
     def log_probability(self, tokens: Any) -> Any:
         """log p(token | those before), (..., T) to (..., T - 1): the first token has none before it."""
+        tokens = indices(self, tokens)
+        if not tokens.ndim or tokens.shape[-1] < 2:
+            raise ValueError(f"log_probability takes (..., T) with T at least 2, got {tokens.shape}")
+        last = tokens[..., -1]  # the others are looked up, which checks them
+        what = f"log_probability: the vocabulary is 0 to {self.vocab_size - 1}, the last token is {{}}"
+        demand((last >= 0) & (last < self.vocab_size), what, last)
         logits = self(tokens[..., :-1])  # (..., T - 1, V)
         found = np.take_along_axis(nn.log_softmax(logits), tokens[..., 1:, None], axis=-1)
         return found[..., 0]
@@ -222,7 +230,7 @@ def restricted(logits: Any, sampling: Sampling, numbers: Any) -> Any:
     return np.where(logits >= least, logits, -np.inf)
 
 
-def _rows(model: Any, prompt: Any) -> tuple[list[np.ndarray], bool, bool]:
+def prompts(model: Any, prompt: Any) -> tuple[list[np.ndarray], bool, bool]:
     """Prompts, each (T,); was there one only, and are they a list of different lengths?"""
     nested = isinstance(prompt, Sequence) and len(prompt) > 0 and all(np.ndim(row) == 1 for row in prompt)
     ragged = nested and len({len(row) for row in prompt}) > 1

@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401
 
+from wonderland.models.beams import Beam, beam_search
 from wonderland.models.convnext import ConvNeXt, ConvNeXtBlock
 from wonderland.models.encoder import Encoder, mask_tokens
 from wonderland.models.frames import FrameAverage, image_symmetries, principal_frames
