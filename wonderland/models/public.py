@@ -2,8 +2,12 @@
 
 # ruff: noqa: F401
 
+from wonderland.models.beams import Beam, beam_search
 from wonderland.models.convnext import ConvNeXt, ConvNeXtBlock
+from wonderland.models.encoder import Encoder, mask_tokens
 from wonderland.models.frames import FrameAverage, image_symmetries, principal_frames
+from wonderland.models.gpt import GPT, gpt2, llama
+from wonderland.models.huggingface import load_huggingface
 from wonderland.models.lenet import LeNet
 from wonderland.models.mobilenet import MobileNet, separable
 from wonderland.models.receptive import ReceptiveField, receptive_field
@@ -17,4 +21,6 @@ from wonderland.models.resnet import (
     resnet50,
     resnext50,
 )
+from wonderland.models.seq2seq import EncoderDecoder
 from wonderland.models.vgg import VGG, vgg_block
+from wonderland.models.vit import ViT

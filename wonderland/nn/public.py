@@ -58,9 +58,11 @@ from wonderland.nn.approximation import (
     sigmoid_bins,
     tent_map,
 )
+from wonderland.nn.attention import MultiHeadAttention
 from wonderland.nn.batch_norm import BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d
 from wonderland.nn.binary import binary_cross_entropy, binary_cross_entropy_with_logits, sigmoid_focal_loss
 from wonderland.nn.building import build
+from wonderland.nn.cache import KVCache
 from wonderland.nn.classification import cross_entropy, nll_loss
 from wonderland.nn.containers import Parallel, Residual, Sequential
 from wonderland.nn.contrastive import cosine_embedding_loss, cosine_similarity, info_nce, triplet_margin_loss
@@ -123,6 +125,7 @@ from wonderland.nn.pools import (
     SumPool2d,
     SumPool3d,
 )
+from wonderland.nn.positions import ALiBi, RelativeBias, Rotary, sinusoidal
 from wonderland.nn.safetensors import SafetensorsError
 from wonderland.nn.scores import brier_score, focal_loss, zero_one_loss
 from wonderland.nn.shapes import Flatten, Identity, Unflatten, Upsample
@@ -130,3 +133,4 @@ from wonderland.nn.statistics import synchronize, update_statistics
 from wonderland.nn.summary import summary
 from wonderland.nn.surgery import delete_paths
 from wonderland.nn.trained import APL, KAF, Maxout, PReLU, SwiGLU, Swish
+from wonderland.nn.transformer import FeedForward, TransformerBlock

@@ -1,0 +1,138 @@
+"""Weights of Hugging Face's models: arrays by its names come in, those of our models are filled.
+
+A table has, for each kind of model, its names and ours; `*` is the number of a layer. Queries, keys and values, which
+it has one by one, are parts of one matrix; GPT-2's matrices are (in, out), and transposed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wonderland.core.errors import ArgumentError
+from wonderland.nn.names import LoadReport
+from wonderland.nn.safetensors import read
+
+QKV = ("q", "k", "v")
+Table = dict[str, str]
+
+
+def _parts(theirs: str, ours: str) -> Table:
+    """Three layers that are one: their name has {} for what is q, k and v there."""
+    return {theirs.format(part): f"{ours}/{number}" for number, part in enumerate(QKV)}
+
+
+def _named(table: Table, names: Mapping[str, str]) -> Table:
+    """With other words for q, k and v."""
+    pattern = re.compile(r"\b([qkv])\b")
+    return {pattern.sub(lambda m: names[m[1]], theirs): ours for theirs, ours in table.items()}
+
+
+LONG = {"q": "query", "k": "key", "v": "value"}
+BERT_LAYER = {
+    "attention.output.dense": "attention.out_proj", "intermediate.dense": "feed.inner", "output.dense": "feed.outer",
+}  # fmt: skip
+TABLES: dict[str, Table] = {
+    "gpt2": {
+        "wte": "tokens", "wpe": "places", "ln_f": "norm", "lm_head": "head",
+        "h.*.ln_1": "blocks.*.norm1", "h.*.ln_2": "blocks.*.norm2",
+        "h.*.attn.c_attn": "blocks.*.attention.in_proj.T", "h.*.attn.c_proj": "blocks.*.attention.out_proj.T",
+        "h.*.mlp.c_fc": "blocks.*.feed.inner.T", "h.*.mlp.c_proj": "blocks.*.feed.outer.T",
+    },
+    "llama": {
+        "embed_tokens": "tokens", "norm": "norm", "lm_head": "head",
+        "layers.*.input_layernorm": "blocks.*.norm1", "layers.*.post_attention_layernorm": "blocks.*.norm2",
+        **_parts("layers.*.self_attn.{}_proj", "blocks.*.attention.in_proj"),
+        "layers.*.self_attn.o_proj": "blocks.*.attention.out_proj",
+        "layers.*.mlp.gate_proj": "blocks.*.feed.gate", "layers.*.mlp.up_proj": "blocks.*.feed.inner",
+        "layers.*.mlp.down_proj": "blocks.*.feed.outer",
+    },
+    "bert": {
+        "embeddings.word_embeddings": "tokens", "embeddings.position_embeddings": "places",
+        "embeddings.token_type_embeddings": "kinds", "embeddings.LayerNorm": "norm", "pooler.dense": "pooler",
+        **_named(_parts("encoder.layer.*.attention.self.{}", "blocks.*.attention.in_proj"), LONG),
+        **{f"encoder.layer.*.{theirs}": f"blocks.*.{ours}" for theirs, ours in BERT_LAYER.items()},
+        "encoder.layer.*.attention.output.LayerNorm": "blocks.*.norm1",
+        "encoder.layer.*.output.LayerNorm": "blocks.*.norm2",
+        "cls.predictions.transform.dense": "head.inner", "cls.predictions.transform.LayerNorm": "head.norm",
+        "cls.predictions": "head", "cls.predictions.decoder": "head.decoder",
+    },
+    "vit": {
+        "embeddings": "", "embeddings.patch_embeddings.projection": "patches", "layernorm": "norm",
+        "classifier": "head",
+        **_named(_parts("encoder.layer.*.attention.attention.{}", "blocks.*.attention.in_proj"), LONG),
+        **{f"encoder.layer.*.{theirs}": f"blocks.*.{ours}" for theirs, ours in BERT_LAYER.items()},
+        "encoder.layer.*.layernorm_before": "blocks.*.norm1", "encoder.layer.*.layernorm_after": "blocks.*.norm2",
+    },
+}  # fmt: skip
+MARKS = {"gpt2": "wte.weight", "llama": "embed_tokens.weight", "bert": "embeddings.word_embeddings.weight",
+         "vit": "embeddings.patch_embeddings.projection.weight"}  # fmt: skip
+PREFIXES = ("transformer.", "model.", "bert.", "vit.")
+# Masks and frequencies that old files have, BERT's second sentence, and second names of what is tied.
+NEEDLESS = re.compile(
+    r"(\.attn\.(masked_)?bias|inv_freq|position_ids|cls\.seq_relationship\.\w+|decoder\.(weight|bias))$"
+)
+
+
+def load_huggingface(model: Any, source: Any, strict: bool = True) -> LoadReport:
+    """Copy Hugging Face's weights of GPT-2, LLaMA, BERT or ViT into a `GPT`, an `Encoder` or a `ViT` of the same sizes.
+
+    `source` is a safetensors file, a folder of them, or a dict of arrays by name. Returns what was missing or
+    unexpected, which with `strict` is an error.
+    """
+    arrays = dict(source) if isinstance(source, Mapping) else _read(source)
+    state = huggingface_state(arrays)
+    if "head.weight" in state and getattr(model, "head", None) is None:  # tied here
+        if not np.array_equal(state.pop("head.weight"), state["tokens.weight"]):
+            raise ArgumentError("the matrix of the logits isn't that of the embedding: make the model tied=False")
+    return model.load_state(state, strict)
+
+
+def huggingface_state(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays by Hugging Face's names as those by ours."""
+    arrays = {_bare(name): np.asarray(value) for name, value in arrays.items() if not NEEDLESS.search(name)}
+    kind = next((kind for kind, mark in MARKS.items() if mark in arrays), None)
+    if kind is None:
+        raise ArgumentError(
+            f"these aren't weights of {', '.join(MARKS)}: none of {', '.join(MARKS.values())} is there, but "
+            + ", ".join([*arrays][:5])
+        )
+    state: dict[str, Any] = {}
+    parts: dict[str, dict[int, Any]] = {}
+    for name, value in arrays.items():
+        layer, _, last = name.rpartition(".")
+        number = re.search(r"\.(\d+)\.", layer + ".")
+        ours = TABLES[kind].get(re.sub(r"\.\d+(?=\.|$)", ".*", layer))
+        if ours is None:
+            state[name] = value  # load_state says that it is unexpected
+            continue
+        ours = ours.replace("*", number[1]) if number else ours
+        ours, transposed = ours.removesuffix(".T"), ours.endswith(".T")
+        ours, _, part = ours.partition("/")
+        full = f"{ours}.{last}" if ours else last
+        value = value.T if transposed and value.ndim == 2 else value
+        if part:
+            parts.setdefault(full, {})[int(part)] = value
+        else:
+            state[full] = value
+    state.update({name: np.concatenate([found[i] for i in sorted(found)]) for name, found in parts.items()})
+    return state
+
+
+def _bare(name: str) -> str:
+    return next((name.removeprefix(prefix) for prefix in PREFIXES if name.startswith(prefix)), name)
+
+
+def _read(source: Any) -> dict[str, Any]:
+    if not isinstance(source, (str, os.PathLike)):
+        raise ArgumentError(f"weights are a file, a folder, or a dict of arrays, got {type(source).__name__}")
+    path = Path(source)
+    files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
+    if not files:
+        raise ArgumentError(f"{path} has no *.safetensors files")
+    return {name: array for file in files for name, array in read(file)[0].items()}

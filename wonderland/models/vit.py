@@ -1,0 +1,79 @@
+"""Vision transformer: an image as a sequence of patches. Weights of Hugging Face's ViT load by `load_huggingface`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from wonderland import nn
+from wonderland.nn.building import positive, recipe
+from wonderland.nn.placing import wrong_shape
+
+
+class ViT(nn.Module):
+    """Images (..., channels, size, size) to logits (..., classes).
+
+        h = [class token, registers, W patch_n + b] + P;   h = block_l(h) for each layer;   logits = head(norm(h)[0])
+
+    `pool="mean"` takes the mean of the patches instead of the class token. `registers` are further tokens that no
+    patch belongs to (Darcet et al. 2024). Dosovitskiy et al. 2021, An image is worth 16 x 16 words.
+    """
+
+    def __init__(
+        self, size: int = 224, patch: int = 16, classes: int = 1000, layers: int = 12, heads: int = 12,
+        width: int = 768, *, hidden: int | None = None, channels: int = 3, registers: int = 0, pool: str = "class",
+        eps: float = 1e-12, dropout: float = 0.0, key: Any = None, dtype: Any = np.float32,
+    ):  # fmt: skip
+        if positive(size, "ViT: size") % positive(patch, "ViT: patch"):
+            raise ValueError(f"ViT: size={size} isn't a multiple of patch={patch}")
+        if pool not in ("class", "mean"):
+            raise ValueError(f'ViT: pool is "class" or "mean", got {pool!r}')
+        self.shape: tuple[int, ...] = (channels, size, size)
+        self.pool: str = pool
+        keys = iter(recipe(self, None, False, key, dtype).keys(layers + 6))
+        init = partial(nn.init.truncated_normal, std=0.02)
+        drawn: dict[str, Any] = {"init": init, "dtype": dtype}
+        count = (size // patch) ** 2
+        self.cls_token: Any = np.zeros((1, 1, width), dtype) if pool == "class" else None
+        self.register_tokens: Any = init(next(keys), (1, registers, width), dtype) if registers else None
+        self.position_embeddings: Any = init(next(keys), (1, count + (pool == "class"), width), dtype)
+        self.patches: Any = nn.Conv2d(channels, width, patch, stride=patch, key=next(keys), **drawn)
+        self.dropout: Any = nn.Dropout(dropout, key=next(keys)) if dropout else None
+        self.blocks: list[Any] = [
+            nn.TransformerBlock(
+                width, heads, hidden, eps=eps, bias=nn.init.zeros, dropout=dropout, key=next(keys), **drawn
+            )
+            for _ in range(layers)
+        ]
+        self.norm: Any = nn.LayerNorm(width, eps, dtype=dtype)
+        self.head: Any = nn.Linear(width, classes, nn.init.zeros, key=next(keys), **drawn)
+
+    def __call__(self, x: Any) -> Any:
+        x = self.hidden(x)  # (B, 1 + R + N, C)
+        return self.head(x[..., 0, :] if self.pool == "class" else np.mean(x[..., self._extra :, :], axis=-2))
+
+    @property
+    def _extra(self) -> int:
+        """Tokens before those of patches."""
+        registers = 0 if self.register_tokens is None else self.register_tokens.shape[1]
+        return (self.cls_token is not None) + registers
+
+    def hidden(self, x: Any) -> Any:
+        """The vectors of the tokens: of the class, registers and patches, (..., 1 + R + N, width)."""
+        if x.shape[-3:] != self.shape:
+            raise wrong_shape(self, f"(..., {', '.join(map(str, self.shape))})", x.shape)
+        x = self.patches(x)  # (B, C, H, W)
+        x = np.swapaxes(x.reshape(*x.shape[:-2], -1), -2, -1)  # (B, N, C)
+        token = lambda t: np.broadcast_to(t[0], (*x.shape[:-2], *t.shape[1:]))
+        if self.cls_token is not None:
+            x = np.concatenate([token(self.cls_token), x], axis=-2)
+        x = x + self.position_embeddings[0]
+        if self.register_tokens is not None:
+            at = 0 if self.cls_token is None else 1
+            x = np.concatenate([x[..., :at, :], token(self.register_tokens), x[..., at:, :]], axis=-2)
+        x = x if self.dropout is None else self.dropout(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x)
