@@ -53,12 +53,12 @@ class Generates(nn.Module):
         count distances there is no such end.
         """
         rows, single, ragged = prompts(self, prompt)
-        run = _Run(self, rows, count, **options)
-        for _ in run.advance(run.total):
+        writing = _Writing(self, rows, count, **options)
+        for _ in writing.advance(writing.total):
             pass
-        text = run.text[:, : run.n]
+        text = writing.text[:, : writing.n]
         if ragged:
-            return [run.cut(i, len(row)) for i, row in enumerate(rows)]
+            return [writing.cut(i, len(row)) for i, row in enumerate(rows)]
         return text[0] if single else text
 
     def stream(self, prompt: Any, count: int, **options: Any) -> Iterator[int]:
@@ -66,9 +66,9 @@ class Generates(nn.Module):
         rows, single, _ = prompts(self, prompt)
         if not single:
             raise ValueError(f"stream takes one prompt (T,), got {len(rows)}: use generate for a batch")
-        run = _Run(self, rows, count, **options)
-        for n in run.advance(1):
-            yield int(run.text[0, n])
+        writing = _Writing(self, rows, count, **options)
+        for n in writing.advance(1):
+            yield int(writing.text[0, n])
 
     def log_probability(self, tokens: Any) -> Any:
         """log p(token | those before), (..., T) to (..., T - 1): the first token has none before it."""
@@ -88,7 +88,7 @@ class Generates(nn.Module):
             return math.exp(-float(np.mean(self.log_probability(np.asarray(tokens)))))
 
 
-class _Run:
+class _Writing:
     """A generation under way: the text so far, the caches, and how far both are."""
 
     def __init__(
