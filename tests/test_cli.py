@@ -48,6 +48,19 @@ def test_the_list_has_every_recipe_with_its_settings(capsys):
     assert "hidden=128,64" in shown and "NAME.py" in shown
 
 
+def test_tokenize(capsys, monkeypatch, tmp_path):
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    (tmp_path / "text").write_text("abab abab\n" * 3)
+    saved = str(tmp_path / "tokenizer.json")
+    assert cli.main(["tokenize", str(tmp_path / "text"), "--vocab-size", "258", "--save", saved, "--show", "3"]) == 0
+    first = capsys.readouterr().out
+    assert first == "abab| |abab\n12 tokens of 30 bytes, 2.50 bytes each, by BPE(vocab_size=258)\n"
+    assert cli.main(["tokenize", str(tmp_path / "text"), "--tokenizer", saved, "--show", "3"]) == 0
+    assert capsys.readouterr().out == first
+    assert cli.main(["tokenize", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere" in capsys.readouterr().err
+
+
 def test_help_of_train_has_examples(capsys):
     with pytest.raises(SystemExit) as left:
         cli.main(["train", "--help"])

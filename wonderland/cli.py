@@ -1,4 +1,4 @@
-"""The command line: `wonderland tour` shows what works, on the notes' own examples; `train` and `list`; `version`."""
+"""The command line: `tour` shows what works, on the notes' own examples; `train`, `list`, `tokenize`, `version`."""
 
 from __future__ import annotations
 
@@ -234,18 +234,47 @@ def tour() -> None:
     print(f"\n{paint('That was the tour.', 'title')} The documentation starts at docs/index.md.")
 
 
+def tokenize(chosen: argparse.Namespace) -> int:
+    """The tokens of a text file, in colours, and how many there are."""
+    try:
+        with open(chosen.text, "rb") as file:
+            raw = file.read()
+        if chosen.tokenizer:
+            tokenizer = wl.text.load(chosen.tokenizer)
+        else:
+            tokenizer = wl.text.BPE.train(raw, chosen.vocab_size)
+        ids = tokenizer.encode(raw, disallowed_special=())
+        if chosen.save:
+            tokenizer.save(chosen.save)
+    except (OSError, ImportError, ValueError, wl.ArgumentError) as error:
+        print(f"wonderland: {error}", file=sys.stderr)
+        return 2
+    print(wl.text.TokenView(ids[: chosen.show], tokenizer.pieces(ids[: chosen.show])))
+    share = f", {len(raw) / len(ids):.2f} bytes each" if len(ids) else ""
+    print(f"{len(ids)} tokens of {len(raw)} bytes{share}, by {tokenizer}")
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The `wonderland` command."""
     parser = argparse.ArgumentParser(prog="wonderland", description="Differentiable programming for NumPy.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("tour", help="a short tour of what works")
     cli_train.add_commands(commands)
+    parts = commands.add_parser("tokenize", help="the tokens of a text file, in colours")
+    parts.add_argument("text", help="the path of a text")
+    parts.add_argument("--tokenizer", metavar="FILE", help="one that was saved, or a tokenizer.json")
+    parts.add_argument("--vocab-size", metavar="N", type=int, default=1024, help="train byte pairs on the text (1024)")
+    parts.add_argument("--save", metavar="FILE", help="keep the tokenizer")
+    parts.add_argument("--show", metavar="N", type=int, default=200, help="how many tokens are shown (200)")
     commands.add_parser("version", help="versions, for bug reports")
     chosen = parser.parse_args(arguments)
     if chosen.command == "train":
         return cli_train.run(chosen)
     if chosen.command == "list":
         return cli_train.show_list()
+    if chosen.command == "tokenize":
+        return tokenize(chosen)
     if chosen.command == "version":
         print(f"wonderland {wl.__version__}, NumPy {np.__version__}, Python {platform.python_version()}")
     else:
