@@ -35,7 +35,7 @@ def test_published_numbers_of_parameters():
 
 
 def test_it_starts_as_gpt2_does():
-    model = models.GPT(**{**SIZES, "width": 256, "layers": 8})
+    model = models.GPT(**{**SIZES, "width": 256, "layers": 8}, key=wl.random.key(0))
     assert model.tokens.weight.std() == pytest.approx(0.02, rel=0.05)
     assert model.blocks[0].attention.in_proj.weight.std() == pytest.approx(0.02, rel=0.05)
     assert model.blocks[7].feed.outer.weight.std() == pytest.approx(0.02 / 4, rel=0.05)
