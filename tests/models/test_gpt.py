@@ -167,7 +167,7 @@ def allowed(logits, temperature=1.0, top_k=None, top_p=None, min_p=None):
 
 
 def test_log_probability_and_perplexity():
-    model = models.GPT(**{**SIZES, "vocab_size": 3, "layers": 1}, dtype=np.float64)
+    model = models.GPT(**{**SIZES, "vocab_size": 3, "layers": 1}, dtype=np.float64, key=wl.random.key(2))
     for _, p in model.named_parameters():
         p *= 10 if p.ndim == 2 else 1
     texts = np.array([(0, *rest) for rest in product(range(3), repeat=4)])
