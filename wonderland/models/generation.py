@@ -96,7 +96,7 @@ class _Writing:
         top_p: float | None = None, min_p: float | None = None, repetition_penalty: float = 1.0, stop: Any = None,
         cache: bool = True, key: Any = None,
     ):  # fmt: skip
-        _check(count, temperature, top_k, top_p, min_p, repetition_penalty)
+        check_options(count, temperature, top_k, top_p, min_p, repetition_penalty)
         lengths = np.array([len(row) for row in rows])
         self.model, self.count, self.lengths = model, int(count), lengths
         self.total: int = int(lengths.max()) + self.count
@@ -107,31 +107,18 @@ class _Writing:
         self.n = int(lengths.min())
         self.done = np.zeros(len(rows), bool)
         self.stop = np.asarray([] if stop is None else stop, np.int64).reshape(-1)
-        greedy = temperature == 0
-        top_k = None if greedy or top_k is None else min(top_k, model.vocab_size)
-        self.sampling = Sampling(greedy, top_k, not greedy and top_p is not None, not greedy and min_p is not None,
-                                 repetition_penalty != 1)  # fmt: skip
-        self.numbers = {"temperature": np.float64(temperature or 1), "top_p": np.float64(top_p or 1),
-                        "min_p": np.float64(min_p or 1), "penalty": np.float64(repetition_penalty)}  # fmt: skip
+        self.sampling, self.numbers = sampling_of(model, temperature, top_k, top_p, min_p, repetition_penalty)
         self.seen = np.zeros((len(rows), model.vocab_size if self.sampling.penalty else 0), bool)
         if self.sampling.penalty:
             for i, row in enumerate(rows):
                 self.seen[i, row] = True
-        self.key = None if greedy else random.next_key() if key is None else key
+        self.key = None if self.sampling.greedy else random.next_key() if key is None else key
         self.last_cached = 0 if not cache else self.total if model.endless else min(self.total, model.context + 1)
         self.caches = None
         if self.n < self.last_cached:
             self.caches = model.new_caches((len(rows),), _room(model, self.text))
             with nn.evaluating(model):
-                self._fill(self.n - 1)
-
-    def _fill(self, count: int) -> None:
-        """Tokens before the last one of the prompt go into the caches, in pieces of as few sizes as there can be."""
-        first = 0
-        while first < count:
-            size = 2 ** int(math.log2(count - first))
-            _compiled("prefill", id(self.model))(self.model, self.text[:, first : first + size], self.caches)
-            first += size
+                fill(model, self.text, self.caches, self.n - 1)
 
     def advance(self, step: int) -> Iterator[int]:
         """Make tokens, `step` at a time; yields the number of the first new one."""
@@ -165,6 +152,15 @@ def _compiled(which: str, model: int) -> Any:
 def _room(model: Any, text: Any) -> int:
     """How many tokens of a text are looked at, at most."""
     return text.shape[1] if model.endless else min(text.shape[1], model.context)
+
+
+def fill(model: Any, text: Any, caches: Any, count: int) -> None:
+    """The first `count` tokens of a text go into the caches, in pieces of as few sizes as there can be."""
+    first = 0
+    while first < count:
+        size = 2 ** int(math.log2(count - first))
+        _compiled("prefill", id(model))(model, text[:, first : first + size], caches)
+        first += size
 
 
 def _prefill(model: Any, tokens: Any, caches: Any) -> None:
@@ -204,6 +200,17 @@ def _loop(
 
     going = lambda carry: (carry[-1] < last) & ~np.all(carry[-2])
     return while_loop(going, turn, (model, caches, text, seen, done, first))[2:]
+
+
+def sampling_of(
+    model: Any, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None, penalty: float
+) -> tuple[Sampling, dict[str, Any]]:
+    """What is compiled, and the numbers that are given to it."""
+    greedy = temperature == 0
+    top_k = None if greedy or top_k is None else min(top_k, model.vocab_size)
+    sampling = Sampling(greedy, top_k, not greedy and top_p is not None, not greedy and min_p is not None, penalty != 1)
+    numbers = {"temperature": temperature or 1, "top_p": top_p or 1, "min_p": min_p or 1, "penalty": penalty}
+    return sampling, {name: np.float64(number) for name, number in numbers.items()}
 
 
 def choose(logits: Any, key: Any, sampling: Sampling, numbers: Any) -> Any:
@@ -253,7 +260,8 @@ def prompts(model: Any, prompt: Any) -> tuple[list[np.ndarray], bool, bool]:
     return rows, not ragged and np.ndim(prompt) == 1, ragged
 
 
-def _check(count: Any, temperature: Any, top_k: Any, top_p: Any, min_p: Any, penalty: Any) -> None:
+def check_options(count: Any, temperature: Any, top_k: Any, top_p: Any, min_p: Any, penalty: Any) -> None:
+    """Refuse numbers that make no sense."""
     for name, value, fits, what in (
         ("count", count, lambda n: n >= 0 and int(n) == n, "a number of tokens"),
         ("temperature", temperature, lambda t: 0 <= t < math.inf, "0 (greedy) or a positive number"),

@@ -102,9 +102,12 @@ class GPT(Generates):
         """May there be more tokens than the context? With a window, and positions that count distances, yes."""
         return self.blocks[0].attention.window is not None and self.positions in ("rotary", "alibi", "relative", None)
 
-    def new_caches(self, batch: tuple[int, ...] = (), length: int | None = None) -> list[Any]:
-        """Empty caches of keys and values, one for each block, for `length` tokens (the context)."""
-        return [block.attention.new_cache(length or self.context, batch) for block in self.blocks]
+    def new_caches(self, batch: tuple[int, ...] = (), length: int | None = None, spare: int = 0) -> list[Any]:
+        """Empty caches of keys and values, one for each block, for `length` tokens (the context).
+
+        The latest tokens, up to `spare` of them, can be taken back by setting `position` of each.
+        """
+        return [block.attention.new_cache(length or self.context, batch, spare) for block in self.blocks]
 
 
 def gpt2(**options: Any) -> GPT:

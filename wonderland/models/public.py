@@ -22,5 +22,6 @@ from wonderland.models.resnet import (
     resnext50,
 )
 from wonderland.models.seq2seq import EncoderDecoder
+from wonderland.models.speculation import Speculated, speculative
 from wonderland.models.vgg import VGG, vgg_block
 from wonderland.models.vit import ViT

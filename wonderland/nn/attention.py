@@ -102,9 +102,12 @@ class MultiHeadAttention(Module):
         q, k, _, options = self._prepared(x, context, mask, None, positions)
         return _weights(q, k, **self._as_mask(options, q, k))
 
-    def new_cache(self, length: int, batch: tuple[int, ...] = ()) -> KVCache:
-        """An empty cache for `length` tokens; a ring, if a window lets fewer do."""
-        window = self.window if isinstance(self.window, int) else None
+    def new_cache(self, length: int, batch: tuple[int, ...] = (), spare: int = 0) -> KVCache:
+        """An empty cache for `length` tokens; a ring, if a window lets fewer do.
+
+        Up to `spare` of the latest tokens can be taken back, by setting the cache's `position`.
+        """
+        window = self.window + spare if isinstance(self.window, int) else None
         ring = window is not None and window < length
         dtype = self.out_proj.weight.dtype
         return KVCache(batch, self.kv_heads, window if ring else length, self.head_width, ring, dtype=dtype)  # type: ignore

@@ -16,6 +16,7 @@ from wonderland.core.tracebacks import warn_user
 from wonderland.core.tracer import Tracer
 from wonderland.nn.arguments import array
 from wonderland.nn.module import Module
+from wonderland.nn.names import named_modules
 
 
 class PromotionWarning(UserWarning):
@@ -40,7 +41,8 @@ def _modules(frame: FrameType) -> list[Module]:
 
 
 def _name_in(model: Module, layer: Any) -> str:
-    return next((name for name, node in model.named_modules() if node is layer), "")
+    """By the function, not the method: a frame's Module isn't read by what is being recorded, only looked at."""
+    return next((name for name, node in named_modules(model) if node is layer), "")
 
 
 def wrong_shape(layer: Any, expected: str, got: tuple[int, ...], what: str = "an input") -> ValueError:
