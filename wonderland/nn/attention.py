@@ -14,7 +14,7 @@ from wonderland.nn.dropout import Dropout
 from wonderland.nn.linear import Linear
 from wonderland.nn.module import Module
 from wonderland.nn.placing import numbers, place_of, wrong_shape
-from wonderland.nn.positions import checked_positions
+from wonderland.nn.positions import biases_in_order, checked_positions
 from wonderland.numpy.attention import attention
 
 
@@ -135,7 +135,9 @@ class MultiHeadAttention(Module):
             k, v, there = cache.write(k, v)
             seen = self._visible(here, there)
             options["mask"] = seen if mask is None else seen & mask
-        if self.position_bias is not None:
+        if self.position_bias is not None and cache is None and positions is None:
+            options["bias"] = biases_in_order(self.position_bias, q.shape[-2], k.shape[-2], q.dtype)
+        elif self.position_bias is not None:
             options["bias"] = self.position_bias(here, there).astype(q.dtype)
         return q, k, v, options
 

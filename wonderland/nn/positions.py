@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from wonderland.nn.arguments import array
 from wonderland.nn.building import positive
@@ -127,8 +128,11 @@ class RelativeBias(Module):
 
     def __call__(self, queries: Any, keys: Any) -> Any:
         """Positions of queries (T,) and keys (S,) to biases (heads, T, S)."""
-        behind = array(keys)[..., None, :] - array(queries)[..., :, None]  # (T, S): positive where the key is later
-        return np.moveaxis(self.weight[self.bucket(behind)], -1, -3)
+        return self.of_distance(_distances(queries, keys))
+
+    def of_distance(self, distance: Any) -> Any:
+        """Key positions less query positions, (..., T, S) or (S,), to biases (..., heads, T, S) or (heads, S)."""
+        return np.moveaxis(self.weight[self.bucket(distance)], -1, -1 - min(distance.ndim, 2))
 
     def bucket(self, distance: Any) -> Any:
         """The number of a bucket, of key position - query position."""
@@ -162,8 +166,29 @@ class ALiBi(Module):
 
     def __call__(self, queries: Any, keys: Any) -> Any:
         """Positions of queries (T,) and keys (S,) to biases (heads, T, S), float64."""
-        distance = np.abs(array(keys)[..., None, :] - array(queries)[..., :, None])
-        return -self.slopes()[:, None, None] * distance[..., None, :, :]
+        return self.of_distance(_distances(queries, keys))
+
+    def of_distance(self, distance: Any) -> Any:
+        """Key positions less query positions, (..., T, S) or (S,), to biases (..., heads, T, S) or (heads, S)."""
+        rank = min(distance.ndim, 2)
+        slopes = self.slopes().reshape(-1, *[1] * rank)
+        return -slopes * np.abs(distance)[(..., None, *[slice(None)] * rank)]
+
+
+def biases_in_order(bias: Any, queries: int, keys: int, dtype: Any) -> Any:
+    """Those of queries 0, 1, ... and keys 0, 1, ..., (heads, T, S): a view of one number for each distance.
+
+    Compiled attention reads them where they are, so that T S numbers are never in memory.
+    """
+    if not hasattr(bias, "of_distance"):
+        return bias(np.arange(queries), np.arange(keys)).astype(dtype)
+    each = bias.of_distance(np.arange(1 - queries, keys)).astype(dtype)  # (heads, T + S - 1)
+    return sliding_window_view(each, keys, axis=-1)[..., ::-1, :]  # [h, i, j] is each[h, j - i + T - 1]
+
+
+def _distances(queries: Any, keys: Any) -> Any:
+    """(T, S): positive where the key is later."""
+    return array(keys)[..., None, :] - array(queries)[..., :, None]
 
 
 def _frequencies(width: int, base: float) -> np.ndarray:
