@@ -75,6 +75,34 @@ def fitted(folder, *arguments):
     return model, history
 
 
+def compare_ring(ranks):
+    """Ring attention of this rank's part of a sequence, eager and compiled, with all of it in one process."""
+    rng = np.random.default_rng(0)
+    sizes = {"q": (2, 4, 12, 5), "k": (2, 2, 12, 5), "v": (2, 2, 12, 3), "ct": (2, 4, 12, 3)}
+    whole = {name: rng.normal(size=size) for name, size in sizes.items()}
+    own = ranks.part(12)
+    part = {name: x[:, :, own] for name, x in whole.items()}
+    for causal in (False, True):
+
+        def summed(q, k, v, ct, attend, causal=causal):
+            return np.sum(ct * np.sin(attend(q, k, v, causal=causal)))
+
+        def around(q, k, v, causal):
+            return nn.ring_attention(q, k, v, ranks=ranks, causal=causal)
+
+        wanted = wl.grad(summed, (0, 1, 2))(*whole.values(), wl.attention)
+        of_ring = wl.grad(lambda *args, summed=summed: summed(*args, around), (0, 1, 2))
+        expected = wl.attention(whole["q"], whole["k"], whole["v"], causal=causal)[:, :, own]
+        np.testing.assert_allclose(around(*[*part.values()][:3], causal), expected, 1e-12, 1e-12)
+        for found in (of_ring(*part.values()), wl.jit(of_ring)(*part.values())):
+            for x, y in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(x, y[:, :, own], 1e-12, 1e-12)
+    try:
+        nn.ring_attention(*(np.zeros((1, 4 + ranks.rank, 2)) for _ in "qkv"), ranks=ranks)
+    except ValueError as error:
+        assert "parts of the same shape on all ranks; they have q (1, 4, 2)" in str(error)
+
+
 if __name__ == "__main__":
     what, *arguments = sys.argv[1:]
     ranks = train.ranks()
@@ -88,6 +116,9 @@ if __name__ == "__main__":
                 history = stopped(moment)
                 lines = [f"{moment}: {history.stopped}, {len(history.steps.get('loss', ()))} steps\n"]
                 sys.stdout.write("".join(ranks.communicator.gather(lines[0]) or ()))
+        elif what == "ring":
+            compare_ring(ranks)
+            sys.stdout.write("".join(ranks.communicator.gather(f"the same on {ranks}\n") or ()))
         elif what == "raise" and ranks.rank == 1:
             raise ValueError("the data of rank 1 are gone")
         elif what == "die" and ranks.rank == 1:

@@ -86,6 +86,14 @@ def test_a_callback_that_stops_one_rank_stops_all():
     assert done.stdout.splitlines() == lines
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_ring_attention_is_attention(count):
+    """Values and gradients; each rank has a part of the sequence. What is compared is in the script."""
+    done = run(count, "ring")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"the same on rank {i} of {count}" for i in range(count)]
+
+
 def test_one_process_is_a_rank_of_its_own(monkeypatch):
     for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)

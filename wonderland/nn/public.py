@@ -126,6 +126,7 @@ from wonderland.nn.pools import (
     SumPool3d,
 )
 from wonderland.nn.positions import ALiBi, RelativeBias, Rotary, sinusoidal
+from wonderland.nn.ring import ring_attention
 from wonderland.nn.safetensors import SafetensorsError
 from wonderland.nn.scores import brier_score, focal_loss, zero_one_loss
 from wonderland.nn.shapes import Flatten, Identity, Unflatten, Upsample
