@@ -152,7 +152,8 @@ def _run(
                             break_on_hyphens=False))  # fmt: skip
     else:
         print('\nno report: its pictures need Matplotlib, pip install "wonderland[studio]", then --resume')
-    print(f"checkpoints  {checkpoint.folder}")
+    if outcome.history:
+        print(f"checkpoints  {checkpoint.folder}")
     return 0
 
 
@@ -275,7 +276,8 @@ def write_files(
         return []
     figures = outcome.figures()
     files = []
-    for name, figure in {"curves": train.pictures.curves(outcome.history), **figures}.items():
+    curves = {"curves": train.pictures.curves(outcome.history)} if outcome.history else {}  # some train nothing
+    for name, figure in {**curves, **figures}.items():
         files.append(re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".png")
         write_atomically(out / files[-1], png(figure))
     facts = {name: said(name, value) if "accuracy" in name else value for name, value in outcome.numbers.items()}

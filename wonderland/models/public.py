@@ -4,6 +4,7 @@
 
 from wonderland.models.beams import Beam, beam_search
 from wonderland.models.convnext import ConvNeXt, ConvNeXtBlock
+from wonderland.models.cost import TransformerCost, transformer_cost
 from wonderland.models.encoder import Encoder, mask_tokens
 from wonderland.models.frames import FrameAverage, image_symmetries, principal_frames
 from wonderland.models.gpt import GPT, gpt2, llama

@@ -170,3 +170,31 @@ def power_law(
     ax.minorticks_off()
     legend(ax, ink)
     return figure
+
+
+def costs(
+    rows: Mapping[str, Mapping[str, Sequence[float]]], slopes: Mapping[str, float], title: str, dark: bool = False
+) -> Any:
+    """Operations above, time below, a column for each size that grows, all axes logarithmic; slopes in the legends."""
+    ink = ink_of(dark)
+    figure = new_figure(7.6, 5.6, dark)
+    headline(figure, ink, title)
+    axes = figure.subplots(2, len(rows), sharex="col", sharey="row", squeeze=False)
+    for (above, below), (name, row) in zip(axes.T, rows.items(), strict=True):
+        dress(above, ink, y="operations" if name == next(iter(rows)) else "")
+        dress(below, ink, x=name, y="milliseconds" if name == next(iter(rows)) else "")
+        x = np.array(row["size"])
+        for k, (what, label) in enumerate((("attention", "scores and mixing"), ("weights", "products with weights"))):
+            power = slopes[f"power of the {name}: {label}"]
+            above.plot(x, row[what], "o-", color=ink.series[k], markersize=4, label=f"{label}, {name}^{power:.2f}")
+        above.plot(x, np.add(row["attention"], row["weights"]), "--", color=ink.ink, linewidth=1.2, label="together")
+        power = slopes[f"power of the {name}: time"]
+        below.plot(x, 1e3 * np.array(row["seconds"]), "s-", color=ink.series[2], markersize=4,
+                   label=f"measured, {name}^{power:.2f}")  # fmt: skip
+        for ax in (above, below):
+            ax.set_xscale("log", base=2)
+            ax.set_yscale("log")
+            ax.set_xticks(x, [f"{v:g}" for v in x])
+            ax.minorticks_off()
+            legend(ax, ink, loc="upper left")
+    return figure
