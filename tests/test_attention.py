@@ -12,7 +12,7 @@ from wonderland.compile.gemm_tile import Tile
 from wonderland.testing import check_grads
 
 
-def plain(q, k, v, mask=None, bias=None, causal=False, scale=None, window=None, align="end"):
+def plain(q, k, v, mask=None, bias=None, causal=False, scale=None, window=None, align="end", by_distance=None):
     """The formula as it is written down, on arrays or traced arrays; the slow obvious version."""
     *_, queries, width = q.shape
     keys = k.shape[-2]
@@ -21,6 +21,8 @@ def plain(q, k, v, mask=None, bias=None, causal=False, scale=None, window=None, 
     s = q @ np.swapaxes(k, -1, -2) * (1 / np.sqrt(width) if scale is None else scale)
     if bias is not None:
         s = s + bias
+    if by_distance is not None:
+        s = s + by_distance[..., np.arange(keys) - np.arange(queries)[:, None] + queries - 1]
     place = np.arange(keys) - np.arange(queries)[:, None] - (keys - queries if align == "end" else 0)
     seen = np.broadcast_to(place <= 0 if causal else True, s.shape)
     if window is not None:
@@ -102,6 +104,10 @@ MASKS = {
     "bias of keys": lambda rng: {"bias": rng.standard_normal(30)},
     "both": lambda rng: {"mask": rng.random((4, 20, 1)) < 0.5, "bias": rng.standard_normal((2, 4, 20, 30))},
     "both added": lambda rng: {"mask": rng.standard_normal((20, 30)), "bias": rng.standard_normal((4, 1, 1))},
+    "by distance": lambda rng: {"by_distance": rng.standard_normal((4, 49)), "causal": True},
+    "by distance, of all heads": lambda rng: {"by_distance": rng.standard_normal(49), "window": (7, 3)},
+    "all": lambda rng: {"by_distance": rng.standard_normal((2, 1, 49)), "mask": rng.random((20, 30)) < 0.5,
+                        "bias": rng.standard_normal((4, 1, 30))},
     "hidden by -inf": lambda rng: {"mask": np.where(rng.random((20, 30)) < 0.5, 0.0, -np.inf)},
 }
 
@@ -110,7 +116,7 @@ MASKS = {
 def test_masks(name, rng):
     args = operands((2, 4, 20, 5), (2, 2, 30, 5), (2, 2, 30, 7))
     masks = MASKS[name](rng)
-    rest = {key: masks.pop(key) for key in [*masks] if np.ndim(masks[key]) == 0 or masks[key].dtype == bool}
+    rest = {key: masks.pop(key) for key in [*masks] if getattr(masks[key], "dtype", None) != float}
     names = [*masks]
 
     def f(attention):
@@ -190,8 +196,8 @@ def test_without_elements():
 def test_second_order_and_forward_mode():
     args = operands((4, 6, 3), (2, 5, 3), (2, 5, 2))
     bias = operands((1, 6, 5))[0]
-    f = lambda q, k, v, b: wl.attention(q, k, v, bias=b, window=(3, 1))
-    check_grads(f, (*args, bias))
+    f = lambda q, k, v, b, d: wl.attention(q, k, v, bias=b, by_distance=d, window=(3, 1))
+    check_grads(f, (*args, bias, operands((4, 10))[0]))
     loss = lambda *a: np.sum(np.sin(wl.attention(*a, causal=True)))
     slow = lambda *a: np.sum(np.sin(plain(*a, causal=True)))
     t = tuple(np.cos(a) for a in args)
@@ -203,10 +209,10 @@ def test_second_order_and_forward_mode():
 
 def test_vmap():
     q, k, v = operands((3, 2, 9, 4), (3, 2, 9, 4), (3, 2, 9, 4))
-    bias = operands((2, 9, 9))[0]
-    f = value_and_pull(lambda q, k, v, b: wl.attention(q, k, v, bias=b, causal=True))
-    for axes in ((0, 0, 0, None), (None, 0, 0, None), (0, None, None, None)):
-        args = [x if axis == 0 else x[0] for x, axis in zip((q, k, v), axes, strict=False)] + [bias]
+    bias, distances = operands((2, 9, 9), (2, 17))
+    f = value_and_pull(lambda q, k, v, b, d: wl.attention(q, k, v, bias=b, by_distance=d, causal=True))
+    for axes in ((0, 0, 0, None, None), (None, 0, 0, None, None), (0, None, None, None, None)):
+        args = [x if axis == 0 else x[0] for x, axis in zip((q, k, v), axes, strict=False)] + [bias, distances]
         each = [f(*(x[i] if axis == 0 else x for x, axis in zip(args, axes, strict=True))) for i in range(3)]
         expected = [np.stack(xs) for xs in zip(*each, strict=True)]
         batched = wl.vmap(f, axes)
@@ -259,8 +265,9 @@ def test_other_sizes_find_the_machine_code():
 
 
 def test_memory_is_linear():
-    step = wl.jit(value_and_pull(lambda *a: wl.attention(*a, causal=True)))
-    of = lambda n: step.inspect(*[np.zeros((1, 16, n, 16), np.float32)] * 3).arena_bytes
+    step = wl.jit(value_and_pull(lambda q, k, v, d: wl.attention(q, k, v, causal=True, by_distance=d)))
+    zeros = lambda *shape: np.zeros(shape, np.float32)
+    of = lambda n: step.inspect(*[zeros(1, 16, n, 16)] * 3, zeros(16, 2 * n - 1)).arena_bytes
     assert of(8192) <= 2.05 * of(4096) and of(8192) < 8192 * 8192
 
 
@@ -283,15 +290,16 @@ def test_registers_of_other_machines(name, monkeypatch):
     """Vectors of 64 bytes and 32 registers, on whatever there is."""
     monkeypatch.setattr(attention_tiles, "tile", lambda dtype: Tile(dtype, 16 if dtype == "f32" else 8, 8, 3))
     q, k, v, options = CASES[name]
-    args = operands(q, k, v)
+    args = operands(q, k, v, (q[-3], q[-2] + k[-2] - 1))
+    pulled = lambda attention: value_and_pull(lambda q, k, v, d: attention(q, k, v, by_distance=d, **options))
     try:
         attention_code.external.cache_clear()
         build._libraries.clear()
-        found = wl.jit(value_and_pull(lambda *a: wl.attention(*a, **options)))(*args)
+        found = wl.jit(pulled(wl.attention))(*args)
     finally:
         attention_code.external.cache_clear()
         build._libraries.clear()
-    assert_near(found, value_and_pull(lambda *a: plain(*a, **options))(*args), "float64")
+    assert_near(found, pulled(plain)(*args), "float64")
 
 
 @pytest.mark.skipif(not hasattr(mmap, "PROT_READ"), reason="needs memory protection")
@@ -311,10 +319,13 @@ def test_nothing_outside_the_operands_is_touched():
         array[...] = values
         return array
 
-    step = wl.jit(value_and_pull(lambda q, k, v, b, m: wl.attention(q, k, v, bias=b, mask=m, window=(30, 40))))
+    step = wl.jit(
+        value_and_pull(lambda q, k, v, b, d, m: wl.attention(q, k, v, m, b, by_distance=d, window=(30, 40)))
+    )
     try:
         for queries, keys, width in ((5, 1, 1), (7, 9, 3), (33, 50, 17), (70, 101, 20)):
-            args = operands(*[(1, 2, n, width) for n in (queries, keys, keys)], (queries, keys), dtype="float32")
+            shapes = [*((1, 2, n, width) for n in (queries, keys, keys)), (queries, keys), (2, queries + keys - 1)]
+            args = operands(*shapes, dtype="float32")
             args = (*args, args[3] > -1)
             expected = step(*args)
             for at_end in (True, False):
@@ -332,6 +343,10 @@ def test_what_is_refused():
         ((q, k[:, :5], v), {}, "swapaxes"), ((np.ones((3, 5, 4)), k, v), {}, "multiple"),
         ((q, k, v), {"mask": np.ones((3, 5, 6), bool)}, "broadcast"),
         ((q, k, v), {"mask": np.ones((5, 5))}, "broadcast"),
+        ((q, k, v), {"mask": np.ones((1, 10))}, "broadcast"), ((q, k, v), {"bias": np.ones((2, 1, 10))}, "broadcast"),
+        ((q, k, v), {"by_distance": np.ones((2, 11))}, r"here \(..., 2, 10\), got \(2, 11\)"),
+        ((q, k, v), {"by_distance": np.ones((3, 10))}, r"got \(3, 10\)"),
+        ((q[0], k, v), {"by_distance": np.ones(10)}, r"write q\[None\]"),
         ((q, k, v), {"align": "left"}, '"end" or "start"'), ((q, k, v), {"window": 0}, "positive"),
         ((q, k, v), {"window": (-1, 0)}, "positive"),
         ((q, k, v), {"window": 1.5}, "positive"), ((q, k, v), {"window": (1, 2, 3)}, "positive"),

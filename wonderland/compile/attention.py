@@ -20,7 +20,7 @@ from wonderland.compile.nodes import STEP, Node, Number, Several
 from wonderland.compile.scalars import Unsupported
 from wonderland.compile.steps import Step
 from wonderland.core.types import ArrayType
-from wonderland.ops.attention import pairs_seen
+from wonderland.ops.attention import by_distance, lower_pairs, pairs_seen
 
 LEAST_WORK = 1 << 17  # multiply-adds that are worth a thread
 NANOSECONDS = 0.02  # of a multiply-add
@@ -220,7 +220,8 @@ def lower_cotangent(builder: Any, *nodes: Node, moving: tuple[int, ...], band: A
     lse, row = (builder.memory(x) for x in (lse, row))
     (n, heads, queries, width), (_, groups, keys, values) = q.shape, v.shape
     sizes = _sizes(q, k, v, band, scale)
-    arrays, strides = _masks(builder, own[3:], (n, heads, queries, keys), lead)
+    masks = [lower_pairs(builder, mask, queries, keys) for mask in own[3:]]
+    arrays, strides = _masks(builder, masks, (n, heads, queries, keys), lead)
     segments = max(1, min(ceil_div(SEGMENTS_TOGETHER, n * groups), keys // LEAST_KEYS))
     segment = ceil_div(keys, segments)
     results = {
@@ -230,22 +231,29 @@ def lower_cotangent(builder: Any, *nodes: Node, moving: tuple[int, ...], band: A
     letters = {"dq": "xn xh xt", "dk": "yn yh yt", "dv": "zn zh zt"}
     for name, (shape, first) in results.items():
         strides |= _result_strides(letters[name], shape[-4:], first)
-    if any(i > 2 for i in moving):
+    along = {i for i in moving if i > 2 and by_distance(own[i].shape, queries, keys)}
+    reach = queries + keys - 1
+    if along:
+        results["dd"] = ((segments, n, heads, reach), False)
+    if any(i > 2 and i not in along for i in moving):
         results["dw"] = ((n, heads, queries, keys), False)
     numbers = {
         **sizes, **strides, **_strides("qn qh qt", q), **_strides("kn kh kt", k), **_strides("vn vh vt", v),
-        **_strides("gn gh gt", given), "segments": segments, "segment": segment, "part": q.type.size,
+        **_strides("gn gh gt", given), "segments": segments, "segment": segment, "part": q.type.size, "reach": reach, "span": n * heads * reach,
         "total": n * groups * segments,
     }  # fmt: skip
     room = room_for(attention_back.room(attention_tile(NAMES[q.dtype.itemsize]), width, values, segment))
     work = n * heads * pairs_seen(queries, keys, band) * (3 * width + 2 * values)
     arrays |= {"q": q, "k": k, "v": v, "lse": lse, "given": given, "row": row}
     node = Attended("attention_cotangent", arrays, numbers, room, work)
-    dq, dk, dv, *dw = _made(builder, node, results, q.dtype)
-    found = [builder.reduce(dq, (0,), "add"), dk, dv, *dw * len(own[3:])]
+    made = dict(zip(results, _made(builder, node, results, q.dtype), strict=True))
+    if along:
+        dd = builder.reduce(made["dd"], (0,), "add")
+        made["dd"] = builder.reshape(dd, (n, heads, 1, reach))
     out = []
     for i in moving:
-        x, shape = found[i], own[i].shape
+        name, shape = "dq dk dv".split()[i] if i < 3 else "dd" if i in along else "dw", own[i].shape
+        x = builder.reduce(made[name], (0,), "add") if name == "dq" else made[name]
         if i > 2:
             x = builder.reshape(x, (*lead, *x.shape[1:]))
             x = builder.reduce(x, tuple(a for a, extent in enumerate(shape) if extent == 1 != x.shape[a]), "add")

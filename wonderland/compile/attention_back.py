@@ -17,13 +17,14 @@ from wonderland.compile.ir import Function
 
 BLOCK_TILES = 16  # of keys
 
-# `dq` has a part for each segment; `dw` is null, or for w itself. Strides are those of the batch, of heads (or groups),
+# `dq` has a part for each segment; `dw` is null, or for w itself; `dd` is null, or for the sums of w along diagonals, of
+# `reach` numbers each, with a part of `span` numbers for each segment. Strides are those of the batch, of heads (or groups),
 # and of queries or keys; `low` and `high` are the band.
 WORDS = """
-    next q* k* v* bias* mask& lse* given* row* dq* dk* dv* dw* scratch*
+    next q* k* v* bias* mask& lse* given* row* dq* dk* dv* dw* dd* scratch*
     heads group queries keys width values low high scale
     qn qh qt kn kh kt vn vh vt bn bh bt bj mn mh mt mj gn gh gt xn xh xt yn yh yt zn zh zt
-    segments segment part total lanes room
+    segments segment part reach span total lanes room
 """
 
 
@@ -46,12 +47,13 @@ class _Segment:
         self.words: Fields = Fields(f, t, WORDS, context)
         get = self.words.get
         self.queries, self.width, self.values, self.scale = get("queries width values scale")
-        self.low, self.high, self.dw = get("low high dw")
+        self.low, self.high, self.dw, self.dd, self.reach = get("low high dw dd reach")
         self.each, self.ld = queries_of(t), f.integer(queries_of(t) + t.columns)
         self.one, self.zero, self.unscaled = f.constant(1), f.constant(0), f.constant(tiles.double_bits(1.0))
         self.pack, self.copy, self.fill = tiles.pack(t), tiles.copy(t), tiles.fill(t)
         self.product, self.update = tiles.product(t, update=False), tiles.product(t, update=True)
         self.weigh, self.unpack, self.keep = tiles.weigh(t), tiles.unpack(t), tiles.keep(t)
+        self.along = tiles.add_diagonals(t)
         self.heads, self.group, self.keys, segments, segment = get("heads group keys segments segment")
         groups = self.heads // self.group
         own, self.which = number // segments, number % segments
@@ -94,6 +96,9 @@ class _Segment:
         first_row = (self.n * self.heads + h) * self.queries
         lse, row = (x.at(first_row) for x in self.words.get("lse row"))
         dw = self.dw.at(first_row * self.keys)
+        dd = self.dd.at(self.which * self.words.get("span")[0]).at((self.n * self.heads + h) * self.reach)
+        with f.when(self.dd.differs(None)):
+            f.call(self.copy, self.dq, *[self.zero] * 4, dd, self.reach, self.one, self.reach)
         with f.loop(0, self.queries, self.each) as q0:
             rows = f.min(self.queries - q0, self.each)
             start, stop = f.max(self.first, q0 + self.low), f.min(self.last, q0 + rows + self.high)
@@ -118,10 +123,10 @@ class _Segment:
                 size = BLOCK_TILES * t.rows
                 aligned = self.first + (start - self.first) // size * size
                 with f.loop(aligned, stop, size) as j0:
-                    self._block(q0, j0, columns, visible, dw)
+                    self._block(q0, j0, columns, visible, dw, dd)
                 f.call(self.unpack, self.dq, ld, rows, self.width, self.scales, out, xt)
 
-    def _block(self, q0: Any, j0: Any, columns: Any, visible: tiles.Visible, dw: Elements) -> None:
+    def _block(self, q0: Any, j0: Any, columns: Any, visible: tiles.Visible, dw: Elements, dd: Elements) -> None:
         """A block of queries and one of keys: p and w by columns of tiles, then what they add to, by rows of tiles."""
         f, t, ld, one = self.f, self.t, self.ld, self.one
         count = f.min(self.last - j0, BLOCK_TILES * t.rows)
@@ -147,6 +152,9 @@ class _Segment:
                 with f.when(self.dw.differs(None)):
                     to = dw.at(i0 * self.keys).at(j0 + top)
                     f.call(self.keep, w, ld, keys, f.min(self.queries - i0, t.columns), to, self.keys)
+                with f.when(self.dd.differs(None)):
+                    seen = f.min(self.queries - i0, t.columns)
+                    f.call(self.along, w, ld, keys, seen, dd.at(j0 + top - i0 + self.queries - seen))
         shift, offset = t.columns.bit_length() - 1, j0 - q0
         with f.loop(0, count, t.rows) as r:
             left = f.max(f.shift_right(r + offset - self.high, f.constant(shift), signed=True), 0)

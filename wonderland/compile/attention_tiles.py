@@ -242,6 +242,21 @@ def keep(t: Tile) -> Function:
     return f
 
 
+def add_diagonals(t: Tile) -> Function:
+    """out[key + (seen - 1 - query)] += w[key*ld + query]."""
+    f, (w, ld, rows, seen, out) = begin(t, "add_diagonals", "w* ld rows seen out*")
+    whole, order = seen & -t.lanes, range(t.lanes - 1, -1, -1)
+    with f.loop(0, rows) as r:
+        row, to = w.at(r * ld), out.at(r)
+        with f.loop(0, whole, t.lanes) as i:
+            place, found = to.at(seen - t.lanes - i), row.vector(i)
+            place.store(place.vector() + f.shuffle(found, found, order))
+        with f.loop(whole, seen) as i:
+            place = to.at(seen - 1 - i)
+            place.store(place.load() + row.load(i))
+    return f
+
+
 class Visible:
     """What of a column of tiles is seen: logits outside of the band or the mask become -inf; the bias is added."""
 

@@ -14,7 +14,7 @@ from wonderland.nn.dropout import Dropout
 from wonderland.nn.linear import Linear
 from wonderland.nn.module import Module
 from wonderland.nn.placing import numbers, place_of, wrong_shape
-from wonderland.nn.positions import biases_in_order, checked_positions
+from wonderland.nn.positions import checked_positions, of_pairs
 from wonderland.numpy.attention import attention
 
 
@@ -135,8 +135,9 @@ class MultiHeadAttention(Module):
             k, v, there = cache.write(k, v)
             seen = self._visible(here, there)
             options["mask"] = seen if mask is None else seen & mask
-        if self.position_bias is not None and cache is None and positions is None:
-            options["bias"] = biases_in_order(self.position_bias, q.shape[-2], k.shape[-2], q.dtype)
+        if cache is None and positions is None and hasattr(self.position_bias, "of_distance"):
+            distances = np.arange(1 - q.shape[-2], k.shape[-2])  # a number for each: those of all pairs are never made
+            options["by_distance"] = self.position_bias.of_distance(distances).astype(q.dtype)
         elif self.position_bias is not None:
             options["bias"] = self.position_bias(here, there).astype(q.dtype)
         return q, k, v, options
@@ -154,8 +155,10 @@ class MultiHeadAttention(Module):
         return np.swapaxes(x.reshape(*x.shape[:-1], x.shape[-1] // self.head_width, self.head_width), -3, -2)
 
     def _as_mask(self, options: dict[str, Any], q: Any, k: Any) -> dict[str, Any]:
-        """With `causal` and `window` as part of the mask."""
+        """With `causal` and `window` as part of the mask, and one bias for all pairs."""
         mask, bias = options["mask"], options.get("bias")
+        if "by_distance" in options:
+            bias = of_pairs(options["by_distance"], k.shape[-2])
         if options.get("causal") or options.get("window") is not None:
             band = self._visible(np.arange(q.shape[-2]) + k.shape[-2] - q.shape[-2], np.arange(k.shape[-2]))
             if mask is not None and mask.dtype != bool:

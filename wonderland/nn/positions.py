@@ -175,15 +175,9 @@ class ALiBi(Module):
         return -slopes * np.abs(distance)[(..., None, *[slice(None)] * rank)]
 
 
-def biases_in_order(bias: Any, queries: int, keys: int, dtype: Any) -> Any:
-    """Those of queries 0, 1, ... and keys 0, 1, ..., (heads, T, S): a view of one number for each distance.
-
-    Compiled attention reads them where they are, so that T S numbers are never in memory.
-    """
-    if not hasattr(bias, "of_distance"):
-        return bias(np.arange(queries), np.arange(keys)).astype(dtype)
-    each = bias.of_distance(np.arange(1 - queries, keys)).astype(dtype)  # (heads, T + S - 1)
-    return sliding_window_view(each, keys, axis=-1)[..., ::-1, :]  # [h, i, j] is each[h, j - i + T - 1]
+def of_pairs(by_distance: Any, keys: int) -> Any:
+    """Biases (heads, T, S), a view of those for each distance, (heads, T + S - 1), from -(T - 1) on."""
+    return sliding_window_view(by_distance, keys, axis=-1)[..., ::-1, :]  # [h, i, j] is [h, j - i + T - 1] of it
 
 
 def _distances(queries: Any, keys: Any) -> Any:

@@ -27,6 +27,7 @@ def attention(
     scale: Any = None,
     window: int | tuple[int | None, int | None] | None = None,
     align: str = "end",
+    by_distance: Any = None,
 ) -> Any:
     """Scaled dot-product attention, `softmax(scale * q @ k.T + bias) @ v` for each head.
 
@@ -41,12 +42,18 @@ def attention(
     and after its own (None: all). If there are more keys than queries, the last query is at the last key, as it is
     with a cache of keys; `align="start"` puts the first query at the first key, as PyTorch does.
 
+    `by_distance`, (..., heads, queries + keys - 1), is a bias that depends on the places of key and query by their
+    difference: its number m is for the keys j and queries i with j - i = m - (queries - 1). It is broadcast, too, but for
+    the last axis.
+
     A query that sees nothing gets zeros, and so do its gradients. In compiled code, forward and backward, memory grows
     with the number of queries and keys, not with their product.
     """
     arrays = [as_value(x) for x in (q, k, v)]
     extra = [_of_kind(name, x) for name, x in (("mask", mask), ("bias", bias)) if x is not None]
-    lead, queries, keys, width = _shapes(arrays, extra)
+    distances = [] if by_distance is None else [_of_kind("bias", by_distance)]
+    lead, queries, keys, width = _shapes(arrays, extra, distances)
+    extra += [reshape(x, shape=(*shape_of(x)[:-1], 1, shape_of(x)[-1])) for x in distances]
     dtype = promote(*map(type_of, (*arrays, *(x for x in extra if type_of(x).dtype.kind != "b"))))[0]
     dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)
     arrays = [_spread(as_dtype(x, dtype), lead) for x in arrays]
@@ -74,7 +81,7 @@ def _of_kind(name: str, x: Any) -> Any:
     return x
 
 
-def _shapes(arrays: list, extra: list) -> tuple[tuple[int, ...], int, int, int]:
+def _shapes(arrays: list, extra: list, distances: list) -> tuple[tuple[int, ...], int, int, int]:
     """Leading axes, queries, keys and width, if all fit."""
     q, k, v = map(shape_of, arrays)
     told = f"q {q}, k {k}, v {v}"
@@ -87,19 +94,23 @@ def _shapes(arrays: list, extra: list) -> tuple[tuple[int, ...], int, int, int]:
         )
     if q[-3] != k[-3] and (k[-3] == 0 or q[-3] % k[-3]):
         raise ValueError(f"attention: the heads of q are a multiple of those of k and v, got {told}")
-    for x in (*arrays, *(x for x in extra if type_of(x).dtype.kind != "b")):
+    for x in (*arrays, *distances, *(x for x in extra if type_of(x).dtype.kind != "b")):
         if type_of(x).dtype.kind not in "fiu":
             raise TypeError(f"attention is of real numbers, and masks of those or of bools; got {type_of(x)}")
-    leads = q[:-3], k[:-3], v[:-3], *(shape_of(x)[:-3] for x in extra)
+    leads = q[:-3], k[:-3], v[:-3], *(shape_of(x)[:-3] for x in extra), *(shape_of(x)[:-2] for x in distances)
     try:
         lead = np.broadcast_shapes(*leads)
     except ValueError:
-        told = ", ".join([told, *(f"a mask or bias {shape_of(x)}" for x in extra)])
+        told = ", ".join([told, *(f"a mask or bias {shape_of(x)}" for x in (*extra, *distances))])
         raise ValueError(f"attention: the axes before the heads are broadcast, and can't be here: {told}") from None
     whole = (*lead, q[-3], q[-2], k[-2])
     for shape in map(shape_of, extra):
         if any(n not in (1, of) for n, of in zip(shape[:-4:-1], whole[::-1], strict=False)):
             raise ValueError(f"attention: a mask is broadcast to (..., heads, queries, keys) = {whole}, got {shape}")
+    for shape in map(shape_of, distances):
+        if shape[-1:] != (max(q[-2] + k[-2] - 1, 0),) or (len(shape) > 1 and shape[-2] not in (1, q[-3])):
+            wanted = f"(..., {q[-3]}, {q[-2] + k[-2] - 1})"
+            raise ValueError(f"attention: by_distance is (..., heads, queries + keys - 1), here {wanted}, got {shape}")
     return lead, q[-2], k[-2], q[-1]
 
 

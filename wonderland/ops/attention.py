@@ -3,7 +3,9 @@
 Queries are (..., heads, queries, width), keys (..., groups, keys, width), values (..., groups, keys, value width), with
 the same leading axes; heads is a multiple of groups, and heads that follow each other share the keys of a group. Masks
 have as many axes, (..., heads, queries, keys), or 1 in the place of any extent: floats are added to the logits, bools
-say which keys are seen. By `band` = (low, high) query i sees the keys j with low <= j - i <= high (None: no bound).
+say which keys are seen. One of floats may have a number for each distance j - i instead of each pair, as (..., heads, 1,
+queries + keys - 1), from -(queries - 1) on (`by_distance`). By `band` = (low, high) query i sees the keys j with
+low <= j - i <= high (None: no bound).
 
 `lse` is the logarithm of the sum of the exponentials of each row, -inf where nothing is seen. It makes probabilities of
 logits, p = exp(s - lse), tile by tile: neither they nor the logits are stored by compiled code. A change of the logits,
@@ -26,15 +28,18 @@ from wonderland.core.program import Program, Record
 from wonderland.core.types import ArrayType, is_differentiable, shape_of, type_of
 from wonderland.ops.dot import dot
 from wonderland.ops.elementwise import add, div, eq, exp, log, maximum, mul, sub, unbroadcast, where
+from wonderland.ops.index import slice as slice_primitive
 from wonderland.ops.matrices import as_columns, total
 from wonderland.ops.pattern import as_type, known
 from wonderland.ops.reduce import max as reduce_max
 from wonderland.ops.reduce import sum as reduce_sum
 from wonderland.ops.shape import broadcast, reshape, zeros_like_type
+from wonderland.ops.windows import fold, windows
 from wonderland.ops.work import Work, work
 
 Band = tuple[int | None, int | None]
 FEW_QUERIES = 4
+_EACH = {"strides": (1,), "dilations": (1,), "padding": ((0, 0),)}  # windows at all places
 
 # Formulas of values, in which None is zero ----------------------------------------------------------------------------
 
@@ -56,7 +61,7 @@ class _Heads:
     """Heads of one group become further queries of one head, so that its keys and values aren't repeated."""
 
     def __init__(self, q: Any, k: Any):
-        (self.heads, self.queries), self.groups = shape_of(q)[-3:-1], shape_of(k)[-3]
+        (self.heads, self.queries), (self.groups, self.keys) = shape_of(q)[-3:-1], shape_of(k)[-3:-1]
 
     def joined(self, x: Any, axis: int = -3) -> Any:
         """What queries have, (..., heads, queries, width); of rows the axis of heads is the last but one."""
@@ -79,10 +84,39 @@ class _Heads:
         return [self.joined(q), k, v, *map(self._mask, masks)]
 
     def _mask(self, x: Any) -> Any:
+        x = x if x is None else of_pairs(x, self.queries, self.keys)
         if x is None or self.heads == self.groups:
             return x
         *lead, _, _, keys = shape_of(x)
         return self.joined(broadcast(x, shape=(*lead, self.heads, self.queries, keys)))
+
+
+def by_distance(shape: tuple[int, ...], queries: int, keys: int) -> bool:
+    """Has a mask of this shape a number for each distance, instead of each pair? No others have such a shape."""
+    return queries > 1 and keys > 0 and shape[-2:] == (1, queries + keys - 1)
+
+
+def of_pairs(x: Any, queries: int, keys: int) -> Any:
+    """A mask (..., queries, keys), or with 1 in the place of them; of one by distance a view."""
+    shape = shape_of(x)
+    if not by_distance(shape, queries, keys):
+        return x
+    found = windows(x, axes=(len(shape) - 1,), sizes=(keys,), **_EACH)  # (..., 1, queries, keys), by query + key
+    found = reshape(found, shape=(*shape[:-2], queries, keys))
+    return slice_primitive(found, index=_backwards(shape_of(found)))
+
+
+def _of_distances(x: Any, shape: tuple[int, ...]) -> Any:
+    """The transpose of `of_pairs`."""
+    *lead, queries, keys = shape_of(x)
+    x = reshape(slice_primitive(x, index=_backwards(shape_of(x))), shape=(*lead, 1, queries, keys))
+    return fold(x, shape=shape, axes=(len(shape) - 1,), sizes=(keys,), **_EACH)
+
+
+def _backwards(shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """The last query first."""
+    whole = [slice(0, n, 1) for n in shape]
+    return *whole[:-2], slice(shape[-2] - 1, None, -1), whole[-1]
 
 
 def band_mask(queries: int, keys: int, band: Band) -> np.ndarray:
@@ -220,9 +254,17 @@ def _fitted(found: Sequence[Any], heads: _Heads, operands: Sequence[Any], moving
     of_q, of_k, of_v, of_masks = found
     found = heads.split(of_q), of_k, of_v, heads.split(of_masks)
     return tuple(
-        found[i] if i < 3 or found[3] is None else unbroadcast(found[3], type_of(operands[i]))
+        found[i] if i < 3 or found[3] is None else _like(found[3], type_of(operands[i]), heads)
         for i in moving
     )  # fmt: skip
+
+
+def _like(x: Any, mask: ArrayType, heads: _Heads) -> Any:
+    """The cotangent of all pairs as that of a mask."""
+    if not by_distance(mask.shape, heads.queries, heads.keys):
+        return unbroadcast(x, mask)
+    pairs = ArrayType((*mask.shape[:-2], heads.queries, heads.keys), mask.dtype)
+    return _of_distances(unbroadcast(x, pairs), mask.shape)
 
 
 def _cotangent(*operands: Any, moving: tuple[int, ...], band: Band, scale: float) -> tuple:
@@ -305,6 +347,8 @@ def _pattern(extra: Callable[[dict], int], cotangent: bool = False) -> Callable:
         def numbers(t: ArrayType, role: str) -> np.ndarray:
             """Those of its elements that belong to each pair that is seen, (pairs, numbers)."""
             each = np.arange(t.size).reshape(t.shape)
+            if role == "mask":
+                each = of_pairs(each, q.shape[-2], keys)
             if role == "keys":
                 each = np.repeat(each, heads // max(t.shape[-3], 1), axis=-3)[..., None, :, :]
             elif role == "queries":
@@ -364,7 +408,20 @@ def _lower(builder: Any, q: Any, *nodes: Any, **params: Any) -> Any:
     """Few queries, as when a text is continued, wouldn't fill a tile, and their logits are few."""
     if q.shape[-2] <= FEW_QUERIES:
         return _plainly(_formula)(builder, q, *nodes, **params)
-    return builder.attention(q, *nodes, **params)
+    k, v, *masks = nodes
+    return builder.attention(q, k, v, *(lower_pairs(builder, m, q.shape[-2], k.shape[-2]) for m in masks), **params)
+
+
+def lower_pairs(builder: Any, mask: Any, queries: int, keys: int) -> Any:
+    """`of_pairs` in compiled code."""
+    if not by_distance(mask.shape, queries, keys):
+        return mask
+    formula = _recorded(_one_of_pairs, (ArrayType(mask.shape, mask.dtype),), queries=queries, keys=keys)
+    return builder.program(formula, [mask])[0]
+
+
+def _one_of_pairs(x: Any, queries: int, keys: int) -> list[Any]:
+    return [of_pairs(x, queries, keys)]
 
 
 attention: Primitive = Primitive(
