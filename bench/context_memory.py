@@ -1,9 +1,9 @@
 """Memory of a training step of a GPT against its context: `python -m bench.context_memory --images DIRECTORY`.
 
-Forward, backward and Adam's update, for one text. Each figure is from a fresh process: the growth of its resident memory
-up to its peak in two steps, once the model is made and compiled and a step of a small one has loaded what libraries
-load. PyTorch's model is the same, by `scaled_dot_product_attention`, which has the online softmax on a CPU, too, and by
-the formula. Results go to context_memory.json. Needs Linux's /proc.
+Forward, backward and Adam's update, for one text. Each figure is from a fresh process: the growth of its resident
+memory up to its peak in two steps, once the model is made and compiled and a step of a small one has loaded what
+libraries load. PyTorch's model is the same, by `scaled_dot_product_attention`, which has the online softmax on a CPU,
+too, and by the formula. Results go to context_memory.json. Needs Linux's /proc.
 """
 
 from __future__ import annotations

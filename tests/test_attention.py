@@ -116,7 +116,7 @@ MASKS = {
 def test_masks(name, rng):
     args = operands((2, 4, 20, 5), (2, 2, 30, 5), (2, 2, 30, 7))
     masks = MASKS[name](rng)
-    rest = {key: masks.pop(key) for key in [*masks] if getattr(masks[key], "dtype", None) != float}
+    rest = {key: masks.pop(key) for key in [*masks] if getattr(masks[key], "dtype", None) != np.float64}
     names = [*masks]
 
     def f(attention):

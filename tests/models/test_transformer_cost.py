@@ -48,7 +48,8 @@ def test_how_terms_grow():
     at = lambda **changed: models.transformer_cost({**LARGE, "gated": False, "hidden": None, **changed}).parts
     longer, wider, deeper, one = at(context=8192), at(width=8192), at(layers=64), at()
     ratio = lambda other, name: other[name][0] / one[name][0]
-    for name, of_context, of_width in (("scores", 4, 2), ("mixing", 4, 2), ("projections", 2, 4), ("feed-forward", 2, 4)):
+    powers = {"scores": (4, 2), "mixing": (4, 2), "projections": (2, 4), "feed-forward": (2, 4)}
+    for name, (of_context, of_width) in powers.items():
         assert ratio(longer, name) == pytest.approx(of_context, rel=1e-3)  # n (n + 1) / 2 pairs
         assert ratio(wider, name) == of_width
         assert ratio(deeper, name) == 2
@@ -65,8 +66,8 @@ def test_what_it_shows():
         "operations / ns",
     ]  # fmt: skip
     assert len({len(line) for line in shown}) == 1
-    total = [int(word.replace(",", "")) for word in shown[6].split()[1:]]
-    np.testing.assert_array_equal(total, np.sum([[int(w.replace(",", "")) for w in s.split()[1:]] for s in shown[1:6]], 0))
+    rows = np.array([[int(word) for word in line.replace(",", "").split()[1:]] for line in shown[1:7]])
+    np.testing.assert_array_equal(rows[:5].sum(0), rows[5])
 
 
 @pytest.mark.parametrize(

@@ -86,12 +86,11 @@ def test_a_callback_that_stops_one_rank_stops_all():
     assert done.stdout.splitlines() == lines
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_ring_attention_is_attention(count):
+def test_ring_attention_is_attention():
     """Values and gradients; each rank has a part of the sequence. What is compared is in the script."""
-    done = run(count, "ring")
+    done = run(3, "ring")  # of 2, both directions are one
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [f"the same on rank {i} of {count}" for i in range(count)]
+    assert done.stdout.splitlines() == [f"the same on rank {i} of 3" for i in range(3)]
 
 
 def test_one_process_is_a_rank_of_its_own(monkeypatch):

@@ -239,7 +239,8 @@ def lower_cotangent(builder: Any, *nodes: Node, moving: tuple[int, ...], band: A
         results["dw"] = ((n, heads, queries, keys), False)
     numbers = {
         **sizes, **strides, **_strides("qn qh qt", q), **_strides("kn kh kt", k), **_strides("vn vh vt", v),
-        **_strides("gn gh gt", given), "segments": segments, "segment": segment, "part": q.type.size, "reach": reach, "span": n * heads * reach,
+        **_strides("gn gh gt", given), "segments": segments, "segment": segment, "part": q.type.size,
+        "reach": reach, "span": n * heads * reach,
         "total": n * groups * segments,
     }  # fmt: skip
     room = room_for(attention_back.room(attention_tile(NAMES[q.dtype.itemsize]), width, values, segment))

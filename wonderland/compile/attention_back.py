@@ -17,9 +17,9 @@ from wonderland.compile.ir import Function
 
 BLOCK_TILES = 16  # of keys
 
-# `dq` has a part for each segment; `dw` is null, or for w itself; `dd` is null, or for the sums of w along diagonals, of
-# `reach` numbers each, with a part of `span` numbers for each segment. Strides are those of the batch, of heads (or groups),
-# and of queries or keys; `low` and `high` are the band.
+# `dq` has a part for each segment; `dw` is null, or for w itself; `dd` is null, or for the sums of w along diagonals:
+# `reach` numbers for each head, `span` for each segment. Strides are those of the batch, of heads (or groups), and of
+# queries or keys; `low` and `high` are the band.
 WORDS = """
     next q* k* v* bias* mask& lse* given* row* dq* dk* dv* dw* dd* scratch*
     heads group queries keys width values low high scale

@@ -1,7 +1,7 @@
 """What a transformer costs: a GPT, or the numbers of one, comes in; floating-point operations of its parts go out.
 
-A matrix product of (m, k) and (k, n) is m k n multiplications and as many additions, 2 m k n operations. What else there
-is (norms, activations, softmax, biases) isn't in the formula, but in what is counted: by the `cost` of the Program.
+A matrix product of (m, k) and (k, n) is m k n multiplications and as many additions, 2 m k n operations. What else
+there is (norms, activations, softmax, biases) isn't in the formula, but in what is counted: the `cost` of the Program.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from wonderland.core.program import Program, subprograms
 from wonderland.models.gpt import GPT
 from wonderland.nn.building import positive
 from wonderland.ops.attention import pairs_seen
-from wonderland.transform.cost import Cost, cost
+from wonderland.transform.cost import Cost, cost, equation_cost
 from wonderland.transform.derivatives import trace, value_and_grad
 
 PRODUCTS = ("dot", "attention", "attention_cotangent")  # the operators that are matrix products
-SECONDS = 0.1  # of measuring
+SECONDS, CALLS = 0.1, 5  # of measuring, at least
 
 
 class Sizes(NamedTuple):
@@ -95,8 +95,8 @@ def transformer_cost(
     and the logits have 2 n d_emb n_voc. A gradient takes twice as much again, one product for the input and one for the
     weights; of attention one more, as scores are computed anew instead of kept: 4 times the scores, 3 times the mixing.
 
-    `count`: also by `wl.cost` of the Program. `measure`: also the time of compiled code, the best of several calls. Both
-    make a model, if only options were given, which otherwise may be of any size.
+    `count`: also by `wl.cost` of the Program. `measure`: also the time of compiled code, the best of several calls.
+    Both make a model, if only options were given, which otherwise may be of any size.
     """
     given = _sizes(config)
     longest = config.context if isinstance(config, GPT) else config.get("context")
@@ -159,19 +159,19 @@ def _of_products(program: Program) -> Cost:
     found = Cost()
     for equation in program.equations:
         if equation.primitive.name in PRODUCTS:
-            found += cost(Program([*equation.inputs], [equation], [*equation.outputs]))
+            found += equation_cost(equation)
         for inner in subprograms(equation):
             found += _of_products(inner)
     return found
 
 
 def _measured(f: Any, model: Any, tokens: Any) -> float:
-    """Seconds of a call of compiled code, the best of those that fit into the time."""
-    compiled, best = jit(f), np.inf
+    """Seconds of a call of compiled code, the best of several."""
+    found: list[float] = []
+    compiled: Any = jit(f)
     compiled(model, tokens)
-    end = time.perf_counter() + SECONDS
-    while best == np.inf or time.perf_counter() < end:
+    while len(found) < CALLS or sum(found) < SECONDS:
         start = time.perf_counter()
         compiled(model, tokens)
-        best = min(best, time.perf_counter() - start)
-    return float(best)
+        found.append(time.perf_counter() - start)
+    return min(found)

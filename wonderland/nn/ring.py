@@ -34,9 +34,9 @@ def ring_attention(
 
         lse' = log(exp(lse) + exp(l));    out' = exp(lse - lse') out + exp(l - lse') o
 
-    Backward, the cotangents of keys and values go around with them. Each rank differentiates its own part of a loss that
-    is a sum over ranks: gradients of its q, k and v are those of the whole sum. Liu et al. 2023, Ring attention with
-    blockwise transformers.
+    Backward, the cotangents of keys and values go around with them. Each rank differentiates its own part of a loss
+    that is a sum over ranks: gradients of its q, k and v are those of the whole sum. Liu et al. 2023, Ring attention
+    with blockwise transformers.
     """
     q, k, v = array(q), array(k), array(v)
     dtype = np.result_type(q.dtype, k.dtype, v.dtype, np.float32)
@@ -51,14 +51,14 @@ def ring_attention(
             "ring_attention: the same leading axes, heads a multiple of groups, and as many queries as keys if causal; "
             f"got {told}"
         )
-    ring = _Here(blocks, told, q.shape[-2], k.shape[-2]) if ranks is None else _Ranks(ranks, told)
+    ring = _Together(blocks, told, q.shape[-2], k.shape[-2]) if ranks is None else _Apart(ranks, told)
     found = _around(ring, causal, 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale))(
         *(ring.split(x) for x in (q, k, v))
     )
     return ring.joined(found)
 
 
-class _Here:
+class _Together:
     """All blocks in this process, along a first axis."""
 
     def __init__(self, blocks: Any, told: str, *lengths: int):
@@ -85,7 +85,7 @@ class _Here:
         return np.roll(x, 1, axis=0)
 
 
-class _Ranks:
+class _Apart:
     """A block on each rank of MPI."""
 
     def __init__(self, ranks: Any, told: str):
@@ -126,18 +126,17 @@ def _around(ring: Any, causal: bool, scale: float) -> Any:
         return masks, {"band": (None, 0) if causal and not step else (None, None), "scale": scale}
 
     def forward(q: Any, k: Any, v: Any) -> tuple[Any, Any]:
-        out = lse = None
-        for step in range(ring.count):
-            if step:
-                k, v = ring.moved(k), ring.moved(v)
+        def attend(step: int) -> list[Any]:
             masks, options = view(step, q.ndim)
-            new, more = handles(list(ops.attention(*map(as_value, (q, k, v, *masks)), **options)))
-            if step:
-                both = np.logaddexp(lse, more)
-                out = out * np.exp(lse - both)[..., None] + new * np.exp(more - both)[..., None]
-                lse = both
-            else:
-                out, lse = new, more
+            return handles(list(ops.attention(*map(as_value, (q, k, v, *masks)), **options)))
+
+        out, lse = attend(0)
+        for step in range(1, ring.count):
+            k, v = ring.moved(k), ring.moved(v)
+            new, more = attend(step)
+            both = np.logaddexp(lse, more)
+            out = out * np.exp(lse - both)[..., None] + new * np.exp(more - both)[..., None]
+            lse = both
         return out, lse
 
     def backward(residuals: Any, ct: Any) -> tuple[Any, Any, Any]:

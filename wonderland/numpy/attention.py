@@ -43,8 +43,8 @@ def attention(
     with a cache of keys; `align="start"` puts the first query at the first key, as PyTorch does.
 
     `by_distance`, (..., heads, queries + keys - 1), is a bias that depends on the places of key and query by their
-    difference: its number m is for the keys j and queries i with j - i = m - (queries - 1). It is broadcast, too, but for
-    the last axis.
+    difference: its number m is for the keys j and queries i with j - i = m - (queries - 1). It is broadcast, too, but
+    for the last axis.
 
     A query that sees nothing gets zeros, and so do its gradients. In compiled code, forward and backward, memory grows
     with the number of queries and keys, not with their product.

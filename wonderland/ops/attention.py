@@ -3,9 +3,9 @@
 Queries are (..., heads, queries, width), keys (..., groups, keys, width), values (..., groups, keys, value width), with
 the same leading axes; heads is a multiple of groups, and heads that follow each other share the keys of a group. Masks
 have as many axes, (..., heads, queries, keys), or 1 in the place of any extent: floats are added to the logits, bools
-say which keys are seen. One of floats may have a number for each distance j - i instead of each pair, as (..., heads, 1,
-queries + keys - 1), from -(queries - 1) on (`by_distance`). By `band` = (low, high) query i sees the keys j with
-low <= j - i <= high (None: no bound).
+say which keys are seen. One of floats may have a number for each distance j - i instead of each pair, from
+-(queries - 1) on, as (..., heads, 1, queries + keys - 1) (`by_distance`). By `band` = (low, high) query i sees the keys
+j with low <= j - i <= high (None: no bound).
 
 `lse` is the logarithm of the sum of the exponentials of each row, -inf where nothing is seen. It makes probabilities of
 logits, p = exp(s - lse), tile by tile: neither they nor the logits are stored by compiled code. A change of the logits,

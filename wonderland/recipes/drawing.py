@@ -187,7 +187,8 @@ def costs(
         for k, (what, label) in enumerate((("attention", "scores and mixing"), ("weights", "products with weights"))):
             power = slopes[f"power of the {name}: {label}"]
             above.plot(x, row[what], "o-", color=ink.series[k], markersize=4, label=f"{label}, {name}^{power:.2f}")
-        above.plot(x, np.add(row["attention"], row["weights"]), "--", color=ink.ink, linewidth=1.2, label="together")
+        power = slopes[f"power of the {name}: all"]
+        above.plot(x, row["together"], "--", color=ink.ink, linewidth=1.2, label=f"together, {name}^{power:.2f}")
         power = slopes[f"power of the {name}: time"]
         below.plot(x, 1e3 * np.array(row["seconds"]), "s-", color=ink.series[2], markersize=4,
                    label=f"measured, {name}^{power:.2f}")  # fmt: skip
@@ -196,5 +197,6 @@ def costs(
             ax.set_yscale("log")
             ax.set_xticks(x, [f"{v:g}" for v in x])
             ax.minorticks_off()
+            ax.margins(y=0.22)  # for the legend
             legend(ax, ink, loc="upper left")
     return figure

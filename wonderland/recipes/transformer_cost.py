@@ -22,16 +22,16 @@ def run(
     """Costs of a gradient, with the context growing at one width, and the width growing at one context."""
     rows: dict[str, dict[str, list[float]]] = {}
     for name, sizes in (("context", contexts), ("width", widths)):
-        row = rows[name] = {"size": [], "attention": [], "weights": [], "seconds": []}
+        row = rows[name] = {"size": [], "attention": [], "weights": [], "together": [], "seconds": []}
         for size in sizes:
             config = {"context": context, "width": width, "layers": layers, "heads": heads, "vocab_size": vocab_size}
             found = models.transformer_cost({**config, name: size}, measure=True)
             pairs = found.parts["scores"][1] + found.parts["mixing"][1]
-            figures = size, pairs, found.training - pairs, (found.seconds or (0, 0))[1]
-            for values, figure in zip(row.values(), figures, strict=True):
-                values.append(figure)
+            new = size, pairs, found.training - pairs, found.training, (found.seconds or (0, 0))[1]
+            for values, value in zip(row.values(), new, strict=True):
+                values.append(value)
 
-    said = {"attention": "scores and mixing", "weights": "products with weights", "seconds": "time"}
+    said = {"attention": "scores and mixing", "weights": "products with weights", "together": "all", "seconds": "time"}
     slopes = {
         f"power of the {axis}: {title}": _slope(row["size"], row[what])
         for axis, row in rows.items()

@@ -73,11 +73,12 @@ def cost(program: Program | Callable, *args: Any, **kwargs: Any) -> Cost:
             f"cost takes a Program, or a function and its arguments, not {type(program).__name__}: wl.cost(f, x)"
         )
     if "cost" not in program.cache:
-        program.cache["cost"] = sum((_equation_cost(e) for e in program.equations), Cost())
+        program.cache["cost"] = sum((equation_cost(e) for e in program.equations), Cost())
     return program.cache["cost"]
 
 
-def _equation_cost(equation: Equation) -> Cost:
+def equation_cost(equation: Equation) -> Cost:
+    """Of one equation."""
     primitive, params = equation.primitive, equation.params
     if primitive.inline is not None:
         return cost(primitive.inline(params))
