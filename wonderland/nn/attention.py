@@ -111,12 +111,11 @@ class MultiHeadAttention(Module):
         given or known from the cache.
         """
         q, k, v, options = self._prepared(x, context, mask, cache, positions)
-        dropped = self.dropout is not None and self.training
-        if dropped or self.weighting != "softmax":
-            weights = self._weights(q, k, options)  # (..., H, T, S)
-            y = (self.dropout(weights) if dropped else weights) @ _repeated(v, self.heads)
-        else:
+        if self.weighting == "softmax" and (self.dropout is None or not self.training):
             y = attention(q, k, v, **options)  # (..., H, T, D)
+        else:
+            weights = self._weights(q, k, options)  # (..., H, T, S)
+            y = (weights if self.dropout is None else self.dropout(weights)) @ _repeated(v, self.heads)
         y = np.swapaxes(y, -3, -2)  # (..., T, H, D)
         return self.out_proj(y.reshape(*y.shape[:-2], self.heads * self.value_width))
 

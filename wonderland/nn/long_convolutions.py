@@ -112,7 +112,7 @@ def _sine_network(hidden: int, outputs: int, omega: float, fan: int, key: Any, d
         np.sin,
         Linear(hidden, hidden, init=uniform(inner), key=keys[1], dtype=dtype),
         np.sin,
-        Linear(hidden, outputs, initialisers.zeros, init=uniform(last), key=keys[2], dtype=dtype),
+        Linear(hidden, outputs, uniform(last), init=uniform(last), key=keys[2], dtype=dtype),
     )
 
 

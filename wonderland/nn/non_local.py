@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,15 @@ class NonLocal(Module):
         kind="dot"         f = W_theta x_i . W_phi x_j,       C_i = the number of places
 
     `rank` is the number of axes of places: 1 for sequences, 2 for images, 3 for videos. W_theta, W_phi and W_g make
-    `inner` channels, half of them unless it is given. W_z, `out`, begins with zeros: the layer begins as the identity.
+    `inner` channels, half of them unless it is given. W_z, `out`, begins with zeros unless `out_init` draws it: the
+    layer begins as the identity.
     Wang et al. 2018, Non-local neural networks.
     """
 
     def __init__(
         self, channels: int, inner: int | None = None, kind: str = "embedded", rank: int = 2, *,
-        channels_last: bool = False, bias: bool | Init = True, init: Init | None = None, key: Any = None,
-        dtype: Any = np.float32,
+        channels_last: bool = False, bias: bool | Init = True, init: Init | None = None,
+        out_init: Init = initialisers.zeros, key: Any = None, dtype: Any = np.float32,
     ):  # fmt: skip
         if kind not in KINDS:
             raise ValueError(f"NonLocal: kind is one of {KINDS}, got {kind!r}")
@@ -46,7 +48,7 @@ class NonLocal(Module):
         self.phi: Any = None if kind == "gaussian" else make(keys[1])
         self.g: Any = make(keys[2])
         nothing = initialisers.zeros if bias else False
-        self.out: Any = Linear(inner, self.channels, nothing, init=initialisers.zeros, key=keys[3], dtype=dtype)
+        self.out: Any = Linear(inner, self.channels, nothing, init=out_init, key=keys[3], dtype=dtype)
 
     def __call__(self, x: Any) -> Any:
         x = numbers(self, x, self.g.weight)
@@ -57,7 +59,7 @@ class NonLocal(Module):
             raise wrong_shape(self, shape, x.shape)
         tokens = np.moveaxis(x, axis, -1)  # (..., *size, C)
         size = tokens.shape[-1 - self.rank : -1]
-        tokens = tokens.reshape(*tokens.shape[: -1 - self.rank], -1, self.channels)  # (..., N, C)
+        tokens = tokens.reshape(*tokens.shape[: -1 - self.rank], math.prod(size), self.channels)  # (..., N, C)
         y = self.out(self._mixed(tokens))
         y = y.reshape(*y.shape[:-2], *size, self.channels)
         return x + np.moveaxis(y, -1, axis)

@@ -129,7 +129,8 @@ from wonderland.nn.pools import (
     SumPool2d,
     SumPool3d,
 )
-from wonderland.nn.positions import ALiBi, RelativeBias, Rotary, sinusoidal
+from wonderland.nn.positions import ALiBi, RelativeBias, sinusoidal
+from wonderland.nn.rotary import Rotary
 from wonderland.nn.safetensors import SafetensorsError
 from wonderland.nn.scores import brier_score, focal_loss, zero_one_loss
 from wonderland.nn.shapes import Flatten, Identity, Unflatten, Upsample
