@@ -31,7 +31,8 @@ class MultiHeadAttention(Module):
     `nn.Rotary`, `position_bias` an `nn.RelativeBias` or `nn.ALiBi`. `dropout` is of the weights, in training.
     Values are `value_width` numbers wide for each head, as queries and keys are `head_width`. `weighting` is that of
     `nn.lookup`: "hard" attention takes the value of the key that matches best. `memory`: so many trained keys and
-    values in each group that all queries see besides (Sukhbaatar et al. 2019; PyTorch's `add_bias_kv` is one).
+    values in each group that all queries see besides (Sukhbaatar et al. 2019; PyTorch's `add_bias_kv` is one); rotary
+    positions don't turn them, as if they were at position 0.
 
     One matrix, `in_proj`, makes queries, keys and values, in this order; with `fused=False`, or a `context_width`,
     there are three, `q_proj`, `k_proj` and `v_proj`. `out_proj` is W_out. PyTorch's `in_proj_weight` loads as
