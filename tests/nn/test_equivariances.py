@@ -57,7 +57,7 @@ def test_cross_attention_is_invariant_to_the_order_of_its_context(seed):
 
 
 @pytest.mark.parametrize("make", [
-    lambda width: nn.FeedForward(width, 5, dtype=np.float64), lambda width: nn.Memory(width, 5, dtype=np.float64),
+    lambda width: nn.FeedForward(width, 5, dtype=np.float64), lambda width: nn.NeuralMemory(width, 5, dtype=np.float64),
     lambda width: nn.LayerNorm(width, dtype=np.float64),
 ], ids=["feed-forward", "memory", "norm"])  # fmt: skip
 def test_what_acts_on_each_token(make):

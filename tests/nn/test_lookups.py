@@ -159,10 +159,10 @@ def test_hard_attention_takes_the_best_value():
 
 def test_a_memory_is_the_formula():
     """E.11.2, and with W_q = I and a function for the softmax, a network of two layers, E.11.3."""
-    m, x = nn.Memory(4, 6, 3, key_width=2, dtype=np.float64), normal(2, 5, 4)
+    m, x = nn.NeuralMemory(4, 6, 3, key_width=2, dtype=np.float64), normal(2, 5, 4)
     weights = plain_softmax(x @ m.q_proj.weight.T @ m.keys.T / np.sqrt(2))
     np.testing.assert_allclose(m(x), weights @ m.values, atol=1e-14)
-    m = nn.Memory(4, 6, query=False, weighting=nn.relu, scale=1.0, dtype=np.float64)
+    m = nn.NeuralMemory(4, 6, query=False, weighting=nn.relu, scale=1.0, dtype=np.float64)
     feed = nn.FeedForward(4, 6, "relu", bias=False, dtype=np.float64)
     feed.load_state({"inner.weight": m.keys, "outer.weight": m.values.T})
     np.testing.assert_allclose(m(x), feed(x), atol=1e-14)
@@ -244,8 +244,8 @@ def test_tied_embeddings():
         (lambda: nn.Attention(4)(normal(3, 5)), r"Attention: expected an input of shape \(..., T, 4\), got \(3, 5\)"),
         (lambda: nn.Attention(4, context_width=2)(normal(3, 4)), r"k_proj \(Linear\).*\(..., 2\), got \(3, 4\)"),
         (lambda: nn.Attention(4, weighting="soft"), "weighting is one of"),
-        (lambda: nn.Memory(4, 3, key_width=2, query=False), "keys are as wide as the input, 4, not key_width=2"),
-        (lambda: nn.Memory(4, 3)(normal(2, 3)), r"Memory: expected an input of shape \(..., 4\), got \(2, 3\)"),
+        (lambda: nn.NeuralMemory(4, 3, key_width=2, query=False), "keys are as wide as the input, 4, not key_width=2"),
+        (lambda: nn.NeuralMemory(4, 3)(normal(2, 3)), r"NeuralMemory: expected an input of shape \(..., 4\), got \(2, 3\)"),
         (lambda: nn.NonLocal(4, kind="local"), "kind is one of .* got 'local'"),
         (lambda: nn.NonLocal(4)(normal(3, 2, 2)), r"of shape \(..., 4, n, n\), got \(3, 2, 2\)"),
         (lambda: nn.NonLocal(4, rank=1, channels_last=True)(normal(3, 2, 2)), r"shape \(..., n, 4\), got"),

@@ -1,4 +1,4 @@
-"""`Memory`: attention to keys and values that are parameters."""
+"""`NeuralMemory`: attention to keys and values that are parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wonderland.nn.module import Module
 from wonderland.nn.placing import numbers, wrong_shape
 
 
-class Memory(Module):
+class NeuralMemory(Module):
     """y = V^T softmax(K W_q x / sqrt(k)), of each token: (..., width) to (..., value_width); K and V are trained.
 
     `keys` is (slots, k), `values` (slots, value_width): patterns, and what they stand for. `query=False` leaves out
@@ -30,17 +30,17 @@ class Memory(Module):
         query: bool = True, weighting: str | Callable = "softmax", scale: float | None = None,
         init: Init | None = None, key: Any = None, dtype: Any = np.float32,
     ):  # fmt: skip
-        self.width: int = positive(width, "Memory: width")
-        k = self.width if key_width is None else positive(key_width, "Memory: key_width")
+        self.width: int = positive(width, "NeuralMemory: width")
+        k = self.width if key_width is None else positive(key_width, "NeuralMemory: key_width")
         if not query and k != self.width:
-            raise ValueError(f"Memory: without query=True keys are as wide as the input, {width}, not key_width={k}")
-        v = self.width if value_width is None else positive(value_width, "Memory: value_width")
+            raise ValueError(f"NeuralMemory: without query=True keys are as wide as the input, {width}, not key_width={k}")
+        v = self.width if value_width is None else positive(value_width, "NeuralMemory: value_width")
         weighting_of(weighting)  # says what there is
         self.weighting: Any = weighting
         self.scale: float = 1 / math.sqrt(k) if scale is None else float(scale)
         how = recipe(self, init, False, key, dtype)
         of_q, of_keys, of_values = how.keys(3)
-        shape = positive(slots, "Memory: slots"), k
+        shape = positive(slots, "NeuralMemory: slots"), k
         self.q_proj: Any = Linear(self.width, k, False, init=init, key=of_q, dtype=dtype) if query else None
         self.keys: Any = how.weight(of_keys, shape, initialisers.normal)
         self.values: Any = how.weight(of_values, (slots, v), partial(initialisers.normal, std=1 / math.sqrt(v)))

@@ -94,7 +94,7 @@ from wonderland.nn.losses import (
     squared_hinge_loss,
 )
 from wonderland.nn.masks import Masked, length_mask, mask_after, masked_max, masked_mean, masked_sum
-from wonderland.nn.memory import Memory
+from wonderland.nn.memory import NeuralMemory
 from wonderland.nn.module import Buffer, Module, Parameter, evaluating
 from wonderland.nn.noise import Cutout, GaussianNoise, monte_carlo, part_of_batch
 from wonderland.nn.non_local import NonLocal
