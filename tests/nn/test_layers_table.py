@@ -61,6 +61,7 @@ LAYERS = {
         [(3, 4), (6, 5), (6, 2)],
     ),
     "NeuralMemory": lambda **k: (nn.NeuralMemory(4, 6, 3, key_width=2, **k), [(4,)]),
+    "PrefixTokens": lambda **k: (nn.PrefixTokens(2, 4, **k), [(3, 4)]),
     "NonLocal": lambda **k: (nn.NonLocal(4, 3, bias=False, out_init=nn.init.normal, **k), [(4, 2, 3)]),
     "NonLocal dot": lambda **k: (
         nn.NonLocal(4, 3, "dot", 1, channels_last=True, bias=False, out_init=nn.init.normal, **k),

@@ -1,4 +1,4 @@
-"""Lookups by keys, hard attention, one head, memories, non-local layers: formulas, derivatives, limits, errors."""
+"""Lookups by keys, hard attention, one head, memories, non-local layers, tokens: formulas, derivatives, errors."""
 
 import numpy as np
 import pytest
@@ -225,6 +225,18 @@ def test_non_local_layers_begin_as_the_identity():
         np.testing.assert_array_equal(nn.NonLocal(4, rank=rank, dtype=np.float64)(x), x)
 
 
+def test_tokens_before_a_sequence():
+    tokens, x = nn.PrefixTokens(2, 4, dtype=np.float64), normal(3, 5, 4)
+    y = tokens(x)
+    assert y.shape == (3, 7, 4)
+    np.testing.assert_array_equal(y[:, 2:], x)
+    np.testing.assert_array_equal(y[:, :2], np.stack([tokens.weight] * 3))
+    weights = normal(3, 7, 4, seed=1)
+    np.testing.assert_allclose(
+        wl.jit(wl.grad(lambda m: np.sum(weights * m(x))))(tokens).weight, weights[:, :2].sum(0), atol=1e-14
+    )
+
+
 def test_tied_embeddings():
     """A2.3.1, D = C': gradients of both uses add up in one parameter."""
     table, ids = nn.Embedding(7, 4, dtype=np.float64), np.array([[1, 2, 6]])
@@ -244,11 +256,12 @@ def test_tied_embeddings():
         (lambda: nn.Attention(4)(normal(3, 5)), r"Attention: expected an input of shape \(..., T, 4\), got \(3, 5\)"),
         (lambda: nn.Attention(4, context_width=2)(normal(3, 4)), r"k_proj \(Linear\).*\(..., 2\), got \(3, 4\)"),
         (lambda: nn.Attention(4, weighting="soft"), "weighting is one of"),
-        (lambda: nn.NeuralMemory(4, 3, key_width=2, query=False), "keys are as wide as the input, 4, not key_width=2"),
+        (lambda: nn.NeuralMemory(4, 3, key_width=2, query=False), "keys are 4 wide, as the input, got key_width=2"),
         (lambda: nn.NeuralMemory(4, 3)(normal(2, 3)), r"NeuralMemory: .* shape \(..., 4\), got \(2, 3\)"),
         (lambda: nn.NonLocal(4, kind="local"), "kind is one of .* got 'local'"),
         (lambda: nn.NonLocal(4)(normal(3, 2, 2)), r"of shape \(..., 4, n, n\), got \(3, 2, 2\)"),
         (lambda: nn.NonLocal(4, rank=1, channels_last=True)(normal(3, 2, 2)), r"shape \(..., n, 4\), got"),
+        (lambda: nn.PrefixTokens(1, 4)(normal(4)), r"PrefixTokens: .* shape \(..., T, 4\), got \(4,\)"),
         (lambda: nn.Embedding(5, 4).unembed(normal(3)), r"Embedding: expected vectors of shape \(..., 4\), got \(3,\)"),
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ from wonderland.nn.lookups import weigh, weighting_of
 from wonderland.nn.module import Module
 from wonderland.nn.placing import numbers, place_of, wrong_shape
 from wonderland.nn.positions import checked_positions
+from wonderland.nn.tokens import prefixed
 from wonderland.numpy.attention import attention
 
 
@@ -185,11 +186,7 @@ class MultiHeadAttention(Module):
                 seen = np.ones if given.dtype == bool else np.zeros
                 given = np.broadcast_to(given, (*given.shape[:-1], width))
                 options[name] = np.concatenate([seen((*given.shape[:-1], count), given.dtype), given], axis=-1)
-        k, v = (
-            np.concatenate([np.broadcast_to(held, (*new.shape[:-3], *held.shape)), new], axis=-2)
-            for held, new in ((self.memory_keys, k), (self.memory_values, v))
-        )
-        return q, k, v, options
+        return q, prefixed(self.memory_keys, k), prefixed(self.memory_values, v), options
 
     def _weights(self, q: Any, k: Any, options: dict[str, Any]) -> Any:
         """The weights of attention as a matrix, (..., H, T, S)."""

@@ -33,7 +33,7 @@ class NeuralMemory(Module):
         self.width: int = positive(width, "NeuralMemory: width")
         k = self.width if key_width is None else positive(key_width, "NeuralMemory: key_width")
         if not query and k != self.width:
-            raise ValueError(f"NeuralMemory: with query=False keys are as wide as the input, {width}, not key_width={k}")
+            raise ValueError(f"NeuralMemory: with query=False keys are {width} wide, as the input, got key_width={k}")
         v = self.width if value_width is None else positive(value_width, "NeuralMemory: value_width")
         weighting_of(weighting)  # says what there is
         self.weighting: Any = weighting

@@ -138,5 +138,6 @@ from wonderland.nn.single_head import Attention
 from wonderland.nn.statistics import synchronize, update_statistics
 from wonderland.nn.summary import summary
 from wonderland.nn.surgery import delete_paths
+from wonderland.nn.tokens import PrefixTokens
 from wonderland.nn.trained import APL, KAF, Maxout, PReLU, SwiGLU, Swish
 from wonderland.nn.transformer import FeedForward, TransformerBlock
