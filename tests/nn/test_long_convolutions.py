@@ -31,6 +31,18 @@ def test_long_convolutions_are_sums(causal, method):
     np.testing.assert_allclose(wl.jit(m)(x), expected, atol=1e-13)
 
 
+@pytest.mark.parametrize("make", [
+    lambda method: nn.LongConv(3, 200, method=method, key=wl.random.key(0), dtype=np.float64),
+    lambda method: nn.ContinuousConv(3, 2, causal=False, method=method, key=wl.random.key(0), dtype=np.float64),
+], ids=["long", "continuous"])  # fmt: skip
+def test_long_ones_are_applied_by_transforms(make):
+    m, same = make("auto"), make("direct")
+    for n in (20, 200):
+        x = normal(n, 3)
+        assert ("rfft" in str(wl.trace(lambda x: m(x))(x))) == (n == 200)
+        np.testing.assert_allclose(m(x), same(x), atol=1e-12)
+
+
 @pytest.mark.parametrize("depthwise", [True, False])
 @pytest.mark.parametrize("causal", [True, False])
 def test_continuous_convolutions_are_sums(causal, depthwise):
