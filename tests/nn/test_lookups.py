@@ -110,6 +110,7 @@ def test_one_head_is_the_formula_of_the_notes():
     weights = plain_softmax((x @ wq) @ np.swapaxes(x @ wk, 1, 2) / np.sqrt(k))
     np.testing.assert_allclose(m(x), weights @ (x @ wv), atol=1e-14)
     np.testing.assert_allclose(m.weights(x), weights, atol=1e-14)
+    np.testing.assert_allclose(nn.attention_maps(nn.Sequential(m), x)["0"][:, 0], weights, atol=1e-14)
     m.scale = 1.0
     np.testing.assert_allclose(m(x), plain_softmax((x @ wq) @ np.swapaxes(x @ wk, 1, 2)) @ (x @ wv), atol=1e-14)
 

@@ -20,6 +20,7 @@ from wonderland.nn.module import Module
 from wonderland.nn.placing import numbers, place_of, wrong_shape
 from wonderland.nn.positions import checked_positions
 from wonderland.nn.tokens import prefixed
+from wonderland.nn.watching import watching
 from wonderland.numpy.attention import attention
 
 
@@ -113,6 +114,8 @@ class MultiHeadAttention(Module):
         given or known from the cache.
         """
         q, k, v, options = self._prepared(x, context, mask, cache, positions)
+        if (seen := watching.get()) is not None:
+            seen.append((self, self._weights(q, k, options)))
         if self.weighting == "softmax" and (self.dropout is None or not self.training):
             y = attention(q, k, v, **options)  # (..., H, T, D)
         else:

@@ -141,3 +141,4 @@ from wonderland.nn.surgery import delete_paths
 from wonderland.nn.tokens import PrefixTokens
 from wonderland.nn.trained import APL, KAF, Maxout, PReLU, SwiGLU, Swish
 from wonderland.nn.transformer import FeedForward, TransformerBlock
+from wonderland.nn.watching import attention_maps

@@ -13,6 +13,7 @@ from wonderland.nn.linear import Linear
 from wonderland.nn.lookups import weigh, weighting_of
 from wonderland.nn.module import Module
 from wonderland.nn.placing import numbers, wrong_shape
+from wonderland.nn.watching import watching
 from wonderland.numpy.attention import attention
 
 
@@ -52,6 +53,8 @@ class Attention(Module):
         q, k = self._compared(x, context)  # (..., T, k), (..., S, k)
         source = content if content is not None else context if context is not None else x
         v = self.v_proj(source)  # (..., S, v)
+        if (seen := watching.get()) is not None:
+            seen.append((self, self._weights(q, k, mask)[..., None, :, :]))
         if self.weighting != "softmax":
             return self._weights(q, k, mask) @ v
         head = lambda a: a if a is None else a[..., None, :, :]
