@@ -198,8 +198,9 @@ def test_the_shift_of_a_sinusoid_is_a_rotation():
         {"rope_type": "ntk", "factor": 4.0},
         {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
          "original_max_position_embeddings": 64},
+        {"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.0, "original_max_position_embeddings": 64},
     ],
-    ids=["plain", "linear", "ntk", "llama3"],
+    ids=["plain", "linear", "ntk", "llama3", "yarn"],
 )  # fmt: skip
 def test_rotary_products_depend_on_the_distance(pairing, width, scaling):
     rotary = nn.Rotary(width, 100.0, pairing, scaling)
@@ -294,7 +295,9 @@ def test_blocks_are_what_they_say():
         (lambda: nn.Rotary(3), "width=3 is even"),
         (lambda: nn.Rotary(4, pairing="pairs"), '"half" or "interleaved", got \'pairs\''),
         (lambda: nn.Rotary(4, scaling={"rope_type": "linear"}), "lacks 'factor'"),
-        (lambda: nn.Rotary(4, scaling={"rope_type": "yarn", "factor": 2.0}), "rope_type is .* got 'yarn'"),
+        (lambda: nn.Rotary(4, scaling={"rope_type": "yarn", "factor": 2.0}), "lacks 'original_max_position_embed"),
+        (lambda: nn.Rotary(4, scaling={"rope_type": "longer", "factor": 2.0}), "rope_type is .* got 'longer'"),
+        (lambda: layer(weighting="softer"), "weighting is one of .*, or a function of scores, got 'softer'"),
         (lambda: nn.sinusoidal(4, 5), "width=5 is even"),
         (lambda: nn.RelativeBias(4, 32, 8), "buckets=32, 8 are for single distances.*less than max_distance=8"),
         (lambda: nn.FeedForward(4, activation="swish"), "one of .*, got 'swish'"),
@@ -306,3 +309,22 @@ def test_blocks_are_what_they_say():
 def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_attention_maps_are_the_weights_of_every_layer():
+    model = wl.models.GPT(7, 6, 2, 2, 8, dropout=0.5, key=wl.random.key(0))
+    tokens = np.array([[1, 2, 3, 4], [5, 6, 0, 1]])
+    maps = nn.attention_maps(model, tokens)
+    assert [*maps] == ["blocks.0.attention", "blocks.1.attention"] and model.training
+    first = maps["blocks.0.attention"]
+    assert first.shape == (2, 2, 4, 4)
+    np.testing.assert_allclose(first.sum(axis=-1), 1, rtol=1e-6)
+    assert not first[..., np.triu_indices(4, 1)[0], np.triu_indices(4, 1)[1]].any()
+    with nn.evaluating(model):
+        x = model.tokens(tokens) + model.places(np.arange(4))
+        expected = model.blocks[0].attention.weights(model.blocks[0].norm1(x))
+    np.testing.assert_allclose(first, expected, rtol=1e-5)
+    with pytest.raises(wl.ArgumentError, match=r"called no nn\.MultiHeadAttention"):
+        nn.attention_maps(nn.Sequential(nn.Linear(2, 2)), np.ones(2, np.float32))
+    with pytest.raises(wl.ArgumentError, match="outside of jit"):
+        wl.jit(lambda m: nn.attention_maps(m, tokens)["blocks.0.attention"])(model)

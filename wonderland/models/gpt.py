@@ -40,6 +40,9 @@ class GPT(Generates):
         gated: bool = False, order: str = "pre", tied: bool = True, bias: bool = True, window: int | None = None,
         dropout: float = 0.0, key: Any = None, dtype: Any = np.float32,
     ):  # fmt: skip
+        # What makes another one like it; `save_gpt` writes it down.
+        self.config: dict[str, Any] = {k: v for k, v in locals().items() if k not in ("self", "key", "__class__")}
+        self.config["dtype"] = np.dtype(dtype).name
         if positions not in POSITIONS:
             raise ValueError(f"GPT: positions is one of {POSITIONS}, got {positions!r}")
         self.vocab_size: int = positive(vocab_size, "GPT: vocab_size")
@@ -95,7 +98,7 @@ class GPT(Generates):
 
     def logits(self, x: Any) -> Any:
         """(..., width) to (..., vocab_size)."""
-        return x @ self.tokens.weight.T if self.head is None else self.head(x)
+        return self.tokens.unembed(x) if self.head is None else self.head(x)
 
     @property
     def endless(self) -> bool:
@@ -132,4 +135,3 @@ def _bias_of(positions: str | None, heads: int, key: Any, dtype: Any) -> Any:
     if positions == "alibi":
         return nn.ALiBi(heads)
     return nn.RelativeBias(heads, bidirectional=False, key=key, dtype=dtype) if positions == "relative" else None
-
