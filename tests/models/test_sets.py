@@ -166,7 +166,7 @@ TEXT = np.array([[1, 2, 3, 4], [5, 6, 0, 0]])
 
 
 def bimodal(**options):
-    model = models.Bimodal(7, 6, 4, 2, 2, 2, 8, channels=1, key=KEY, dtype=np.float64, **options)
+    model = models.Bimodal(7, 6, 4, 2, 2, 2, 16, channels=1, key=KEY, dtype=np.float64, **options)
     for p in model.parameters():
         p *= 10 if p.ndim == 2 else 1  # so that tokens matter to each other
     return model
@@ -200,8 +200,7 @@ def test_a_question_about_an_image():
     images = np.repeat(bright[:, None, None, :], 4, axis=2).repeat(2, axis=3)  # (4, 1, 4, 4)
     text = np.array([[1], [2]]).repeat(4, axis=0)
     images, answers = np.concatenate([images, images]), np.concatenate([bright[:, 0], bright[:, 1]]).astype(int)
-    model = models.Bimodal(3, 1, 4, 2, 2, 2, 16, classes=2, channels=1, key=KEY, dtype=np.float64)
-    losses = fit(model, lambda m: nn.cross_entropy(m(text, images), answers), 200)
+    losses = fit(bimodal(classes=2), lambda m: nn.cross_entropy(m(text, images), answers), 120, 3e-3)
     assert losses[-1] < 0.05
 
 
