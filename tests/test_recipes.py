@@ -26,6 +26,8 @@ SMALL = {
     "breast-cancer": [],
     "memorize": ["hidden=8"],
     "gradient-variance": ["hidden=4", "sizes=1,4,16", "draws=50"],
+    "digits-patches": ["model=mixer", "layers=1", "width=8", "batch_size=256"],
+    "multi-view": ["views=2", "width=8", "batch_size=256"],
 }
 PICTURES = {
     "digits-mlp": ["confusion-matrix", "reliability-diagram", "first-layer-filters", "worst-mistakes"],
@@ -36,6 +38,8 @@ PICTURES = {
     "breast-cancer": ["confusion-matrix", "reliability-diagram", "weights"],
     "memorize": ["generalisation-gap"],
     "gradient-variance": ["gradient-variance"],
+    "digits-patches": ["confusion-matrix", "reliability-diagram", "first-layer-filters", "worst-mistakes"],
+    "multi-view": ["accuracy-by-views", "views"],
 }
 OWN = '''"""A line through points."""
 
@@ -122,6 +126,15 @@ def test_the_variance_of_gradients_is_that_of_one_sample_over_the_batch_size():
     assert numbers["largest distance from 1/B"] < 0.15
 
 
+@pytest.mark.parametrize(
+    "name", ["vit", "gmlp", "s2mlp", "monet", "pool", "fourier", "convolution", "shift", "attention"]
+)
+def test_digits_as_patches_by_name(name):
+    network = recipes.find("digits-patches").function.__globals__["mixed"](name, 1, 8)
+    with nn.evaluating(network):
+        assert network(np.zeros((2, 1, 8, 8), np.float32)).shape == (2, 10)
+
+
 def test_outcomes_are_those_of_numpy():
     rng = np.random.default_rng(0)
     x, labels = rng.normal(size=(40, 2)).astype(np.float32), rng.integers(3, size=40)
@@ -197,6 +210,7 @@ def test_errors_of_settings_and_names(capsys):
     assert "whole number" in complaint(capsys, "moons", "--set", "epochs=many")
     assert "key=value" in complaint(capsys, "moons", "--set", "epochs")
     assert "cnn or mlp, not 'rnn'" in complaint(capsys, "mnist1d", "--set", "model=rnn")
+    assert "one of vit, mixer" in complaint(capsys, "digits-patches", "--set", "model=cnn")
     assert "at least 1, not 0" in complaint(capsys, "moons", "--set", "epochs=0", "--overwrite")
     assert "no file missing.py" in complaint(capsys, "missing.py")
     Path("file").write_text("")

@@ -34,7 +34,7 @@ class Bimodal(nn.Module):
         keys = iter(recipe(self, None, False, key, dtype).keys(layers + 7))
         init = partial(nn.init.normal, std=0.02)
         drawn: dict[str, Any] = {"init": init, "dtype": dtype}
-        self.patches: Any = PatchEmbedding(size, patch, width, channels, key=next(keys), **drawn)
+        self.patches: Any = PatchEmbedding(size, patch, width, channels, bias=nn.init.zeros, key=next(keys), **drawn)
         self.tokens: Any = nn.Embedding(vocab_size, width, key=next(keys), **drawn)
         self.image_places: Any = init(next(keys), (self.patches.count, width), dtype)
         self.text_places: Any = init(next(keys), (context, width), dtype)

@@ -31,7 +31,7 @@ class ViT(nn.Module):
         self.pool: str = pool
         keys = iter(recipe(self, None, False, key, dtype).keys(layers + 6))
         init = partial(nn.init.truncated_normal, std=0.02)
-        drawn: dict[str, Any] = {"init": init, "dtype": dtype}
+        drawn: dict[str, Any] = {"init": nn.init.glorot_uniform, "bias": nn.init.zeros, "dtype": dtype}
         self.cls_token: Any = np.zeros((1, 1, width), dtype) if pool == "class" else None
         self.register_tokens: Any = init(next(keys), (1, registers, width), dtype) if registers else None
         places = next(keys)
@@ -39,13 +39,11 @@ class ViT(nn.Module):
         self.position_embeddings: Any = init(places, (1, self.patches.count + (pool == "class"), width), dtype)
         self.dropout: Any = nn.Dropout(dropout, key=next(keys)) if dropout else None
         self.blocks: list[Any] = [
-            nn.TransformerBlock(
-                width, heads, hidden, eps=eps, bias=nn.init.zeros, dropout=dropout, key=next(keys), **drawn
-            )
+            nn.TransformerBlock(width, heads, hidden, eps=eps, dropout=dropout, key=next(keys), **drawn)
             for _ in range(layers)
         ]
         self.norm: Any = nn.LayerNorm(width, eps, dtype=dtype)
-        self.head: Any = nn.Linear(width, classes, nn.init.zeros, key=next(keys), **drawn)
+        self.head: Any = nn.Linear(width, classes, key=next(keys), **drawn)
 
     def __call__(self, x: Any) -> Any:
         x = self.hidden(x)  # (B, 1 + R + N, C)
