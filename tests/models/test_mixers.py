@@ -7,9 +7,10 @@ from functools import partial
 
 import numpy as np
 import pytest
+from fitting import count, fit
 
 import wonderland as wl
-from wonderland import models, nn, train
+from wonderland import models, nn
 from wonderland.einops import rearrange
 
 KEY = wl.random.key(0)
@@ -17,10 +18,6 @@ KEY = wl.random.key(0)
 
 def normal(*shape, seed=0, dtype=np.float64):
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
-
-
-def count(model):
-    return sum(p.size for p in model.parameters())
 
 
 def grown(make, layers):
@@ -61,13 +58,13 @@ def test_pooling_is_the_mean_of_neighbours_without_the_token():
         for j in range(5):
             window = x[:, max(i - 1, 0) : i + 2, max(j - 1, 0) : j + 2]
             wanted[:, i, j] = window.mean(axis=(1, 2)) - x[:, i, j]
-    np.testing.assert_allclose(models.Pooling()(x), wanted, atol=1e-14)
+    np.testing.assert_allclose(models.PoolMixer()(x), wanted, atol=1e-14)
 
 
 def test_fourier_is_the_real_part_of_two_matrix_products():
     x = normal(2, 5, 6)
     matrix = lambda n: np.exp(-2j * np.pi * np.outer(np.arange(n), np.arange(n)) / n)
-    mixer = models.Fourier()
+    mixer = models.FourierMixer()
     np.testing.assert_allclose(mixer(x), (matrix(5) @ x @ matrix(6)).real, atol=1e-12)
     assert mixer(x.astype(np.float32)).dtype == np.float32
     tangent, other = normal(2, 5, 6, seed=1), normal(2, 5, 6, seed=2)
@@ -97,9 +94,9 @@ def test_the_pattern_of_a_mixer_says_who_sees_whom():
     """Read off the derivative: a shift and pooling see neighbours, a token MLP sees everything."""
     x = normal(4, 4, 8)
     layers = {
-        "pool": (models.Pooling(), 3 * 3),
-        "shift": (models.Shift(8, dtype=np.float64), 4),
-        "convolution": (models.SeparableConvolution(8, dtype=np.float64), 9),
+        "pool": (models.PoolMixer(), 3 * 3),
+        "shift": (models.ShiftMixer(8, dtype=np.float64), 4),
+        "convolution": (models.ConvolutionMixer(8, dtype=np.float64), 9),
     }
     for name, (layer, seen) in layers.items():
         assert seen_by(layer, x)[5].sum() == seen, name  # (1, 1), inside
@@ -205,15 +202,7 @@ def test_a_model_learns(name):
         assert logits.shape == (6, 3) and logits.dtype == np.float32
         np.testing.assert_allclose(model(x.reshape(2, 3, 1, 8, 8)).reshape(6, 3), logits, atol=1e-5)
         np.testing.assert_allclose(model(x[0]), logits[0], atol=1e-5)
-    optimizer = train.Adam(model, rate=1e-2)
-
-    @wl.jit
-    def step(model, optimizer):
-        value, grads = wl.value_and_grad(lambda m: nn.cross_entropy(m(x), y))(model)
-        optimizer.update(model, grads)
-        return value
-
-    losses = [step(model, optimizer) for _ in range(40)]
+    losses = fit(model, lambda m: nn.cross_entropy(m(x), y), 40)
     if name != "mixer":  # which drops branches
         np.testing.assert_allclose(losses[0], nn.cross_entropy(logits, y), rtol=1e-4)
     assert np.mean(losses[-3:]) < 0.5 * losses[0]
@@ -242,7 +231,7 @@ def test_a_model_without_weights_of_places_takes_any_size():
         (lambda: models.TokenMLP(4, 8)(np.zeros((5, 8))), r"with 4 tokens, got \(5, 8\)"),
         (lambda: models.SpatialGating(4, 8)(np.zeros((5, 8))), r"with 4 tokens, got \(5, 8\)"),
         (lambda: models.SpatialGating(4, 7), "width=7 has no halves"),
-        (lambda: models.Pooling(2), "kernel=2 is odd"),
+        (lambda: models.PoolMixer(2), "kernel=2 is odd"),
         (lambda: models.spatial_shift(np.zeros((4, 8))), r"\(..., H, W, C\), got shape \(4, 8\)"),
         (lambda: models.MetaFormer(mixer="pooling"), "one of .*'pool', .*got 'pooling'"),
         (lambda: models.MetaFormer(mixer=["pool"]), "1 mixers for 4 stages"),

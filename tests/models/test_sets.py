@@ -4,9 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from fitting import count, fit
 
 import wonderland as wl
-from wonderland import models, nn, train
+from wonderland import models, nn
 
 KEY = wl.random.key(0)
 ORDER = [3, 0, 4, 1, 2]
@@ -14,19 +15,6 @@ ORDER = [3, 0, 4, 1, 2]
 
 def normal(*shape, seed=0, dtype=np.float64):
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
-
-
-def fit(model, loss, steps=60, rate=1e-2):
-    """Losses of training on one batch."""
-    optimizer = train.Adam(model, rate=rate)
-
-    @wl.jit
-    def step(model, optimizer):
-        value, grads = wl.value_and_grad(loss)(model)
-        optimizer.update(model, grads)
-        return value
-
-    return [step(model, optimizer) for _ in range(steps)]
 
 
 def network(*sizes):
@@ -135,10 +123,10 @@ def test_a_perceiver_knows_no_order_of_inputs_and_none_of_latents(options):
 
 
 def test_repeats_share_their_weights():
-    count = lambda **options: sum(p.size for p in perceiver(**options).parameters())
-    one, outside = count(), 4 * 8 + 8 * 2 + 2  # the latents, and the head
-    assert count(repeats=3) == one
-    assert count(repeats=3, shared=False) == 3 * (one - outside) + outside
+    size = lambda **options: count(perceiver(**options))
+    one, outside = size(), 4 * 8 + 8 * 2 + 2  # the latents, and the head
+    assert size(repeats=3) == one
+    assert size(repeats=3, shared=False) == 3 * (one - outside) + outside
 
 
 def test_a_perceiver_learns_where_something_is():

@@ -154,7 +154,8 @@ def test_fnet_layer():
     layer = draw(transformers.models.fnet.modeling_fnet.FNetLayer(config), "float64")
     table = [("fourier.output.LayerNorm", "norm1"), ("output.LayerNorm", "norm2"), ("intermediate.dense", "feed.inner"),
              ("output.dense", "feed.outer")]  # fmt: skip
-    ours = models.MetaFormerBlock(8, models.Fourier(), 12, eps=config.layer_norm_eps, order="post", dtype=np.float64)
+    mixer, eps = models.FourierMixer(), config.layer_norm_eps
+    ours = models.MetaFormerBlock(8, mixer, 12, eps=eps, order="post", dtype=np.float64)
     ours.load_state(named(layer.state_dict(), table))
     x = np.random.default_rng(0).normal(size=(2, 5, 8))
     with torch.no_grad():
@@ -213,8 +214,8 @@ def test_pooling_and_separable_convolution():
     x = np.random.default_rng(0).normal(size=(2, 5, 6, 4))
     image = torch.from_numpy(x).permute(0, 3, 1, 2)
     pooled = functional.avg_pool2d(image, 3, 1, 1, count_include_pad=False) - image
-    np.testing.assert_allclose(models.Pooling()(x), pooled.permute(0, 2, 3, 1).numpy(), atol=1e-12)
-    layer = models.SeparableConvolution(4, 5, dtype=np.float64)
+    np.testing.assert_allclose(models.PoolMixer()(x), pooled.permute(0, 2, 3, 1).numpy(), atol=1e-12)
+    layer = models.ConvolutionMixer(4, 5, dtype=np.float64)
     depthwise, pointwise = layer.depthwise, layer.pointwise
     weights = [torch.from_numpy(np.array(p)) for p in (depthwise.weight, depthwise.bias, pointwise.weight)]
     wanted = functional.conv2d(image, weights[0], weights[1], padding=2, groups=4)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wonderland import nn
-from wonderland.models.token_mixers import Fourier, Pooling, SeparableConvolution, Shift
+from wonderland.models.token_mixers import ConvolutionMixer, FourierMixer, PoolMixer, ShiftMixer
 from wonderland.nn.building import recipe
 from wonderland.nn.placing import wrong_shape
 from wonderland.nn.transformer import make_norm
@@ -65,10 +65,10 @@ class AsTokens(nn.Module):
 
 
 MIXERS: dict[str, Callable[..., Any]] = {  # functions of width, key and dtype
-    "pool": lambda width, key, dtype: Pooling(),
-    "fourier": lambda width, key, dtype: AsTokens(Fourier()),
-    "convolution": lambda width, key, dtype: SeparableConvolution(width, 7, key=key, dtype=dtype),
-    "shift": lambda width, key, dtype: Shift(width, key=key, dtype=dtype),
+    "pool": lambda width, key, dtype: PoolMixer(),
+    "fourier": lambda width, key, dtype: AsTokens(FourierMixer()),
+    "convolution": lambda width, key, dtype: ConvolutionMixer(width, 7, key=key, dtype=dtype),
+    "shift": lambda width, key, dtype: ShiftMixer(width, key=key, dtype=dtype),
     "attention": lambda width, key, dtype: AsTokens(
         nn.MultiHeadAttention(width, max(1, width // 32), head_width=min(32, width), key=key, dtype=dtype)
     ),

@@ -9,7 +9,7 @@ import numpy as np
 from wonderland import random
 from wonderland.models.metaformer import MetaFormerBlock
 from wonderland.models.patches import PatchNetwork, Sizes
-from wonderland.models.token_mixers import Shift, TokenMLP
+from wonderland.models.token_mixers import ShiftMixer, TokenMLP
 
 
 class Mixer(PatchNetwork):
@@ -54,7 +54,7 @@ class S2MLP(PatchNetwork):
     ):  # fmt: skip
         def block(_tokens: int, key: Any) -> Any:
             one, two = random.split(key)
-            shift = Shift(width, key=one, dtype=dtype)
+            shift = ShiftMixer(width, key=one, dtype=dtype)
             return MetaFormerBlock(width, shift, hidden, eps=1e-6, drop=drop, key=two, dtype=dtype)
 
         super().__init__(

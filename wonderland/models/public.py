@@ -31,6 +31,13 @@ from wonderland.models.resnet import (
     resnext50,
 )
 from wonderland.models.seq2seq import EncoderDecoder
-from wonderland.models.token_mixers import Fourier, Pooling, SeparableConvolution, Shift, TokenMLP, spatial_shift
+from wonderland.models.token_mixers import (
+    ConvolutionMixer,
+    FourierMixer,
+    PoolMixer,
+    ShiftMixer,
+    TokenMLP,
+    spatial_shift,
+)
 from wonderland.models.vgg import VGG, vgg_block
 from wonderland.models.vit import ViT

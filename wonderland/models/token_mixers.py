@@ -1,6 +1,6 @@
 """What can stand where a transformer has attention: layers in which tokens see each other, (..., T, width) to the same.
 
-`Pooling`, `Shift` and `SeparableConvolution` are of pictures, (..., H, W, width).
+`PoolMixer`, `ShiftMixer` and `ConvolutionMixer` are of pictures, (..., H, W, width).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TokenMLP(nn.Module):
         return np.swapaxes(self.feed(np.swapaxes(x, -2, -1)), -2, -1)
 
 
-class Pooling(nn.Module):
+class PoolMixer(nn.Module):
     """y = mean of the window around each token - the token itself, (..., H, W, width) to the same; nothing is trained.
 
     The token is taken away because the block adds it again. Yu et al. 2022, MetaFormer is actually what you need.
@@ -37,14 +37,14 @@ class Pooling(nn.Module):
 
     def __init__(self, kernel: int = 3):
         if kernel % 2 == 0:
-            raise ValueError(f"Pooling: kernel={kernel} is odd: as many tokens on each side")
+            raise ValueError(f"PoolMixer: kernel={kernel} is odd: as many tokens on each side")
         self.pool: Any = nn.AvgPool2d(kernel, 1, kernel // 2, count_include_pad=False, channels_last=True)
 
     def __call__(self, x: Any) -> Any:
         return self.pool(x) - x
 
 
-class Fourier(nn.Module):
+class FourierMixer(nn.Module):
     """y = Re(F_T x F_width), F the Fourier matrices, (..., T, width) to the same; nothing is trained.
 
     Lee-Thorp et al. 2022, FNet: mixing tokens with Fourier transforms.
@@ -54,7 +54,7 @@ class Fourier(nn.Module):
         return np.real(np.fft.fft2(numbers(self, x), axes=(-2, -1)))
 
 
-class SeparableConvolution(nn.Module):
+class ConvolutionMixer(nn.Module):
     """y = W depthwise(x), (..., H, W, width) to the same: a filter for each channel, then a matrix for each token."""
 
     def __init__(self, width: int, kernel: int = 3, *, key: Any = None, dtype: Any = np.float32):
@@ -68,7 +68,7 @@ class SeparableConvolution(nn.Module):
         return self.pointwise(self.depthwise(x))
 
 
-class Shift(nn.Module):
+class ShiftMixer(nn.Module):
     """y = W_outer shift(gelu(W_inner x)), (..., H, W, width) to the same. Yu et al. 2022, S2-MLP."""
 
     def __init__(self, width: int, *, key: Any = None, dtype: Any = np.float32):

@@ -5,6 +5,7 @@ from typing import Any
 
 import wonderland as wl
 from wonderland import data, models, nn, recipes, train
+from wonderland.models.metaformer import MIXERS
 
 PYRAMID = {"classes": 10, "channels": 1, "patch": (2, 2, 0), "norm": "layer", "scale": None}
 MODELS = {
@@ -23,7 +24,7 @@ def mixed(name: str, layers: int, width: int) -> nn.Module:
     try:
         return models.MetaFormer([(width, layers)], name, **PYRAMID)
     except ValueError:
-        known = [*MODELS, *models.metaformer.MIXERS]
+        known = [*MODELS, *MIXERS]
         raise recipes.RecipeError(f"digits-patches: model is one of {', '.join(known)}, not {name!r}") from None
 
 
