@@ -126,6 +126,16 @@ def test_the_variance_of_gradients_is_that_of_one_sample_over_the_batch_size():
     assert numbers["largest distance from 1/B"] < 0.15
 
 
+def test_views_of_a_digit():
+    seen = recipes.find("multi-view").function.__globals__["views_of"](3, 0.1, 30.0, 2)
+    images, labels = np.ones((200, 1, 8, 8), np.float32), np.arange(200) % 10
+    views, mask, same = seen((images, labels), np.random.default_rng(0))
+    assert views.shape == (200, 3, 1, 8, 8) and views.dtype == np.float32
+    assert {*mask.sum(1)} == {1, 2, 3} and mask[:, 0].all()
+    np.testing.assert_array_equal(same, labels)
+    assert np.abs(views[:, 0] - views[:, 1]).reshape(200, -1).max(1).min() > 0.1
+
+
 @pytest.mark.parametrize(
     "name", ["vit", "gmlp", "s2mlp", "monet", "pool", "fourier", "convolution", "shift", "attention"]
 )

@@ -33,16 +33,15 @@ class Bimodal(nn.Module):
         self.context: int = positive(context, "Bimodal: context")
         keys = iter(recipe(self, None, False, key, dtype).keys(layers + 7))
         init = partial(nn.init.normal, std=0.02)
-        drawn: dict[str, Any] = {"init": init, "dtype": dtype}
-        self.patches: Any = PatchEmbedding(size, patch, width, channels, bias=nn.init.zeros, key=next(keys), **drawn)
-        self.tokens: Any = nn.Embedding(vocab_size, width, key=next(keys), **drawn)
+        drawn: dict[str, Any] = {"init": nn.init.glorot_uniform, "bias": nn.init.zeros, "dtype": dtype}
+        self.patches: Any = PatchEmbedding(size, patch, width, channels, key=next(keys), **drawn)
+        self.tokens: Any = nn.Embedding(vocab_size, width, init=init, key=next(keys), dtype=dtype)
         self.image_places: Any = init(next(keys), (self.patches.count, width), dtype)
         self.text_places: Any = init(next(keys), (context, width), dtype)
         self.kinds: Any = init(next(keys), (2, width), dtype)
         self.token: Any = init(next(keys), (1, width), dtype)
-        options: dict[str, Any] = {"bias": nn.init.zeros, "dropout": dropout, **drawn}
         self.blocks: list[Any] = [
-            nn.TransformerBlock(width, heads, hidden, key=next(keys), **options) for _ in range(layers)
+            nn.TransformerBlock(width, heads, hidden, dropout=dropout, key=next(keys), **drawn) for _ in range(layers)
         ]
         self.norm: Any = nn.LayerNorm(width, dtype=dtype)
         self.head: Any = None if classes is None else nn.Linear(width, classes, key=next(keys), **drawn)

@@ -38,7 +38,7 @@ class Mixer(PatchNetwork):
 
 
 class S2MLP(PatchNetwork):
-    """Images (..., channels, size, size) to logits (..., classes); the default is S2-MLP-wide.
+    """Images (..., channels, size, size) to logits (..., classes); the default has S2-MLP-wide's sizes.
 
         h = patches(x)                                          (..., H, W, width)
         h = h + W_2 shift(gelu(W_1 norm(h)));  h = h + MLP(norm(h))            in each layer

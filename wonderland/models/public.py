@@ -5,7 +5,7 @@
 from wonderland.models.beams import Beam, beam_search
 from wonderland.models.bimodal import Bimodal
 from wonderland.models.convnext import ConvNeXt, ConvNeXtBlock
-from wonderland.models.deep_sets import DeepSets, SetLinear, set_pool
+from wonderland.models.deep_sets import DeepSets, SetLinear
 from wonderland.models.encoder import Encoder, mask_tokens
 from wonderland.models.frames import FrameAverage, image_symmetries, principal_frames
 from wonderland.models.gated import GAU, GMLP, GMLPBlock, SpatialGating
