@@ -53,7 +53,7 @@ def run(
                "change of logits by another order": float(np.abs(other - together[-1]).max())}  # fmt: skip
 
     def figures():
-        title = f"of {len(x)} new digits, by the number of views"
+        title = f"{len(x)} new digits: how often they are recognised"
         return {"accuracy by views": drawing.lines(counts, lines, title, ("views", "accuracy")),
                 "views": drawing.rows(x[:6, :, 0], [f"a {n}" for n in labels[:6]])}  # fmt: skip
 
