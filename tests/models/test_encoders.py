@@ -2,28 +2,12 @@
 
 import numpy as np
 import pytest
+from fitting import count, fit
 
 import wonderland as wl
-from wonderland import models, nn, train
+from wonderland import models, nn
 
 SIZES = {"vocab_size": 11, "context": 8, "layers": 2, "heads": 2, "width": 16}
-
-
-def count(model):
-    return sum(p.size for p in model.parameters())
-
-
-def fit(model, loss, steps=60, rate=1e-2):
-    """Losses of training on one batch."""
-    optimizer = train.Adam(model, rate=rate)
-
-    @wl.jit
-    def step(model, optimizer):
-        value, grads = wl.value_and_grad(loss)(model)
-        optimizer.update(model, grads)
-        return value
-
-    return [step(model, optimizer) for _ in range(steps)]
 
 
 def test_published_numbers_of_parameters():
@@ -130,7 +114,7 @@ def test_without_positions_the_order_of_patches_is_none():
         (lambda: models.EncoderDecoder(**SIZES)(np.arange(9), np.arange(3)), r"T at most context=8, got \(9,\)"),
         (lambda: models.ViT(8, 3, 3, 1, 2, 8), "size=8 isn't a multiple of patch=3"),
         (lambda: models.ViT(8, 4, 3, 1, 2, 8, pool="max"), 'pool is "class" or "mean"'),
-        (lambda: models.ViT(8, 4, 3, 1, 2, 8)(np.zeros((1, 8, 8))), r"ViT: .* \(..., 3, 8, 8\), got \(1, 8, 8\)"),
+        (lambda: models.ViT(8, 4, 3, 1, 2, 8)(np.zeros((1, 8, 8))), r"patches .*: .*, 3, 8, 8\), got \(1, 8, 8\)"),
     ],
 )
 def test_errors(call, message):

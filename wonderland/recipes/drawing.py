@@ -200,3 +200,33 @@ def costs(
             ax.margins(y=0.22)  # for the legend
             legend(ax, ink, loc="upper left")
     return figure
+
+
+def lines(
+    x: Sequence[float], table: Mapping[str, Sequence[float]], title: str, labels: tuple[str, str], dark: bool = False
+) -> Any:
+    """Lines over the same places, {name: values}; labels are of x and of y."""
+    ink = ink_of(dark)
+    figure = new_figure(4.6, 3.2, dark)
+    ax = dress(figure.subplots(), ink, x=labels[0], y=labels[1])
+    headline(figure, ink, title)
+    for k, (name, values) in enumerate(table.items()):
+        mark = MARKS[k % len(MARKS)]
+        ax.plot([*x], [*values], marker=mark, markersize=4, color=ink.series[k % len(ink.series)], label=name)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    legend(ax, ink)
+    return figure
+
+
+def rows(images: np.ndarray, names: Sequence[str], dark: bool = False) -> Any:
+    """Pictures (rows, columns, height, width), each row with its name."""
+    ink = ink_of(dark)
+    figure = new_figure(0.6 * images.shape[1] + 0.6, 0.62 * images.shape[0], dark)
+    axes = figure.subplots(*images.shape[:2], squeeze=False)
+    for row, name, pictures in zip(axes, names, images, strict=True):
+        for ax, picture in zip(row, pictures, strict=True):
+            dress(ax, ink, grid=False)
+            ax.set(xticks=[], yticks=[])
+            ax.imshow(picture, cmap="gray", vmin=float(images.min()), vmax=float(images.max()))
+        row[0].set_ylabel(name, color=ink.ink, fontsize=SIZE, rotation=0, ha="right", va="center")
+    return figure
