@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,13 @@ from wonderland.nn.module import Module
 from wonderland.nn.placing import numbers, place_of, wrong_shape
 from wonderland.nn.positions import checked_positions
 from wonderland.numpy.attention import attention
+
+
+class Context(NamedTuple):
+    """Keys and values (..., heads, S, D) of a context, made once for all queries that look at it."""
+
+    keys: Any
+    values: Any
 
 
 class MultiHeadAttention(Module):
@@ -86,6 +93,7 @@ class MultiHeadAttention(Module):
     ) -> Any:
         """x (..., T, width), context (..., S, context_width), mask (..., heads, T, S) True where a query sees a key.
 
+        The context may also be what `self.context` made of it.
         With a `cache`, x are the tokens that come after those in it. `positions` (T,) are 0, 1, ... unless they are
         given or known from the cache.
         """
@@ -102,6 +110,13 @@ class MultiHeadAttention(Module):
         q, k, _, options = self._prepared(x, context, mask, None, positions)
         return _weights(q, k, **self._as_mask(options, q, k))
 
+    def context(self, context: Any) -> Context:
+        """The keys and values of a context (..., S, context_width), for calls with many x, such as token by token."""
+        if self.fused:
+            raise ValueError(f"{place_of(self)}: one matrix makes q, k and v of x: for a context, use fused=False")
+        k, v = self._heads(self.k_proj(context)), self._heads(self.v_proj(context))
+        return Context(k if self.rotary is None else self.rotary(k, np.arange(k.shape[-2])), v)
+
     def new_cache(self, length: int, batch: tuple[int, ...] = ()) -> KVCache:
         """An empty cache for `length` tokens; a ring, if a window lets fewer do."""
         window = self.window if isinstance(self.window, int) else None
@@ -116,15 +131,16 @@ class MultiHeadAttention(Module):
             raise wrong_shape(self, f"(..., T, {self.width})", x.shape)
         if context is not None and cache is not None:
             raise ValueError(f"{place_of(self)}: a cache holds keys of the sequence itself: leave out context or cache")
-        if self.fused and context is not None:
-            raise ValueError(f"{place_of(self)}: one matrix makes q, k and v of x: for a context, use fused=False")
         if self.context_width is not None and context is None:
             raise ValueError(f"{place_of(self)}: it has context_width={self.context_width}: give it a context")
-        q, k, v = (self._heads(part) for part in self._projected(x, context))
-        here = positions if positions is not None else np.arange(q.shape[-2]) + (0 if cache is None else cache.position)
-        there = here if context is None else np.arange(k.shape[-2])
-        if self.rotary is not None:
-            q, k = self.rotary(q, here), self.rotary(k, there)
+        here = positions if positions is not None else np.arange(x.shape[-2]) + (0 if cache is None else cache.position)
+        if context is None:
+            q, k, v = (self._heads(part) for part in self._projected(x))
+            k, there = k if self.rotary is None else self.rotary(k, here), here
+        else:
+            k, v = context if isinstance(context, Context) else self.context(context)
+            q, there = self._heads(self.q_proj(x)), np.arange(k.shape[-2])
+        q = q if self.rotary is None else self.rotary(q, here)
         options: dict[str, Any] = {"mask": mask}
         if cache is None:
             options |= {"causal": self.causal, "window": self.window}
@@ -136,13 +152,12 @@ class MultiHeadAttention(Module):
             options["bias"] = self.position_bias(here, there).astype(q.dtype)
         return q, k, v, options
 
-    def _projected(self, x: Any, context: Any) -> list[Any]:
+    def _projected(self, x: Any) -> list[Any]:
         if self.fused:
             q, kv = self.heads * self.head_width, self.kv_heads * self.head_width
             y = self.in_proj(x)
             return [y[..., :q], y[..., q : q + kv], y[..., q + kv :]]
-        source = x if context is None else context
-        return [self.q_proj(x), self.k_proj(source), self.v_proj(source)]
+        return [self.q_proj(x), self.k_proj(x), self.v_proj(x)]
 
     def _heads(self, x: Any) -> Any:
         """(..., T, H D) to (..., H, T, D)."""
