@@ -9,7 +9,9 @@ from wonderland.models.frames import FrameAverage, image_symmetries, principal_f
 from wonderland.models.gpt import GPT, gpt2, llama
 from wonderland.models.huggingface import load_huggingface
 from wonderland.models.lenet import LeNet
+from wonderland.models.mlp_language import MLPLanguageModel
 from wonderland.models.mobilenet import MobileNet, separable
+from wonderland.models.ngrams import Bigram, NGram
 from wonderland.models.receptive import ReceptiveField, receptive_field
 from wonderland.models.resnet import (
     BasicBlock,
