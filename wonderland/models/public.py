@@ -4,6 +4,7 @@
 
 from wonderland.models.beams import Beam, beam_search
 from wonderland.models.convnext import ConvNeXt, ConvNeXtBlock
+from wonderland.models.ctc_decoding import ctc_beam_search, ctc_greedy
 from wonderland.models.encoder import Encoder, mask_tokens
 from wonderland.models.frames import FrameAverage, image_symmetries, principal_frames
 from wonderland.models.gpt import GPT, gpt2, llama
@@ -24,5 +25,6 @@ from wonderland.models.resnet import (
     resnext50,
 )
 from wonderland.models.seq2seq import EncoderDecoder
+from wonderland.models.text_cnn import TextCNN
 from wonderland.models.vgg import VGG, vgg_block
 from wonderland.models.vit import ViT
