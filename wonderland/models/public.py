@@ -28,3 +28,5 @@ from wonderland.models.seq2seq import EncoderDecoder
 from wonderland.models.text_cnn import TextCNN
 from wonderland.models.vgg import VGG, vgg_block
 from wonderland.models.vit import ViT
+from wonderland.models.wav2vec import Wav2Vec
+from wonderland.models.whisper import Whisper
