@@ -49,6 +49,7 @@ LAYERS = {
     "studio": "what a person looks at",
     "recipes": "trainings of one screen each, to run, copy and change",
     "cli_train": "the commands `wonderland train` and `wonderland list`",
+    "cli_sample": "the command `wonderland sample`",
     "cli": "the command `wonderland`",
     "__main__": "`python -m wonderland`",
     "public": "the list of the public names; read, never imported",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import wonderland as wl
-from wonderland import cli, data, nn, recipes, train
+from wonderland import cli, data, nn, recipes, text, train
 from wonderland.core.errors import ArgumentError
 from wonderland.recipes import drawing
 from wonderland.recipes.catalog import converted
@@ -26,6 +26,7 @@ SMALL = {
     "breast-cancer": [],
     "memorize": ["hidden=8"],
     "gradient-variance": ["hidden=4", "sizes=1,4,16", "draws=50"],
+    "gpt": ["steps=2", "batch_size=2", "text=story.txt"],
 }
 PICTURES = {
     "digits-mlp": ["confusion-matrix", "reliability-diagram", "first-layer-filters", "worst-mistakes"],
@@ -36,7 +37,10 @@ PICTURES = {
     "breast-cancer": ["confusion-matrix", "reliability-diagram", "weights"],
     "memorize": ["generalisation-gap"],
     "gradient-variance": ["gradient-variance"],
+    "gpt": ["attention-of-the-first-layer", "attention-of-the-last-layer", "attention-of-all-layers", "embedding"],
 }
+FILES = {"gpt": ["model.safetensors"]}  # besides
+STORY = "The mouse ran up the clock.\nThe clock struck one, and down it ran.\n" * 12
 OWN = '''"""A line through points."""
 
 import numpy as np
@@ -58,6 +62,7 @@ def run(epochs=2, batch_size=8, rate=0.1, **options):
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    Path("story.txt").write_text(STORY)
 
 
 @pytest.fixture
@@ -88,7 +93,8 @@ def test_a_recipe_runs_and_writes_its_report(name, capsys):
     shown = capsys.readouterr()
     assert "epoch" not in shown.err and os.path.join("out", "report.html") in shown.out
     files = {path.name for path in Path("out").iterdir()}
-    assert files == {"report.html", "run.json", "checkpoints", "curves.png", *(f"{p}.png" for p in PICTURES[name])}
+    pictures = {f"{p}.png" for p in PICTURES[name]}
+    assert files == {"report.html", "run.json", "checkpoints", "curves.png", *pictures, *FILES.get(name, ())}
     for path in Path("out").glob("*.png"):
         assert path.read_bytes().startswith(b"\x89PNG")
     page = Path("out/report.html").read_text(encoding="utf-8")
@@ -103,6 +109,36 @@ def test_all_recipes_are_here_and_of_one_screen():
         recipe = recipes.find(name)
         assert recipe.summary.endswith(".") and "epochs" in recipe.settings and recipe.settings["seed"] == 0
         assert len(recipe.path.read_text(encoding="utf-8").splitlines()) <= 60
+
+
+def test_gpt_is_trained_by_options_resumed_and_sampled(capsys):
+    """Settings are options of their own; a run that is resumed is that of one piece; what it keeps writes text."""
+    small = ["--text", "story.txt", "--steps", "2", "--batch-size=2", "--vocab-size", "260", "--quiet"]
+    assert command("gpt", *small, "--epochs", "2", "--out", "whole") == 0
+    assert command("gpt", *small, "--epochs", "1", "--out", "parts") == 0
+    assert command("gpt", *small, "--epochs", "2", "--out", "parts", "--resume", "--set", "rate=0.001") == 0
+    ended = [text.LanguageModel.load(f"{run}/model.safetensors") for run in ("whole", "parts")]
+    assert ended[0].tokenizer == ended[1].tokenizer and ended[0].tokenizer.vocab_size == 260
+    capsys.readouterr()
+    assert cli.main(["sample", "parts", "--prompt", "The ", "--count", "9", "--seed", "1"]) == 0
+    first = capsys.readouterr()
+    assert first.out.startswith("The ") and "tokens/s" in first.err
+    assert cli.main(["sample", "parts/model.safetensors", "--prompt", "The ", "--count", "9", "--seed", "1"]) == 0
+    assert capsys.readouterr().out == first.out
+    for wrong, said in ((["nowhere"], "there is no nowhere"), (["parts", "--top-p", "2"], "top_p is a probability")):
+        assert cli.main(["sample", *wrong]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_gpt_says_what_is_wrong_with_its_text_or_settings(capsys):
+    assert "config is tiny, small, gpt2, not 'huge'" in complaint(capsys, "gpt", "--config", "huge")
+    assert "text=nowhere.txt can't be read" in complaint(capsys, "gpt", "--text", "nowhere.txt")
+    Path("empty.txt").write_text(" ")
+    assert "text=empty.txt is empty" in complaint(capsys, "gpt", "--text", "empty.txt")
+    assert "gpt has no setting 'layer'" in complaint(capsys, "gpt", "--layer", "3")
+    with pytest.raises(SystemExit):
+        command("gpt", "--text")
+    assert "unrecognized argument: --text" in capsys.readouterr().err
 
 
 def test_the_look_up_table_is_right_on_what_it_has_seen_only():

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 import wonderland as wl
-from wonderland import cli_train
+from wonderland import cli_sample, cli_train
 
 COLORS = {"title": "1;35", "code": "36", "good": "32", "dim": "2", "bar": "33"}
 
@@ -267,14 +267,17 @@ def main(arguments: list[str] | None = None) -> int:
     parts.add_argument("--vocab-size", metavar="N", type=int, default=1024, help="train byte pairs on the text (1024)")
     parts.add_argument("--save", metavar="FILE", help="keep the tokenizer")
     parts.add_argument("--show", metavar="N", type=int, default=200, help="how many tokens are shown (200)")
+    cli_sample.add_command(commands)
     commands.add_parser("version", help="versions, for bug reports")
-    chosen = parser.parse_args(arguments)
+    chosen = cli_train.with_settings(parser, arguments)
     if chosen.command == "train":
         return cli_train.run(chosen)
     if chosen.command == "list":
         return cli_train.show_list()
     if chosen.command == "tokenize":
         return tokenize(chosen)
+    if chosen.command == "sample":
+        return cli_sample.run(chosen)
     if chosen.command == "version":
         print(f"wonderland {wl.__version__}, NumPy {np.__version__}, Python {platform.python_version()}")
     else:

@@ -39,6 +39,7 @@ examples:
   wonderland train digits-cnn                            over 99 % in a few seconds; see runs/digits-cnn/report.html
   wonderland train digits-cnn --set epochs=30 --set rate=1e-3 --out runs/longer
   wonderland train digits-cnn --resume                   go on after Ctrl-C, or after the power failed
+  wonderland train gpt --text book.txt --config tiny     settings have options of their names, too
   wonderland train my_recipe.py                          a file of your own with a function `run`
   mpiexec -n 2 wonderland train digits-cnn               two processes, each with half of every batch
 """
@@ -66,6 +67,20 @@ def add_commands(commands: Any) -> None:
                         help="go on from the last checkpoint in DIR, with its settings")  # fmt: skip
     parser.add_argument("--overwrite", action="store_true", help="begin anew where an unfinished run is")
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+
+
+def with_settings(parser: argparse.ArgumentParser, arguments: list[str] | None) -> argparse.Namespace:
+    """Arguments, where `train NAME --key value` is `--set key=value`: which keys there are, the recipe knows."""
+    chosen, rest = parser.parse_known_args(arguments)
+    if rest and chosen.command != "train":
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    while rest:
+        option = rest.pop(0)
+        key, equals, value = option.removeprefix("--").partition("=")
+        if not option.startswith("--") or not (equals or rest):
+            parser.error(f"unrecognized argument: {option}; settings are --key value, or --set key=value")
+        chosen.pairs.append(f"{key}={value if equals else rest.pop(0)}")
+    return chosen
 
 
 def show_list() -> int:

@@ -328,3 +328,22 @@ def test_text_that_is_not_there(tmp_path):
             data.Text(["a", "b"], targets=targets)
     (tmp_path / "mark.txt").write_text("abc", encoding="utf-8-sig")
     assert data.Text(tmp_path / "mark.txt").vocabulary == ["a", "b", "c"]
+
+
+def test_token_windows_follow_one_another_and_are_the_same_again():
+    tokens = np.arange(100) * 3
+    batches = data.token_windows(tokens, 5, 4, steps=3, seed=1)
+    first = [*batches]
+    assert len(batches) == len(first) == 3
+    for inputs, targets in first:
+        assert inputs.shape == targets.shape == (4, 5) and inputs.dtype == np.int64
+        np.testing.assert_array_equal(targets, inputs + 3)
+    second = [*batches]
+    assert not np.array_equal(first[0][0], second[0][0])
+    again = data.token_windows(tokens, 5, 4, steps=3, seed=1)
+    again.load_state({"epoch": 1, "position": 2, "length": 3})
+    np.testing.assert_array_equal(next(iter(again))[0], second[2][0])
+    with pytest.raises(data.DataError, match=r"need 101, got 100"):
+        data.token_windows(tokens, 100, 4, 3)
+    with pytest.raises(data.DataError, match=r"numbers of tokens \(n,\), got dtype float64"):
+        data.token_windows(tokens / 2, 5, 4, 3)

@@ -310,3 +310,22 @@ def test_blocks_are_what_they_say():
 def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_attention_maps_are_the_weights_of_every_layer():
+    model = wl.models.GPT(7, 6, 2, 2, 8, dropout=0.5, key=wl.random.key(0))
+    tokens = np.array([[1, 2, 3, 4], [5, 6, 0, 1]])
+    maps = nn.attention_maps(model, tokens)
+    assert [*maps] == ["blocks.0.attention", "blocks.1.attention"] and model.training
+    first = maps["blocks.0.attention"]
+    assert first.shape == (2, 2, 4, 4)
+    np.testing.assert_allclose(first.sum(axis=-1), 1, rtol=1e-6)
+    assert not first[..., np.triu_indices(4, 1)[0], np.triu_indices(4, 1)[1]].any()
+    with nn.evaluating(model):
+        x = model.tokens(tokens) + model.places(np.arange(4))
+        expected = model.blocks[0].attention.weights(model.blocks[0].norm1(x))
+    np.testing.assert_allclose(first, expected, rtol=1e-5)
+    with pytest.raises(wl.ArgumentError, match=r"called no nn\.MultiHeadAttention"):
+        nn.attention_maps(nn.Sequential(nn.Linear(2, 2)), np.ones(2, np.float32))
+    with pytest.raises(wl.ArgumentError, match="outside of jit"):
+        wl.jit(lambda m: nn.attention_maps(m, tokens)["blocks.0.attention"])(model)

@@ -222,3 +222,28 @@ except ImportError as error:
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "train.pictures needs Matplotlib, which isn't installed: pip install matplotlib"
+
+
+def test_attention_has_a_matrix_for_each_head():
+    weights = np.tril(np.ones((2, 3, 4, 4))) / np.arange(1, 5)[:, None]
+    figure = pictures.attention(weights, ["a", " b", "\n", "$"])
+    assert len(figure.axes) == 6
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["a", "·b", "⏎", r"\$"]
+    drawn = figure.axes[0].images[0].get_array()
+    np.testing.assert_array_equal(drawn, rgba(weights[0, 0], 1.0))
+    assert len(pictures.attention(weights[0, 0], dark=True).axes) == 1
+    with pytest.raises(ValueError, match="there are 4 keys, but 2 texts"):
+        pictures.attention(weights, keys=["a", "b"])
+    with pytest.raises(ValueError, match=r"got shape \(3,\)"):
+        pictures.attention(np.ones(3))
+
+
+def test_embedding_is_drawn_in_its_principal_plane():
+    plane = np.array([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    turned = plane @ np.linalg.qr(np.random.default_rng(0).normal(size=(5, 5)))[0][:2]
+    figure = pictures.embedding(turned + 7, ["a", "B", "1", " "])
+    found = np.array([text.get_position() for text in figure.axes[0].texts])
+    np.testing.assert_allclose(np.abs(found), np.abs(plane), atol=1e-9)
+    assert [text.get_text() for text in figure.axes[0].texts] == ["a", "B", "1", "·"]
+    with pytest.raises(ValueError, match="2 labels"):
+        pictures.embedding(turned, ["a", "b"])

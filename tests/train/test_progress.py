@@ -301,3 +301,10 @@ def test_a_notebook_without_display_gets_lines(monkeypatch):
     out = io.StringIO()
     training(train.Progress(2, 50, out=out), Clock(), 2)
     assert [line[:9] for line in out.getvalue().splitlines()] == ["epoch 1/2", "epoch 2/2"]
+
+
+def test_the_pace_of_what_is_counted():
+    terminal = Terminal()
+    training(train.Progress(3, 50, out=terminal.out, counted=(768, "tokens")), Clock())
+    terminal.screen()
+    assert "38,400 tokens/s" in terminal.text and "steps/s" not in terminal.text

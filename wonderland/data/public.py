@@ -30,6 +30,7 @@ from wonderland.data.streams import Batches, as_loader
 from wonderland.data.tables import Table
 from wonderland.data.texts import Text
 from wonderland.data.time_windows import SeriesWindows, windows
+from wonderland.data.token_windows import token_windows
 from wonderland.data.transforms import (
     BatchTransform,
     contrast,

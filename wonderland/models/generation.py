@@ -17,6 +17,7 @@ from wonderland import nn, random
 from wonderland.compile.jit import jit
 from wonderland.control.loops import while_loop
 from wonderland.nn.arguments import demand
+from wonderland.nn.module import all_evaluating
 from wonderland.nn.placing import indices
 
 
@@ -99,6 +100,7 @@ class _Writing:
         _check(count, temperature, top_k, top_p, min_p, repetition_penalty)
         lengths = np.array([len(row) for row in rows])
         self.model, self.count, self.lengths = model, int(count), lengths
+        self.modules = [module for _, module in model.named_modules()]
         self.total: int = int(lengths.max()) + self.count
         # Powers of two, so that texts of many lengths are written by the same code.
         self.text = np.zeros((len(rows), 2 ** math.ceil(math.log2(self.total))), np.int64)
@@ -122,7 +124,7 @@ class _Writing:
         self.caches = None
         if self.n < self.last_cached:
             self.caches = model.new_caches((len(rows),), _room(model, self.text))
-            with nn.evaluating(model):
+            with all_evaluating(self.modules):
                 self._fill(self.n - 1)
 
     def _fill(self, count: int) -> None:
@@ -140,7 +142,7 @@ class _Writing:
             cached = self.n < self.last_cached
             last = min(self.n + step, self.last_cached if cached else self.total)
             first = self.n
-            with nn.evaluating(self.model):
+            with all_evaluating(self.modules):
                 found = _compiled("cached" if cached else "whole", _identity(self.model))(
                     self.model, self.caches if cached else None, self.text, self.seen, self.done, self.lengths,
                     np.int64(first), np.int64(last), key, self.numbers, self.stop, sampling=self.sampling,

@@ -40,6 +40,9 @@ class GPT(Generates):
         gated: bool = False, order: str = "pre", tied: bool = True, bias: bool = True, window: int | None = None,
         dropout: float = 0.0, key: Any = None, dtype: Any = np.float32,
     ):  # fmt: skip
+        # What makes another one like it; `save_gpt` writes it down.
+        self.config: dict[str, Any] = {k: v for k, v in locals().items() if k not in ("self", "key", "__class__")}
+        self.config["dtype"] = np.dtype(dtype).name
         if positions not in POSITIONS:
             raise ValueError(f"GPT: positions is one of {POSITIONS}, got {positions!r}")
         self.vocab_size: int = positive(vocab_size, "GPT: vocab_size")

@@ -15,6 +15,7 @@ from wonderland.nn.linear import Linear
 from wonderland.nn.module import Module
 from wonderland.nn.placing import numbers, place_of, wrong_shape
 from wonderland.nn.positions import checked_positions
+from wonderland.nn.watching import watching
 from wonderland.numpy.attention import attention
 
 
@@ -98,6 +99,8 @@ class MultiHeadAttention(Module):
         given or known from the cache.
         """
         q, k, v, options = self._prepared(x, context, mask, cache, positions)
+        if (seen := watching.get()) is not None:
+            seen.append((self, _weights(q, k, **self._as_mask(options, q, k))))
         if self.dropout is not None and self.training:
             y = self.dropout(_weights(q, k, **self._as_mask(options, q, k))) @ _repeated(v, self.heads)
         else:

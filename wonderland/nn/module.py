@@ -317,11 +317,18 @@ def _captured(module: Module, name: str) -> MutationError:
 @contextmanager
 def evaluating(model: Module) -> Iterator[Any]:
     """`with nn.evaluating(model):` runs it in evaluation mode, and then restores what was."""
-    modules = [module for _, module in model.named_modules()]
-    before = [module.training for module in modules]
-    model.eval()
-    try:
+    with all_evaluating([module for _, module in model.named_modules()]):
         yield model
+
+
+@contextmanager
+def all_evaluating(modules: list[Any]) -> Iterator[None]:
+    """`evaluating`, of Modules that were found before: finding those of a large model takes a millisecond."""
+    switched = [module for module in modules if module.training]
+    for module in switched:
+        module.training = False
+    try:
+        yield
     finally:
-        for module, mode in zip(modules, before, strict=True):
-            module.training = mode
+        for module in switched:
+            module.training = True

@@ -134,3 +134,4 @@ from wonderland.nn.summary import summary
 from wonderland.nn.surgery import delete_paths
 from wonderland.nn.trained import APL, KAF, Maxout, PReLU, SwiGLU, Swish
 from wonderland.nn.transformer import FeedForward, TransformerBlock
+from wonderland.nn.watching import attention_maps

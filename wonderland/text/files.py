@@ -34,6 +34,13 @@ def load(path: str | os.PathLike[str]) -> Tokenizer:
         refuse(path, f"it isn't a tokenizer: 'format' is {found.get('format')!r:.60}, not {FORMAT!r}")
     if found.get("version") != 1:
         refuse(path, f"it has version {found.get('version')!r:.30}; this wonderland reads version 1")
+    return from_state(path, {name: value for name, value in found.items() if name not in ("format", "version")})
+
+
+def from_state(path: str | os.PathLike[str], found: Any) -> Tokenizer:
+    """The tokenizer of a state that was read from a file, and may be damaged."""
+    if not isinstance(found, dict):
+        refuse(path, f"a tokenizer is a JSON object, not {type(found).__name__}")
     kind = part(path, found, "kind", str)
     if kind not in KINDS:
         refuse(path, f"its kind is {kind!r:.60}, not one of {', '.join(KINDS)}")
@@ -41,7 +48,7 @@ def load(path: str | os.PathLike[str]) -> Tokenizer:
         name: part(path, found, name, *types) if name in REQUIRED else part(path, found, name, *types, default=None)
         for name, types in FIELDS[kind].items()
     }
-    unknown = found.keys() - state.keys() - {"format", "version", "kind"}
+    unknown = found.keys() - state.keys() - {"kind"}
     if unknown:
         refuse(path, f"it has {min(unknown)!r:.60}, which a tokenizer of kind {kind} doesn't have")
     try:

@@ -7,6 +7,7 @@ from wonderland.text.characters import Characters
 from wonderland.text.display import TokenView
 from wonderland.text.faults import TokenizerError
 from wonderland.text.files import load
+from wonderland.text.language_model import LanguageModel
 from wonderland.text.patterns import PATTERNS
 from wonderland.text.streaming import StreamingDecoder
 from wonderland.text.tokenizer import Tokenizer

@@ -20,8 +20,11 @@ from wonderland.core.tracebacks import publish as _publish
 from wonderland.train.ink import BETWEEN, SIZE, Ink, dress, headline, ink_of, legend, new_figure, note, rgba
 from wonderland.train.metrics.calibration import Reliability
 from wonderland.train.metrics.calibration import reliability as _binned
+from wonderland.train.pictures_text import attention, embedding
 
-__all__ = ["confusion", "curves", "filters", "gradient_norms", "mistakes", "reliability"]
+__all__ = [
+    "attention", "confusion", "curves", "embedding", "filters", "gradient_norms", "mistakes", "reliability",
+]  # fmt: skip
 
 NO_CURVES = ("epoch", "seconds", "step")
 WITH_COUNTS = 20  # classes of a confusion matrix that are drawn cell by cell

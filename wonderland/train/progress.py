@@ -17,7 +17,8 @@ class Progress:
     """Shows how training goes on: a bar in a terminal, lines in a log, HTML in a notebook.
 
     `style` is "bar", "lines", "notebook", "none", or "auto", which looks at `out` (standard error, unless given).
-    `batches_per_epoch` may be None where nobody knows. Epochs and batches count from 1: `step(3, 10, ...)` says that
+    `batches_per_epoch` may be None where nobody knows. With `counted=(768, "tokens")` the pace is that of what a step
+    has so many of, instead of steps. Epochs and batches count from 1: `step(3, 10, ...)` says that
     the tenth batch of the third epoch is done. Values are numbers by name; they are only looked at when something is
     drawn, which happens about ten times a second, so that a step costs well under a microsecond.
 
@@ -29,9 +30,11 @@ class Progress:
     """
 
     def __init__(
-        self, total_epochs: int, batches_per_epoch: int | None = None, out: TextIO | None = None, style: str = "auto"
-    ):
+        self, total_epochs: int, batches_per_epoch: int | None = None, out: TextIO | None = None, style: str = "auto",
+        *, counted: tuple[int, str] = (1, "steps"),
+    ):  # fmt: skip
         self.total_epochs = total_epochs
+        self.counted: tuple[int, str] = counted
         self.batches_per_epoch = batches_per_epoch or None
         self._view: ProgressView = view_for(style, sys.stderr if out is None else out)
         self._clock = time.monotonic
@@ -116,5 +119,5 @@ class Progress:
         return Moment(
             epoch=epoch, epochs=self.total_epochs, batch=batch, batches=batches, values=values,
             rate=1 / self._pace if self._pace else None, remaining=remaining, epoch_elapsed=now - self._epoch_began,
-            now=now,
+            now=now, counted=self.counted,
         )  # fmt: skip

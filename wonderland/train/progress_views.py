@@ -35,11 +35,15 @@ class Moment:
     remaining: float | None
     epoch_elapsed: float
     now: float  # on a clock of seconds
+    counted: tuple[int, str] = (1, "steps")  # how many of what are in a step
 
     def pace(self) -> str:
-        """The steps a second, or the seconds a step."""
+        """The steps a second, or the seconds a step; or how many of what is counted a second."""
         if self.rate is None:
             return ""
+        many, what = self.counted
+        if many > 1:
+            return f"{self.rate * many:,.0f} {what}/s"
         return f"{self.rate:.0f} steps/s" if self.rate >= 9.5 else f"{number(1 / self.rate, 2)} s/step"
 
     def rest(self) -> str:

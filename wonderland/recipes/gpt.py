@@ -1,0 +1,56 @@
+"""A GPT that learns to write: Python's documentation, or a text of your own, by characters or byte pairs."""
+
+from typing import Any
+
+import wonderland as wl
+from wonderland import data, models, nn, recipes, train
+from wonderland.recipes import language
+
+CONFIGS = {  # tiny is nanoGPT's for a CPU, small its one for a GPU; gpt2 has 124 million parameters
+    "tiny": {"layers": 4, "heads": 4, "width": 128, "context": 64, "batch_size": 12, "vocab_size": 0},
+    "small": {"layers": 6, "heads": 6, "width": 384, "context": 256, "batch_size": 16, "vocab_size": 2048},
+    "gpt2": {"layers": 12, "heads": 12, "width": 768, "context": 1024, "batch_size": 4, "vocab_size": 50257},
+}
+
+
+def run(
+    text: str = "",  # the path of a file; without one, Python's documentation
+    config: str = "tiny",
+    epochs: int = 20,
+    steps: int = 100,  # in an epoch
+    batch_size: int = 0,  # that of the config
+    vocab_size: int = -1,  # that of the config; 0 is a token for each character
+    rate: float = 1e-3,
+    dropout: float = 0.0,
+    seed: int = 0,
+    **options: Any,
+) -> recipes.Outcome:
+    """Train on nine tenths of the text, and return how well the last tenth is predicted."""
+    if config not in CONFIGS:
+        raise recipes.RecipeError(f"gpt: config is {', '.join(CONFIGS)}, not {config!r}")
+    wl.random.seed(seed)
+    sizes: dict[str, Any] = dict(CONFIGS[config])
+    batch_size, vocab_size = batch_size or sizes["batch_size"], sizes["vocab_size"] if vocab_size < 0 else vocab_size
+    whole = language.read_text(text)
+    tokenizer = wl.text.BPE.train(whole, vocab_size) if vocab_size else wl.text.Characters.train(whole)
+    known, held_out = whole[: 9 * len(whole) // 10], whole[9 * len(whole) // 10 :]
+    context = sizes["context"]
+    loader = data.token_windows(tokenizer.encode(known), context, batch_size, steps, seed)
+    validation = language.windows(tokenizer.encode(held_out), context, most=20 * batch_size)
+
+    shape = {name: sizes[name] for name in ("layers", "heads", "width", "context")}
+    model = models.GPT(tokenizer.vocab_size, bias=False, activation="gelu", dropout=dropout, **shape)
+
+    def loss(model, inputs, targets):
+        return nn.cross_entropy(model(inputs), targets)
+
+    schedule = train.cosine(rate, epochs * steps, warmup=min(100, epochs * steps // 10), end=rate / 10)
+    groups = {"*norm*": {"weight_decay": 0}}
+    optimizer = train.AdamW(model, schedule, betas=(0.9, 0.99), weight_decay=0.1, groups=groups)
+    shown = language.ShowSamples(wl.text.LanguageModel(model, tokenizer), options.get("checkpoint"))
+    if options.get("progress") is True:
+        options["progress"] = train.Progress(epochs, steps, counted=(batch_size * context, "tokens"))
+    history = train.fit(
+        model, loss, optimizer, loader, epochs=epochs, validation=validation, clip=1.0, callbacks=[shown], **options
+    )
+    return language.language(shown.writer, history, held_out, shown)
