@@ -94,9 +94,8 @@ class MultiHeadAttention(Module):
     ) -> Any:
         """x (..., T, width), context (..., S, context_width), mask (..., heads, T, S) True where a query sees a key.
 
-        The context may also be what `self.context` made of it.
-        With a `cache`, x are the tokens that come after those in it. `positions` (T,) are 0, 1, ... unless they are
-        given or known from the cache.
+        The context may also be what `self.context` made of it. With a `cache`, x are the tokens that come after those
+        in it. `positions` (T,) are 0, 1, ... unless they are given or known from the cache.
         """
         q, k, v, options = self._prepared(x, context, mask, cache, positions)
         if (seen := watching.get()) is not None:

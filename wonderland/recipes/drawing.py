@@ -170,3 +170,15 @@ def power_law(
     ax.minorticks_off()
     legend(ax, ink)
     return figure
+
+
+def lines(x: np.ndarray, curves: Mapping[str, Any], title: str, label: str, y: str = "", dark: bool = False) -> Any:
+    """Curves over the same x in one picture, {name: values}; `label` is that of x."""
+    ink = ink_of(dark)
+    figure = new_figure(5.0, 3.4, dark)
+    ax = dress(figure.subplots(), ink, x=label, y=y)
+    headline(figure, ink, title)
+    for k, (name, values) in enumerate(curves.items()):
+        ax.plot(x, values, color=ink.series[k % len(ink.series)], marker=MARKS[k % len(MARKS)], markersize=3.5, label=name)
+    legend(ax, ink)
+    return figure
