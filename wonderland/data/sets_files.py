@@ -112,7 +112,12 @@ def _docstrings(module: str) -> list[str]:
         spec = None
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise ArgumentError(f"python_docs: {module!r} isn't a module with a source in Python")
-    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    return docstrings_of(Path(spec.origin))
+
+
+def docstrings_of(path: Path) -> list[str]:
+    """The docstrings of a file, in its order."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
     return [text.strip() for text in found if text]

@@ -172,13 +172,18 @@ def power_law(
     return figure
 
 
-def lines(x: np.ndarray, curves: Mapping[str, Any], title: str, label: str, y: str = "", dark: bool = False) -> Any:
-    """Curves over the same x in one picture, {name: values}; `label` is that of x."""
+def lines(x: Any, curves: Mapping[str, Any], title: str, label: str, log: bool = False, dark: bool = False) -> Any:
+    """Curves over the same x in one picture, {name: values}; `label` is that of x, which is logarithmic with `log`."""
     ink = ink_of(dark)
     figure = new_figure(5.0, 3.4, dark)
-    ax = dress(figure.subplots(), ink, x=label, y=y)
+    ax = dress(figure.subplots(), ink, x=label)
     headline(figure, ink, title)
+    if log:
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(x, [f"{value:g}" for value in x], rotation=45)
+        ax.minorticks_off()
     for k, (name, values) in enumerate(curves.items()):
-        ax.plot(x, values, color=ink.series[k % len(ink.series)], marker=MARKS[k % len(MARKS)], markersize=3.5, label=name)
+        style = {"color": ink.series[k % len(ink.series)], "marker": MARKS[k % len(MARKS)], "markersize": 3.5}
+        ax.plot(x, values, label=name, **style)
     legend(ax, ink)
     return figure

@@ -19,9 +19,8 @@ class Both(nn.Module):
 
     def __call__(self, source: Any, target: Any) -> dict[str, Any]:
         """Logits of what follows each token of the target, (B, T, vocab_size)."""
-        row = self.single(np.concatenate([source, target], axis=-1))  # (B, S + T, vocab_size)
-        pair = self.pair(source, target, source_mask=source > 0)
-        return {"encoder-decoder": pair, "decoder-only": row[:, source.shape[1] :]}
+        row = self.single(np.concatenate([source, target], axis=-1))[:, source.shape[1] :]
+        return {"encoder-decoder": self.pair(source, target, source_mask=source > 0), "decoder-only": row}
 
 
 def loss(model: Both, source: Any, target: Any) -> Any:
