@@ -5,28 +5,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+from one_batch import count, fit
 
 import wonderland as wl
-from wonderland import models, nn, train
+from wonderland import models, nn
 
 SIZES = {"vocab_size": 11, "context": 8, "layers": 2, "heads": 2, "width": 16}
-
-
-def count(model):
-    return sum(p.size for p in model.parameters())
-
-
-def fit(model, loss, steps=60, rate=1e-2):
-    """Losses of training on one batch."""
-    optimizer = train.Adam(model, rate=rate)
-
-    @wl.jit
-    def step(model, optimizer):
-        value, grads = wl.value_and_grad(loss)(model)
-        optimizer.update(model, grads)
-        return value
-
-    return [step(model, optimizer) for _ in range(steps)]
 
 
 def test_published_numbers_of_parameters():

@@ -2,32 +2,16 @@
 
 import numpy as np
 import pytest
+from one_batch import count, fit
 
 import wonderland as wl
-from wonderland import models, nn, train
+from wonderland import models, nn
 
 SMALL = {"channels": (8, 8), "kernels": (8, 4), "strides": (4, 2), "position_kernel": 4, "position_groups": 2}
 
 
 def whisper(**options):
     return models.Whisper(9, mels=4, frames=12, context=6, layers=1, heads=2, width=16, **options)
-
-
-def count(model):
-    return sum(p.size for p in model.parameters())
-
-
-def fitted(model, loss, steps):
-    """Losses of training on one batch."""
-    optimizer = train.Adam(model, rate=1e-2)
-
-    @wl.jit
-    def step(model, optimizer):
-        value, grads = wl.value_and_grad(loss)(model)
-        optimizer.update(model, grads)
-        return value
-
-    return [step(model, optimizer) for _ in range(steps)]
 
 
 def sounds():
@@ -49,7 +33,7 @@ def test_wav2vec_learns_to_spell():
     model = models.Wav2Vec(4, 1, 2, 16, hidden=16, **SMALL, key=wl.random.key(0))
     frames = model.mask_after(mask)
     counts = frames.sum(-1)
-    losses = fitted(model, lambda m: nn.ctc_loss(m(x, mask=mask), labels, counts, lengths), 120)
+    losses = fit(model, lambda m: nn.ctc_loss(m(x, mask=mask), labels, counts, lengths), 120)
     assert losses[-1] < 0.1 * losses[0]
     found = wl.jit(model)(x, mask=mask)
     assert found.shape == (3, 13, 4)
@@ -80,7 +64,7 @@ def test_whisper_learns_to_write():
     target[:, 0] = 0
     model = whisper(dropout=0.05, key=wl.random.key(0))
     labels = target[:, 1:].reshape(-1)
-    losses = fitted(model, lambda m: nn.cross_entropy(m(source, target[:, :-1]).reshape(-1, 9), labels), 80)
+    losses = fit(model, lambda m: nn.cross_entropy(m(source, target[:, :-1]).reshape(-1, 9), labels), 80)
     assert losses[-1] < 0.1 * losses[0]
     np.testing.assert_array_equal(model.generate(source, 0, 4, temperature=0), target)
     assert model.generate(source[1], 0, 4, temperature=0).tolist() == target[1].tolist()

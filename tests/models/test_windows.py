@@ -5,9 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from one_batch import fit
 
 import wonderland as wl
-from wonderland import models, nn, train
+from wonderland import models, nn
 
 TEXT = np.random.default_rng(0).integers(0, 4, 60) * np.random.default_rng(1).integers(0, 2, 60)  # many zeros
 
@@ -49,15 +50,7 @@ def test_training_finds_the_counts():
     np.testing.assert_allclose(grads.weight, 0, atol=1e-15)
     assert np.exp(best) == pytest.approx(counted.perplexity(TEXT))
     trained = models.Bigram(4, dtype=np.float64)
-    optimizer = train.Adam(trained, rate=0.3)
-
-    @wl.jit
-    def step(model, optimizer):
-        value, grads = wl.value_and_grad(loss)(model)
-        optimizer.update(model, grads)
-        return value
-
-    values = [step(trained, optimizer) for _ in range(300)]
+    values = fit(trained, loss, 300, rate=0.3)
     assert values[0] == pytest.approx(np.log(4)) and best < values[-1] < best + 1e-3
     np.testing.assert_allclose(nn.softmax(trained.weight), nn.softmax(counted.weight), atol=0.02)
 

@@ -19,6 +19,9 @@ class Translates(nn.Module):
     context: int
     decoder: list[Any]
     decoder_norm: Any
+    encode: Any
+    embedded: Any
+    logits: Any
 
     def __call__(self, source: Any, target: Any, *, source_mask: Any = None) -> Any:
         """Logits (..., T, vocab_size); `source_mask` (..., S) is False where the source has nothing."""
