@@ -202,8 +202,9 @@ def test_the_shift_of_a_sinusoid_is_a_rotation():
         {"rope_type": "ntk", "factor": 4.0},
         {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
          "original_max_position_embeddings": 64},
+        {"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.0, "original_max_position_embeddings": 64},
     ],
-    ids=["plain", "linear", "ntk", "llama3"],
+    ids=["plain", "linear", "ntk", "llama3", "yarn"],
 )  # fmt: skip
 def test_rotary_products_depend_on_the_distance(pairing, width, scaling):
     rotary = nn.Rotary(width, 100.0, pairing, scaling)
@@ -298,7 +299,9 @@ def test_blocks_are_what_they_say():
         (lambda: nn.Rotary(3), "width=3 is even"),
         (lambda: nn.Rotary(4, pairing="pairs"), '"half" or "interleaved", got \'pairs\''),
         (lambda: nn.Rotary(4, scaling={"rope_type": "linear"}), "lacks 'factor'"),
-        (lambda: nn.Rotary(4, scaling={"rope_type": "yarn", "factor": 2.0}), "rope_type is .* got 'yarn'"),
+        (lambda: nn.Rotary(4, scaling={"rope_type": "yarn", "factor": 2.0}), "lacks 'original_max_position_embed"),
+        (lambda: nn.Rotary(4, scaling={"rope_type": "longer", "factor": 2.0}), "rope_type is .* got 'longer'"),
+        (lambda: layer(weighting="softer"), "weighting is one of .*, or a function of scores, got 'softer'"),
         (lambda: nn.sinusoidal(4, 5), "width=5 is even"),
         (lambda: nn.RelativeBias(4, 32, 8), "buckets=32, 8 are for single distances.*less than max_distance=8"),
         (lambda: nn.FeedForward(4, activation="swish"), "one of .*, got 'swish'"),

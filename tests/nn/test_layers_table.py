@@ -48,8 +48,27 @@ LAYERS = {
     ),
     # Without biases: that of the keys has the derivative 0, of which rounding is no small part.
     "MultiHeadAttention cross": lambda **k: (
-        nn.MultiHeadAttention(4, 2, context_width=6, bias=False, **k), [(3, 4), (5, 6)]
+        nn.MultiHeadAttention(4, 2, context_width=6, bias=False, **k),
+        [(3, 4), (5, 6)],
     ),
+    "MultiHeadAttention memory": lambda **k: (
+        nn.MultiHeadAttention(4, 2, 1, value_width=3, memory=2, causal=True, bias=False, **k),
+        [(3, 4)],
+    ),
+    "Attention": lambda **k: (nn.Attention(4, 3, 5, causal=True, **k), [(3, 4)]),
+    "Attention cross": lambda **k: (
+        nn.Attention(4, 2, 3, context_width=5, content_width=2, weighting="linear", **k),
+        [(3, 4), (6, 5), (6, 2)],
+    ),
+    "NeuralMemory": lambda **k: (nn.NeuralMemory(4, 6, 3, key_width=2, **k), [(4,)]),
+    "PrefixTokens": lambda **k: (nn.PrefixTokens(2, 4, **k), [(3, 4)]),
+    "NonLocal": lambda **k: (nn.NonLocal(4, 3, bias=False, out_init=nn.init.normal, **k), [(4, 2, 3)]),
+    "NonLocal dot": lambda **k: (
+        nn.NonLocal(4, 3, "dot", 1, channels_last=True, bias=False, out_init=nn.init.normal, **k),
+        [(5, 4)],
+    ),
+    "LongConv": lambda **k: (nn.LongConv(3, 8, causal=False, method="fft", **k), [(5, 3)]),
+    "ContinuousConv": lambda **k: (nn.ContinuousConv(3, 2, 6, 4, **k), [(5, 3)]),
     "FeedForward": lambda **k: (nn.FeedForward(4, 6, **k), [(4,)]),
     "FeedForward gated": lambda **k: (nn.FeedForward(4, 6, "silu", gated=True, bias=False, **k), [(4,)]),
     "TransformerBlock": lambda **k: (nn.TransformerBlock(4, 2, attention={"causal": True}, **k), [(3, 4)]),

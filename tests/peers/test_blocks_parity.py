@@ -13,7 +13,8 @@ pytestmark = pytest.mark.peers
 DTYPES = {"float32": 1e-4, "float64": 1e-9}
 NAMES = {
     "self_attn": "attention", "multihead_attn": "cross", "in_proj_": "in_proj.", "linear1": "feed.inner",
-    "linear2": "feed.outer",
+    "linear2": "feed.outer", "bias_k": "memory_keys", "bias_v": "memory_values", "q_proj_weight": "q_proj.weight",
+    "k_proj_weight": "k_proj.weight", "v_proj_weight": "v_proj.weight",
 }  # fmt: skip
 
 
@@ -26,7 +27,11 @@ def renamed(state, decoder=False):
         if decoder:
             name = name.replace("norm2", "norm_cross").replace("norm3", "norm2")
         value = value.detach().numpy()
-        if name.startswith("cross.in_proj"):
+        if value.ndim == 4:  # convolutions of single places
+            value = value[..., 0, 0]
+        if name.startswith("memory_"):  # (1, 1, H D)
+            value = value.reshape(-1, 1, 4)
+        if name.startswith("cross.in_proj") or (name == "in_proj.bias" and "q_proj_weight" in state):
             for part, of in zip("qkv", np.split(value, 3), strict=True):
                 found[name.replace("in_proj", f"{part}_proj")] = of
         else:
@@ -100,3 +105,83 @@ def test_decoder_layer(order, dtype):
     )
     xs = inputs(dtype, (2, 7, 16), (2, 5, 16))
     compare(ours, shaken(theirs, dtype), xs, DTYPES[dtype], lambda m, x, c: m(x, c, tgt_mask=causal_mask(7)), True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_attention_with_keys_and_values_of_its_own(dtype):
+    """`add_bias_kv`, in self-attention and in attention to a context of another width (`kdim`, `vdim`)."""
+    theirs = shaken(torch.nn.MultiheadAttention(16, 4, add_bias_kv=True, batch_first=True), dtype)
+    ours = nn.MultiHeadAttention(16, 4, memory=1, dtype=dtype)
+    compare(ours, theirs, inputs(dtype, (2, 7, 16)), DTYPES[dtype], lambda m, x: m(x, x, x, need_weights=False)[0])
+    options = {"add_bias_kv": True, "batch_first": True, "kdim": 6, "vdim": 6}
+    theirs = shaken(torch.nn.MultiheadAttention(16, 4, **options), dtype)
+    ours = nn.MultiHeadAttention(16, 4, memory=1, context_width=6, dtype=dtype)
+    xs = inputs(dtype, (2, 7, 16), (2, 5, 6))
+    compare(ours, theirs, xs, DTYPES[dtype], lambda m, x, c: m(x, c, c, need_weights=False)[0])
+
+
+class TheirHead(torch.nn.Module):
+    """One head of PyTorch's function, with values of another width and from another source."""
+
+    def __init__(self):
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj = (torch.nn.Linear(i, o) for i, o in ((6, 4), (5, 4), (3, 7)))
+
+    def forward(self, x, context, content):
+        q, k, v = self.q_proj(x), self.k_proj(context), self.v_proj(content)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+class TheirNonLocal(torch.nn.Module):
+    """Wang et al. 2018, by convolutions with kernels of one place."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+        self.g, self.out = torch.nn.Conv2d(4, 3, 1), torch.nn.Conv2d(3, 4, 1)
+        if kind != "gaussian":
+            self.theta, self.phi = torch.nn.Conv2d(4, 3, 1), torch.nn.Conv2d(4, 3, 1)
+
+    def forward(self, x):
+        q, k = (x, x) if self.kind == "gaussian" else (self.theta(x), self.phi(x))
+        f = q.flatten(2).transpose(1, 2) @ k.flatten(2)  # (B, N, N)
+        f = f / f.shape[-1] if self.kind == "dot" else torch.softmax(f, dim=-1)
+        y = (f @ self.g(x).flatten(2).transpose(1, 2)).transpose(1, 2)
+        return x + self.out(y.reshape(*y.shape[:2], *x.shape[2:]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_head(dtype):
+    ours = nn.Attention(6, 4, 7, context_width=5, content_width=3, bias=True, dtype=dtype)
+    xs = inputs(dtype, (2, 5, 6), (2, 8, 5), (2, 8, 3))
+    compare(ours, shaken(TheirHead(), dtype), xs, DTYPES[dtype], lambda m, *xs: m(*xs))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", ["gaussian", "embedded", "dot"])
+def test_non_local_layer(kind, dtype):
+    ours = nn.NonLocal(4, 3, kind, dtype=dtype)
+    compare(ours, shaken(TheirNonLocal(kind), dtype), inputs(dtype, (2, 4, 3, 5)), DTYPES[dtype], lambda m, x: m(x))
+
+
+def test_long_convolution():
+    """A causal one of `torch.nn.functional.conv1d`, and one that sees both sides."""
+    (x,) = inputs("float64", (2, 9, 4))
+    for causal, sides in ((True, (8, 0)), (False, (8, 8))):
+        m = nn.LongConv(4, 9, causal, method="fft", dtype=np.float64)
+        w = torch.from_numpy(m.weight[::-1].T.copy())[:, None]
+        padded = torch.nn.functional.pad(torch.from_numpy(x).transpose(1, 2), sides)
+        theirs = torch.nn.functional.conv1d(padded, w, torch.from_numpy(m.bias), groups=4).transpose(1, 2)
+        np.testing.assert_allclose(m(x), theirs, atol=1e-13)
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_gumbel_softmax(hard):
+    """The same law: frequencies of categories, and the mean of the largest weight."""
+    logits = np.log(np.array([0.1, 0.2, 0.7]))
+    torch.manual_seed(0)
+    spread = np.broadcast_to(logits, (30000, 3))
+    theirs = torch.nn.functional.gumbel_softmax(torch.from_numpy(spread.copy()), 0.7, hard).numpy()
+    ours = nn.gumbel_softmax(wl.random.key(0), spread, 0.7, hard)
+    np.testing.assert_allclose(ours.mean(0), theirs.mean(0), atol=0.012)
+    np.testing.assert_allclose(np.sort(ours).mean(0), np.sort(theirs).mean(0), atol=0.008)

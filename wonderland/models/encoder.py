@@ -25,7 +25,7 @@ class MaskedHead(nn.Module):
         self.bias: Any = np.zeros(vocab_size, dtype)
 
     def __call__(self, x: Any, embedding: Any) -> Any:
-        return self.norm(nn.gelu(self.inner(x))) @ embedding.T + self.bias
+        return embedding.unembed(self.norm(nn.gelu(self.inner(x)))) + self.bias
 
 
 class Encoder(nn.Module):
@@ -66,7 +66,7 @@ class Encoder(nn.Module):
     def __call__(self, tokens: Any, kinds: Any = None, *, mask: Any = None) -> Any:
         """`kinds` (..., T) are 0 unless they are given; `mask` (..., T) is False where there is no token."""
         x = self.hidden(tokens, kinds, mask=mask)
-        return x if self.head is None else self.head(x, self.tokens.weight)
+        return x if self.head is None else self.head(x, self.tokens)
 
     def hidden(self, tokens: Any, kinds: Any = None, *, mask: Any = None) -> Any:
         """The vectors of the tokens, (..., T, width)."""

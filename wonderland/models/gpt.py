@@ -98,7 +98,7 @@ class GPT(Generates):
 
     def logits(self, x: Any) -> Any:
         """(..., width) to (..., vocab_size)."""
-        return x @ self.tokens.weight.T if self.head is None else self.head(x)
+        return self.tokens.unembed(x) if self.head is None else self.head(x)
 
     @property
     def endless(self) -> bool:
@@ -132,4 +132,3 @@ def _bias_of(positions: str | None, heads: int, key: Any, dtype: Any) -> Any:
     if positions == "alibi":
         return nn.ALiBi(heads)
     return nn.RelativeBias(heads, bidirectional=False, key=key, dtype=dtype) if positions == "relative" else None
-

@@ -39,9 +39,7 @@ class MLPLanguageModel(Generates):
         keys = iter(recipe(self, None, False, key, dtype).keys(len(sizes) + 2))
         scale = lambda k, s, d: nn.init.normal(k, s, d, std=width**-0.5)
         self.tokens: Any = nn.Embedding(self.vocab_size, width, init=scale, key=next(keys), dtype=dtype)
-        self.layers: list[Any] = [
-            nn.Linear(i, o, key=next(keys), dtype=dtype) for i, o in pairwise(sizes)
-        ]
+        self.layers: list[Any] = [nn.Linear(i, o, key=next(keys), dtype=dtype) for i, o in pairwise(sizes)]
         self.head: Any = None if tied else nn.Linear(width, self.vocab_size, False, key=next(keys), dtype=dtype)
         self.bias: Any = np.zeros(self.vocab_size, self.tokens.weight.dtype)
         self.direct: Any = nn.Linear(sizes[0], self.vocab_size, False, key=next(keys), dtype=dtype) if direct else None

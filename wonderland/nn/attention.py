@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from wonderland.nn.activations import softmax
+from wonderland import random
+from wonderland.nn import init as initialisers
 from wonderland.nn.building import Init, positive, recipe
 from wonderland.nn.cache import KVCache
 from wonderland.nn.dropout import Dropout
 from wonderland.nn.linear import Linear
+from wonderland.nn.lookups import weigh, weighting_of
 from wonderland.nn.module import Module
 from wonderland.nn.placing import numbers, place_of, wrong_shape
 from wonderland.nn.positions import checked_positions
+from wonderland.nn.tokens import prefixed
 from wonderland.nn.watching import watching
 from wonderland.numpy.attention import attention
 
@@ -33,6 +38,10 @@ class MultiHeadAttention(Module):
     multiple of `kv_heads`, the groups that share keys and values (1: multi-query). `causal`: a token sees itself and
     those before; `window`, a number: of those only the latest; (left, right): so many before and after. `rotary` is an
     `nn.Rotary`, `position_bias` an `nn.RelativeBias` or `nn.ALiBi`. `dropout` is of the weights, in training.
+    Values are `value_width` numbers wide for each head, as queries and keys are `head_width`. `weighting` is that of
+    `nn.lookup`: "hard" attention takes the value of the key that matches best. `memory`: so many trained keys and
+    values in each group that all queries see besides (Sukhbaatar et al. 2019; PyTorch's `add_bias_kv` is one); rotary
+    positions don't turn them, as if they were at position 0.
 
     One matrix, `in_proj`, makes queries, keys and values, in this order; with `fused=False`, or a `context_width`,
     there are three, `q_proj`, `k_proj` and `v_proj`. `out_proj` is W_out. PyTorch's `in_proj_weight` loads as
@@ -46,11 +55,14 @@ class MultiHeadAttention(Module):
         kv_heads: int | None = None,
         *,
         head_width: int | None = None,
+        value_width: int | None = None,
         context_width: int | None = None,
         causal: bool = False,
         window: int | tuple[int | None, int | None] | None = None,
         rotary: Any = None,
         position_bias: Any = None,
+        weighting: str | Callable = "softmax",
+        memory: int = 0,
         bias: bool | Init = True,
         out_bias: bool | Init | None = None,
         dropout: float = 0.0,
@@ -68,26 +80,37 @@ class MultiHeadAttention(Module):
         if self.heads % self.kv_heads:
             raise ValueError(f"MultiHeadAttention: heads={heads} isn't a multiple of kv_heads={kv_heads}")
         self.head_width: int = self.width // self.heads if head_width is None else int(head_width)
+        self.value_width: int = self.head_width if value_width is None else int(value_width)
         self.context_width: int | None = context_width
         self.causal: bool = bool(causal)
         self.window: Any = window
+        weighting_of(weighting)  # says what there is
+        self.weighting: Any = weighting
         checked_positions(self, rotary, position_bias, self.heads)
-        keys = recipe(self, init, bias, key, dtype).keys(5)
-        q, kv = self.heads * self.head_width, self.kv_heads * self.head_width
+        keys = recipe(self, init, bias, key, dtype).keys(6 if memory else 5)
+        sizes = q, k, v = self._sizes
         make = lambda i, o, key: Linear(i, o, bias, init=init, key=key, dtype=dtype)
         self.fused: bool = bool(fused) and context_width is None
         if self.fused:
-            self.in_proj: Any = make(self.width, q + 2 * kv, keys[0])
+            self.in_proj: Any = make(self.width, sum(sizes), keys[0])
         else:
             source = self.width if context_width is None else context_width
             self.q_proj: Any = make(self.width, q, keys[0])
-            self.k_proj: Any = make(source, kv, keys[1])
-            self.v_proj: Any = make(source, kv, keys[2])
+            self.k_proj: Any = make(source, k, keys[1])
+            self.v_proj: Any = make(source, v, keys[2])
         out_bias = bias if out_bias is None else out_bias
-        self.out_proj: Any = Linear(q, self.width, out_bias, init=out_init or init, key=keys[3], dtype=dtype)
+        stacked = self.heads * self.value_width
+        self.out_proj: Any = Linear(stacked, self.width, out_bias, init=out_init or init, key=keys[3], dtype=dtype)
         self.rotary: Any = rotary
         self.position_bias: Any = position_bias
         self.dropout: Any = Dropout(dropout, key=keys[4]) if dropout else None
+        self.memory_keys: Any = None
+        self.memory_values: Any = None
+        if memory:
+            draw = partial(initialisers.normal, dtype=dtype, std=1 / math.sqrt(self.head_width))
+            of_keys, of_values = random.split(keys[5])
+            self.memory_keys = draw(of_keys, (self.kv_heads, memory, self.head_width))
+            self.memory_values = draw(of_values, (self.kv_heads, memory, self.value_width))
 
     def __call__(
         self, x: Any, context: Any = None, *, mask: Any = None, cache: KVCache | None = None, positions: Any = None
@@ -99,24 +122,25 @@ class MultiHeadAttention(Module):
         """
         q, k, v, options = self._prepared(x, context, mask, cache, positions)
         if (seen := watching.get()) is not None:
-            seen.append((self, _weights(q, k, **self._as_mask(options, q, k))))
-        if self.dropout is not None and self.training:
-            y = self.dropout(_weights(q, k, **self._as_mask(options, q, k))) @ _repeated(v, self.heads)
-        else:
+            seen.append((self, self._weights(q, k, options)))
+        if self.weighting == "softmax" and (self.dropout is None or not self.training):
             y = attention(q, k, v, **options)  # (..., H, T, D)
+        else:
+            weights = self._weights(q, k, options)  # (..., H, T, S)
+            y = (weights if self.dropout is None else self.dropout(weights)) @ _repeated(v, self.heads)
         y = np.swapaxes(y, -3, -2)  # (..., T, H, D)
-        return self.out_proj(y.reshape(*y.shape[:-2], self.heads * self.head_width))
+        return self.out_proj(y.reshape(*y.shape[:-2], self.heads * self.value_width))
 
     def weights(self, x: Any, context: Any = None, *, mask: Any = None, positions: Any = None) -> Any:
-        """How much each query looks at each key, (..., heads, T, S): rows sum to 1."""
+        """How much each query looks at each key, (..., heads, T, S), at those of a memory first: rows sum to 1."""
         q, k, _, options = self._prepared(x, context, mask, None, positions)
-        return _weights(q, k, **self._as_mask(options, q, k))
+        return self._weights(q, k, options)
 
     def context(self, context: Any) -> Context:
         """The keys and values of a context (..., S, context_width), for calls with many x, such as token by token."""
         if self.fused:
             raise ValueError(f"{place_of(self)}: one matrix makes q, k and v of x: for a context, use fused=False")
-        k, v = self._heads(self.k_proj(context)), self._heads(self.v_proj(context))
+        k, v = _heads(self.k_proj(context), self.head_width), _heads(self.v_proj(context), self.value_width)
         return Context(k if self.rotary is None else self.rotary(k, np.arange(k.shape[-2])), v)
 
     def new_cache(self, length: int, batch: tuple[int, ...] = ()) -> KVCache:
@@ -124,7 +148,8 @@ class MultiHeadAttention(Module):
         window = self.window if isinstance(self.window, int) else None
         ring = window is not None and window < length
         dtype = self.out_proj.weight.dtype
-        return KVCache(batch, self.kv_heads, window if ring else length, self.head_width, ring, dtype=dtype)  # type: ignore
+        kept: int = window if ring else length  # type: ignore[assignment]
+        return KVCache(batch, self.kv_heads, kept, self.head_width, ring, value_width=self.value_width, dtype=dtype)
 
     def _prepared(self, x: Any, context: Any, mask: Any, cache: Any, positions: Any) -> tuple[Any, Any, Any, dict]:
         """Queries (..., H, T, D), keys and values (..., G, S, D), and what else `wl.attention` takes."""
@@ -137,11 +162,11 @@ class MultiHeadAttention(Module):
             raise ValueError(f"{place_of(self)}: it has context_width={self.context_width}: give it a context")
         here = positions if positions is not None else np.arange(x.shape[-2]) + (0 if cache is None else cache.position)
         if context is None:
-            q, k, v = (self._heads(part) for part in self._projected(x))
+            q, k, v = self._projected(x)
             k, there = k if self.rotary is None else self.rotary(k, here), here
         else:
             k, v = context if isinstance(context, Context) else self.context(context)
-            q, there = self._heads(self.q_proj(x)), np.arange(k.shape[-2])
+            q, there = _heads(self.q_proj(x), self.head_width), np.arange(k.shape[-2])
         q = q if self.rotary is None else self.rotary(q, here)
         options: dict[str, Any] = {"mask": mask}
         if cache is None:
@@ -152,18 +177,42 @@ class MultiHeadAttention(Module):
             options["mask"] = seen if mask is None else seen & mask
         if self.position_bias is not None:
             options["bias"] = self.position_bias(here, there).astype(q.dtype)
-        return q, k, v, options
+        return (q, k, v, options) if self.memory_keys is None else self._remembering(q, k, v, options)
 
     def _projected(self, x: Any) -> list[Any]:
+        """Queries, keys and values of x."""
         if self.fused:
-            q, kv = self.heads * self.head_width, self.kv_heads * self.head_width
+            q, k, _ = self._sizes
             y = self.in_proj(x)
-            return [y[..., :q], y[..., q : q + kv], y[..., q + kv :]]
-        return [self.q_proj(x), self.k_proj(x), self.v_proj(x)]
+            parts = [y[..., :q], y[..., q : q + k], y[..., q + k :]]
+        else:
+            parts = [self.q_proj(x), self.k_proj(x), self.v_proj(x)]
+        widths = self.head_width, self.head_width, self.value_width
+        return [_heads(part, D) for part, D in zip(parts, widths, strict=True)]
 
-    def _heads(self, x: Any) -> Any:
-        """(..., T, H D) to (..., H, T, D)."""
-        return np.swapaxes(x.reshape(*x.shape[:-1], x.shape[-1] // self.head_width, self.head_width), -3, -2)
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        """Numbers of queries, keys and values that are made of a token."""
+        return self.heads * self.head_width, self.kv_heads * self.head_width, self.kv_heads * self.value_width
+
+    def _remembering(self, q: Any, k: Any, v: Any, options: dict[str, Any]) -> tuple[Any, Any, Any, dict]:
+        """With keys and values of the memory before the others: all queries see them, at any distance."""
+        if options.get("window") is not None:
+            options = self._as_mask(options, q, k)
+        count, width = self.memory_keys.shape[1], k.shape[-2]
+        for name in ("mask", "bias"):
+            given = options.get(name)
+            if given is not None:
+                seen = np.ones if given.dtype == bool else np.zeros
+                given = np.broadcast_to(given, (*given.shape[:-1], width))
+                options[name] = np.concatenate([seen((*given.shape[:-1], count), given.dtype), given], axis=-1)
+        return q, prefixed(self.memory_keys, k), prefixed(self.memory_values, v), options
+
+    def _weights(self, q: Any, k: Any, options: dict[str, Any]) -> Any:
+        """The weights of attention as a matrix, (..., H, T, S)."""
+        scores = q @ np.swapaxes(_repeated(k, self.heads), -2, -1) * (1 / math.sqrt(self.head_width))
+        options = self._as_mask(options, q, k)
+        return weigh(scores if options["bias"] is None else scores + options["bias"], self.weighting, options["mask"])
 
     def _as_mask(self, options: dict[str, Any], q: Any, k: Any) -> dict[str, Any]:
         """With `causal` and `window` as part of the mask."""
@@ -185,18 +234,11 @@ class MultiHeadAttention(Module):
         return seen if left is None else seen & (there >= here - left)
 
 
+def _heads(x: Any, width: int) -> Any:
+    """(..., T, H D) to (..., H, T, D)."""
+    return np.swapaxes(x.reshape(*x.shape[:-1], x.shape[-1] // width, width), -3, -2)
+
+
 def _repeated(x: Any, heads: int) -> Any:
     """Groups (..., G, S, D) as heads (..., H, S, D)."""
     return x if x.shape[-3] == heads else np.repeat(x, heads // x.shape[-3], axis=-3)
-
-
-def _weights(q: Any, k: Any, mask: Any = None, bias: Any = None) -> Any:
-    """The weights of attention, (..., H, T, S), as a matrix; the row of a query that sees nothing is 0."""
-    logits = q @ np.swapaxes(_repeated(k, q.shape[-3]), -2, -1) * (1 / math.sqrt(q.shape[-1]))
-    logits = logits if bias is None else logits + bias
-    if mask is None:
-        return softmax(logits)
-    if mask.dtype != bool:
-        return softmax(logits + mask)
-    weights = softmax(np.where(mask, logits, np.finfo(logits.dtype).min))
-    return np.where(mask, weights, 0)

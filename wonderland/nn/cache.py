@@ -28,15 +28,16 @@ class KVCache(Module):
     `write(k, v)` stores those of the tokens that come next, and returns what there is to attend to. As a `ring`, the
     latest `length` tokens are kept, for attention with a window of at most that: there is no end. `position` is the
     number of tokens that were written. Arrays keep their shapes, so that a compiled step serves all positions; it may
-    be carried by `wl.scan`.
+    be carried by `wl.scan`. Values are `value_width` wide, if that is given.
     """
 
     def __init__(
-        self, batch: Sequence[int], heads: int, length: int, width: int, ring: bool = False, *, dtype: Any = np.float32
-    ):
-        shape = (*batch, heads, positive(length, "KVCache: length"), width)
-        self.keys: Any = Buffer(np.zeros(shape, dtype))
-        self.values: Any = Buffer(np.zeros(shape, dtype))
+        self, batch: Sequence[int], heads: int, length: int, width: int, ring: bool = False, *,
+        value_width: int | None = None, dtype: Any = np.float32,
+    ):  # fmt: skip
+        shape = (*batch, heads, positive(length, "KVCache: length"))
+        self.keys: Any = Buffer(np.zeros((*shape, width), dtype))
+        self.values: Any = Buffer(np.zeros((*shape, width if value_width is None else value_width), dtype))
         self.position: Any = Buffer(np.zeros((), np.int64))
         self.ring: bool = bool(ring)
 
@@ -55,8 +56,7 @@ class KVCache(Module):
 
     def write(self, k: Any, v: Any) -> Seen:
         """Store k and v, (..., heads, T, width), of the next T tokens."""
-        for name, new in (("keys", k), ("values", v)):
-            held = self.keys.shape
+        for name, new, held in (("keys", k, self.keys.shape), ("values", v, self.values.shape)):
             if (*new.shape[:-2], new.shape[-1]) != (*held[:-2], held[-1]):
                 raise wrong_shape(self, f"({', '.join(map(str, held[:-2]))}, T, {held[-1]})", new.shape, name)
         count, length, start = k.shape[-2], self.length, self.position

@@ -12,7 +12,7 @@ from wonderland.nn import init as initialisers
 from wonderland.nn.arguments import demand
 from wonderland.nn.building import Init, Recipe, recipe, start
 from wonderland.nn.module import Module
-from wonderland.nn.placing import indices, place_of
+from wonderland.nn.placing import indices, numbers, place_of, wrong_shape
 from wonderland.transform.derivatives import stop_gradient
 
 
@@ -20,7 +20,7 @@ class Embedding(Module):
     """y = W[x], row x of a table: integers (...) become (..., dim).
 
     `weight` is (num, dim), drawn from a standard normal distribution, as PyTorch's. The row `padding_index`, if there
-    is one, is zeros, and has no derivative. Indices are from 0 to num - 1.
+    is one, is zeros, and has no derivative. Indices are from 0 to num - 1. `unembed` reads the table the other way.
     """
 
     weight: Any
@@ -63,3 +63,10 @@ class Embedding(Module):
         if self.padding_index is None:
             return y
         return np.where((x == self.padding_index)[..., None], stop_gradient(y), y)
+
+    def unembed(self, x: Any) -> Any:
+        """Logits x W^T of the rows, (..., dim) to (..., num): the table as the matrix of a last layer, tied to it."""
+        x = numbers(self, x, self.weight)
+        if x.shape[-1:] != (self.embedding_dim,):
+            raise wrong_shape(self, f"(..., {self.embedding_dim})", x.shape, "vectors")
+        return x @ self.weight.T

@@ -1,4 +1,4 @@
-"""Where a token is: positions come in, and vectors to add, turned queries and keys, or biases of logits go out.
+"""Where a token is: positions come in, and vectors to add or biases of logits go out; `Rotary` has a file of its own.
 
 Attention without any of these doesn't see an order. Learned positions are an `nn.Embedding`.
 """
@@ -6,7 +6,6 @@ Attention without any of these doesn't see an order. Learned positions are an `n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,90 +14,27 @@ from wonderland.nn.arguments import array
 from wonderland.nn.building import positive
 from wonderland.nn.embedding import Embedding
 from wonderland.nn.module import Module
-from wonderland.nn.placing import place_of, wrong_shape
+from wonderland.nn.placing import place_of
+from wonderland.nn.rotary import Rotary, angles, frequencies
 
 
-def sinusoidal(positions: Any, width: int, base: float = 10000.0, *, dtype: Any = np.float32) -> Any:
+def sinusoidal(
+    positions: Any, width: int, base: float = 10000.0, pairing: str = "interleaved", *, dtype: Any = np.float32
+) -> Any:
     """Sines and cosines of positions (...), as (..., width): numbers 2i and 2i + 1 are those of p / base^(2i / width).
 
     The encoding of p + s is that of p with each pair turned by the angle s / base^(2i / width): a shift is a rotation.
-    `positions` are numbers, or an integer n for 0, ..., n - 1. Vaswani et al. 2017, Attention is all you need.
+    `positions` are numbers, or an integer n for 0, ..., n - 1. `pairing="half"` has all sines before all cosines, as
+    Hugging Face's Marian does. Vaswani et al. 2017, Attention is all you need.
     """
     if positive(width, "sinusoidal: width") % 2:
         raise ValueError(f"sinusoidal: width={width} is even: each frequency has a sine and a cosine")
+    if pairing not in ("half", "interleaved"):
+        raise ValueError(f'sinusoidal: pairing is "half" or "interleaved", got {pairing!r}')
     positions = array(np.arange(positions) if isinstance(positions, int) else positions)
-    angles = _angles(positions, _frequencies(width, base))  # (..., width / 2)
-    pairs = np.stack([np.sin(angles), np.cos(angles)], axis=-1)  # (..., width / 2, 2)
+    t = angles(positions, frequencies(width, base))  # (..., width / 2)
+    pairs = np.stack([np.sin(t), np.cos(t)], axis=-1 if pairing == "interleaved" else -2)
     return pairs.reshape(*positions.shape, width).astype(dtype)
-
-
-class Rotary(Module):
-    """Queries and keys turned by angles that grow with their positions, so that q . k depends on the distance only.
-
-        (a_i, b_i) -> (a_i cos t - b_i sin t, a_i sin t + b_i cos t),    t = position / base^(2i / width)
-
-    `pairing="half"` pairs numbers i and i + width / 2, as Hugging Face's LLaMA does; "interleaved" 2i and 2i + 1, as
-    the paper and GPT-J. `width` may be less than that of the heads: the rest isn't turned. `scaling` stretches the
-    angles for contexts that are longer than those of training, a dict with Hugging Face's names:
-
-        {"rope_type": "linear", "factor": 4.0}                      positions / factor
-        {"rope_type": "ntk", "factor": 4.0}                         base * factor^(width / (width - 2))
-        {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-         "original_max_position_embeddings": 8192}                  slow frequencies / factor, fast ones as they are
-
-    Su et al. 2021, RoFormer.
-    """
-
-    def __init__(
-        self, width: int, base: float = 10000.0, pairing: str = "half", scaling: Mapping[str, Any] | None = None
-    ):
-        self.width: int = positive(width, "Rotary: width")
-        if self.width % 2:
-            raise ValueError(f"Rotary: width={width} is even: numbers are turned in pairs")
-        if pairing not in ("half", "interleaved"):
-            raise ValueError(f'Rotary: pairing is "half" or "interleaved", got {pairing!r}')
-        self.base: float = float(base)
-        self.pairing: str = pairing
-        self.scaling: dict[str, Any] | None = None if scaling is None else dict(scaling)
-        self.frequencies()  # says what is wrong with the scaling
-
-    def frequencies(self) -> np.ndarray:
-        """Angles from one position to the next, (width / 2,)."""
-        plain = _frequencies(self.width, self.base)
-        options: dict[str, Any] = dict(self.scaling or {"rope_type": "default"})
-        kind = options.pop("rope_type", options.pop("type", None))
-        try:
-            if kind == "default":
-                return plain
-            factor = float(options.pop("factor"))
-            if kind == "linear":
-                return plain / factor
-            if kind == "ntk":
-                return _frequencies(self.width, self.base * factor ** (self.width / max(self.width - 2, 1)))
-            if kind == "llama3":
-                low, high = float(options["low_freq_factor"]), float(options["high_freq_factor"])
-                turns = options["original_max_position_embeddings"] * plain / (2 * math.pi)  # in the old context
-                smooth = np.clip((turns - low) / (high - low), 0, 1)
-                return (1 - smooth) * plain / factor + smooth * plain
-        except KeyError as missing:
-            raise ValueError(f"Rotary: scaling {self.scaling} lacks {missing}") from None
-        raise ValueError(f'Rotary: rope_type is "default", "linear", "ntk" or "llama3", got {kind!r}')
-
-    def __call__(self, x: Any, positions: Any) -> Any:
-        """x (..., T, D) to the same shape; positions (T,), or (..., T) that broadcasts."""
-        if x.shape[-1] < self.width:
-            raise wrong_shape(self, f"(..., T, D) with D at least {self.width}", x.shape)
-        angles = _angles(array(positions), self.frequencies())
-        cos, sin = np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)  # (..., T, width / 2)
-        half = self.width // 2
-        if self.pairing == "half":
-            a, b = x[..., :half], x[..., half : self.width]
-            turned = [a * cos - b * sin, a * sin + b * cos]
-        else:
-            a, b = x[..., 0 : self.width : 2], x[..., 1 : self.width : 2]
-            pairs = np.stack([a * cos - b * sin, a * sin + b * cos], axis=-1)
-            turned = [pairs.reshape(*pairs.shape[:-2], self.width)]
-        return np.concatenate([*turned, x[..., self.width :]] if x.shape[-1] > self.width else turned, axis=-1)
 
 
 class RelativeBias(Module):
@@ -164,15 +100,6 @@ class ALiBi(Module):
         """Positions of queries (T,) and keys (S,) to biases (heads, T, S), float64."""
         distance = np.abs(array(keys)[..., None, :] - array(queries)[..., :, None])
         return -self.slopes()[:, None, None] * distance[..., None, :, :]
-
-
-def _frequencies(width: int, base: float) -> np.ndarray:
-    return base ** (-np.arange(0, width, 2) / width)
-
-
-def _angles(positions: Any, frequencies: np.ndarray) -> Any:
-    """In double precision: a late position in single precision has no digits left for its angle."""
-    return positions[..., None].astype(np.float64) * frequencies
 
 
 def checked_positions(layer: Any, rotary: Any, bias: Any, heads: int) -> None:

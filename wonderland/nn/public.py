@@ -79,6 +79,8 @@ from wonderland.nn.gates import apl, bspline_basis, geglu, glu, kaf, maxout, swi
 from wonderland.nn.kan import KAN
 from wonderland.nn.linear import Bilinear, Linear
 from wonderland.nn.local import LocallyConnected1d, LocallyConnected2d
+from wonderland.nn.long_convolutions import ContinuousConv, LongConv
+from wonderland.nn.lookups import gumbel_softmax, hardmax, lookup
 from wonderland.nn.lora import LoRA, lora, merge_lora, unmerge_lora
 from wonderland.nn.losses import (
     gaussian_nll_loss,
@@ -92,8 +94,10 @@ from wonderland.nn.losses import (
     squared_hinge_loss,
 )
 from wonderland.nn.masks import Masked, length_mask, mask_after, masked_max, masked_mean, masked_sum
+from wonderland.nn.memory import NeuralMemory
 from wonderland.nn.module import Buffer, Module, Parameter, evaluating
 from wonderland.nn.noise import Cutout, GaussianNoise, monte_carlo, part_of_batch
+from wonderland.nn.non_local import NonLocal
 from wonderland.nn.norms import (
     GroupNorm,
     InstanceNorm,
@@ -125,13 +129,16 @@ from wonderland.nn.pools import (
     SumPool2d,
     SumPool3d,
 )
-from wonderland.nn.positions import ALiBi, RelativeBias, Rotary, sinusoidal
+from wonderland.nn.positions import ALiBi, RelativeBias, sinusoidal
+from wonderland.nn.rotary import Rotary
 from wonderland.nn.safetensors import SafetensorsError
 from wonderland.nn.scores import brier_score, focal_loss, zero_one_loss
 from wonderland.nn.shapes import Flatten, Identity, Unflatten, Upsample
+from wonderland.nn.single_head import Attention
 from wonderland.nn.statistics import synchronize, update_statistics
 from wonderland.nn.summary import summary
 from wonderland.nn.surgery import delete_paths
+from wonderland.nn.tokens import PrefixTokens
 from wonderland.nn.trained import APL, KAF, Maxout, PReLU, SwiGLU, Swish
 from wonderland.nn.transformer import FeedForward, TransformerBlock
 from wonderland.nn.watching import attention_maps

@@ -59,7 +59,7 @@ def conv(
     plain = rank == 1 and dilations == (1,) and promote(type_of(x), type_of(w))[0].kind in "fc"
     if method == "fft" and not plain:
         raise ValueError("method='fft' is for numbers with a fraction, along one axis, without dilation")
-    if method == "fft" or (method == "auto" and plain and _is_long(x, w, image, strides)):
+    if method == "fft" or (method == "auto" and plain and _is_long(x, w, image, strides, pairs)):
         out, order = _by_transforms(image, padded(x, image.axes, pairs), weights, labels, strides)
     else:
         axes = tuple(map(image.labels().index, _spatial(rank)))
@@ -248,10 +248,11 @@ def fast_length(n: int) -> int:
         n += 1
 
 
-def _is_long(x: Any, w: Any, image: _Image, strides: tuple) -> bool:
-    """Do transforms take far fewer multiplications than the product of windows?"""
+def _is_long(x: Any, w: Any, image: _Image, strides: tuple, pairs: Pairs) -> bool:
+    """Do transforms take far fewer multiplications than the product of windows, those in the padding included?"""
     n, (out, inner, size) = shape_of(x)[image.axes[0]], shape_of(w)
     images = type_of(x).size // max(n * inner * image.groups, 1)
+    n += sum(pairs[0])
     transforms = images * inner * image.groups + out * inner + images * out
     direct = images * out * inner * size * window_count(n, size, strides[0])
     return fewer_by_transforms(n, transforms, direct, images * out * inner)
