@@ -165,6 +165,10 @@ def test_tokens_are_those_of_vocabularies_that_were_learnt_alone():
         recipes.find("vocabulary").run({"path": "story.txt", "sizes": (100,)})
 
 
+def test_the_packages_of_the_text_cnn_are_python_s(capsys):
+    assert "'nowhere' isn't a module with a source" in complaint(capsys, "text-cnn", "--packages", "xml,nowhere")
+
+
 def test_days_are_written_in_two_ways():
     from wonderland.recipes.dates import dates
 

@@ -1,15 +1,13 @@
 """To which package of Python's standard library a docstring belongs: convolutions over words, and naive Bayes."""
 
 import dataclasses
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import wonderland as wl
 from wonderland import data, models, nn, recipes, text, train
-from wonderland.data.sets_files import docstrings_of
+from wonderland.data.sets_files import package_docstrings
 
 
 class Reader(models.TextCNN):
@@ -36,9 +34,7 @@ def run(
     wl.random.seed(seed)
     texts: dict[str, int] = {}  # each once, so that none is in both parts
     for label, package in enumerate(packages):
-        folder = Path(str(importlib.util.find_spec(package).origin)).parent  # type: ignore[union-attr]
-        for file in sorted(folder.rglob("*.py")):
-            texts |= {found: label for found in docstrings_of(file) if found not in texts}
+        texts |= {found: label for found in package_docstrings(package) if found not in texts}
     tokenizer = text.Words.train(texts, vocab_size, lower=True, special_tokens=["<none>", "<unk>"], bos=None, eos=None)
     rows = [np.resize(np.r_[ids[:words], np.zeros(words, int)], words) for ids in tokenizer.encode_batch(texts)]
     everything = data.Arrays(np.stack(rows), np.array([*texts.values()]), classes=packages)
