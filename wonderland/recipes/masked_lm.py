@@ -37,7 +37,7 @@ def run(
         return nn.cross_entropy(logits, tokens, mask=chosen), {"accuracy": right}
 
     optimizer = train.AdamW(model, train.one_cycle(rate, epochs * (len(windows) // batch_size)), weight_decay=0.01)
-    seen, chosen, _ = asked = masked(test, epochs + 1)
+    seen, chosen, _ = asked = masked(test, 2**31 - 1)  # the same for any number of epochs
     history = train.fit(model, loss, optimizer, batches, epochs=epochs, validation=asked, clip=1.0, **options)
 
     around = np.zeros((V, V, V), np.int32)  # how often a token was between two others
