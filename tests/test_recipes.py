@@ -28,6 +28,8 @@ SMALL = {
     "memorize": ["hidden=8"],
     "gradient-variance": ["hidden=4", "sizes=1,4,16", "draws=50"],
     "gpt": ["steps=2", "batch_size=2", "text=story.txt"],
+    "digits-patches": ["model=mixer", "layers=1", "width=8", "batch_size=256"],
+    "multi-view": ["views=2", "width=8", "batch_size=256"],
     "masked-lm": ["path=story.txt", "context=8", "layers=1", "heads=2", "width=8", "batch_size=8"],
     "text-cnn": ["packages=xml,email", "words=8", "width=4", "filters=2"],
     "seq2seq": ["samples=64", "heads=2", "width=8"],
@@ -43,6 +45,8 @@ PICTURES = {
     "memorize": ["generalisation-gap"],
     "gradient-variance": ["gradient-variance"],
     "gpt": ["attention-of-the-first-layer", "attention-of-the-last-layer", "attention-of-all-layers", "embedding"],
+    "digits-patches": ["confusion-matrix", "reliability-diagram", "first-layer-filters", "worst-mistakes"],
+    "multi-view": ["accuracy-by-views", "views"],
     "masked-lm": ["hidden-tokens"],
     "text-cnn": ["confusion-matrix", "reliability-diagram"],
     "seq2seq": ["dates-without-a-mistake", "where-the-decoder-looks"],
@@ -206,6 +210,25 @@ def test_the_variance_of_gradients_is_that_of_one_sample_over_the_batch_size():
     assert numbers["largest distance from 1/B"] < 0.15
 
 
+def test_views_of_a_digit():
+    seen = recipes.find("multi-view").function.__globals__["views_of"](3, 0.1, 30.0, 2)
+    images, labels = np.ones((200, 1, 8, 8), np.float32), np.arange(200) % 10
+    views, mask, same = seen((images, labels), np.random.default_rng(0))
+    assert views.shape == (200, 3, 1, 8, 8) and views.dtype == np.float32
+    assert {*mask.sum(1)} == {1, 2, 3} and mask[:, 0].all()
+    np.testing.assert_array_equal(same, labels)
+    assert np.abs(views[:, 0] - views[:, 1]).reshape(200, -1).max(1).min() > 0.1
+
+
+@pytest.mark.parametrize(
+    "name", ["vit", "gmlp", "s2mlp", "monet", "pool", "fourier", "convolution", "shift", "attention"]
+)
+def test_digits_as_patches_by_name(name):
+    network = recipes.find("digits-patches").function.__globals__["mixed"](name, 1, 8)
+    with nn.evaluating(network):
+        assert network(np.zeros((2, 1, 8, 8), np.float32)).shape == (2, 10)
+
+
 def test_outcomes_are_those_of_numpy():
     rng = np.random.default_rng(0)
     x, labels = rng.normal(size=(40, 2)).astype(np.float32), rng.integers(3, size=40)
@@ -281,6 +304,7 @@ def test_errors_of_settings_and_names(capsys):
     assert "whole number" in complaint(capsys, "moons", "--set", "epochs=many")
     assert "key=value" in complaint(capsys, "moons", "--set", "epochs")
     assert "cnn or mlp, not 'rnn'" in complaint(capsys, "mnist1d", "--set", "model=rnn")
+    assert "one of vit, mixer" in complaint(capsys, "digits-patches", "--set", "model=cnn")
     assert "at least 1, not 0" in complaint(capsys, "moons", "--set", "epochs=0", "--overwrite")
     assert "no file missing.py" in complaint(capsys, "missing.py")
     Path("file").write_text("")

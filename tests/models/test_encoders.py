@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from one_batch import count, fit
+from fitting import count, fit
 
 import wonderland as wl
 from wonderland import models, nn
@@ -155,7 +155,7 @@ def test_without_positions_the_order_of_patches_is_none():
         (lambda: models.EncoderDecoder(**SIZES)(np.arange(9), np.arange(3)), r"T at most context=8, got \(9,\)"),
         (lambda: models.ViT(8, 3, 3, 1, 2, 8), "size=8 isn't a multiple of patch=3"),
         (lambda: models.ViT(8, 4, 3, 1, 2, 8, pool="max"), 'pool is "class" or "mean"'),
-        (lambda: models.ViT(8, 4, 3, 1, 2, 8)(np.zeros((1, 8, 8))), r"ViT: .* \(..., 3, 8, 8\), got \(1, 8, 8\)"),
+        (lambda: models.ViT(8, 4, 3, 1, 2, 8)(np.zeros((1, 8, 8))), r"patches .*: .*, 3, 8, 8\), got \(1, 8, 8\)"),
     ],
 )
 def test_errors(call, message):

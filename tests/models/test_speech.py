@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from one_batch import count, fit
+from fitting import count, fit
 
 import wonderland as wl
 from wonderland import models, nn

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from one_batch import fit
+from fitting import fit
 
 import wonderland as wl
 from wonderland import models, nn

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from wonderland import nn
-from wonderland.nn.building import positive, recipe
-from wonderland.nn.placing import wrong_shape
+from wonderland.models.patches import PatchEmbedding, Sizes
+from wonderland.nn.building import recipe
 
 
 class ViT(nn.Module):
@@ -22,33 +22,28 @@ class ViT(nn.Module):
     """
 
     def __init__(
-        self, size: int = 224, patch: int = 16, classes: int = 1000, layers: int = 12, heads: int = 12,
+        self, size: Sizes = 224, patch: Sizes = 16, classes: int = 1000, layers: int = 12, heads: int = 12,
         width: int = 768, *, hidden: int | None = None, channels: int = 3, registers: int = 0, pool: str = "class",
         eps: float = 1e-12, dropout: float = 0.0, key: Any = None, dtype: Any = np.float32,
     ):  # fmt: skip
-        if positive(size, "ViT: size") % positive(patch, "ViT: patch"):
-            raise ValueError(f"ViT: size={size} isn't a multiple of patch={patch}")
         if pool not in ("class", "mean"):
             raise ValueError(f'ViT: pool is "class" or "mean", got {pool!r}')
-        self.shape: tuple[int, ...] = (channels, size, size)
         self.pool: str = pool
         keys = iter(recipe(self, None, False, key, dtype).keys(layers + 6))
         init = partial(nn.init.truncated_normal, std=0.02)
-        drawn: dict[str, Any] = {"init": init, "dtype": dtype}
-        count = (size // patch) ** 2
+        drawn: dict[str, Any] = {"init": nn.init.glorot_uniform, "bias": nn.init.zeros, "dtype": dtype}
         self.cls_token: Any = np.zeros((1, 1, width), dtype) if pool == "class" else None
         self.register_tokens: Any = init(next(keys), (1, registers, width), dtype) if registers else None
-        self.position_embeddings: Any = init(next(keys), (1, count + (pool == "class"), width), dtype)
-        self.patches: Any = nn.Conv2d(channels, width, patch, stride=patch, key=next(keys), **drawn)
+        places = next(keys)
+        self.patches: Any = PatchEmbedding(size, patch, width, channels, key=next(keys), **drawn)
+        self.position_embeddings: Any = init(places, (1, self.patches.count + (pool == "class"), width), dtype)
         self.dropout: Any = nn.Dropout(dropout, key=next(keys)) if dropout else None
         self.blocks: list[Any] = [
-            nn.TransformerBlock(
-                width, heads, hidden, eps=eps, bias=nn.init.zeros, dropout=dropout, key=next(keys), **drawn
-            )
+            nn.TransformerBlock(width, heads, hidden, eps=eps, dropout=dropout, key=next(keys), **drawn)
             for _ in range(layers)
         ]
         self.norm: Any = nn.LayerNorm(width, eps, dtype=dtype)
-        self.head: Any = nn.Linear(width, classes, nn.init.zeros, key=next(keys), **drawn)
+        self.head: Any = nn.Linear(width, classes, key=next(keys), **drawn)
 
     def __call__(self, x: Any) -> Any:
         x = self.hidden(x)  # (B, 1 + R + N, C)
@@ -62,10 +57,7 @@ class ViT(nn.Module):
 
     def hidden(self, x: Any) -> Any:
         """The vectors of the tokens: of the class, registers and patches, (..., 1 + R + N, width)."""
-        if x.shape[-3:] != self.shape:
-            raise wrong_shape(self, f"(..., {', '.join(map(str, self.shape))})", x.shape)
-        x = self.patches(x)  # (B, C, H, W)
-        x = np.swapaxes(x.reshape(*x.shape[:-2], -1), -2, -1)  # (B, N, C)
+        x = self.patches(x)  # (B, N, C)
         token = lambda t: np.broadcast_to(t[0], (*x.shape[:-2], *t.shape[1:]))
         if self.cls_token is not None:
             x = np.concatenate([token(self.cls_token), x], axis=-2)

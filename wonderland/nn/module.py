@@ -324,11 +324,15 @@ def evaluating(model: Module) -> Iterator[Any]:
 @contextmanager
 def all_evaluating(modules: list[Any]) -> Iterator[None]:
     """`evaluating`, of Modules that were found before: finding those of a large model takes a millisecond."""
-    switched = [module for module in modules if module.training]
-    for module in switched:
-        module.training = False
+    before = [module.training for module in modules]
+    _set_modes(modules, [False] * len(modules))
     try:
         yield
     finally:
-        for module in switched:
-            module.training = True
+        _set_modes(modules, before)
+
+
+def _set_modes(modules: list[Any], modes: list[bool]) -> None:
+    for module, mode in zip(modules, modes, strict=True):
+        if module.training != mode:  # an assignment costs a look at the whole layout
+            module.training = mode

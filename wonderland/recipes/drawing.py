@@ -172,18 +172,36 @@ def power_law(
     return figure
 
 
-def lines(x: Any, curves: Mapping[str, Any], title: str, label: str, log: bool = False, dark: bool = False) -> Any:
-    """Curves over the same x in one picture, {name: values}; `label` is that of x, which is logarithmic with `log`."""
+def lines(
+    x: Any, table: Mapping[str, Any], title: str, labels: tuple[str, str], log: bool = False, dark: bool = False
+) -> Any:
+    """Lines over the same places, {name: values}; labels are of x and of y; with `log`, x is logarithmic."""
     ink = ink_of(dark)
-    figure = new_figure(5.0, 3.4, dark)
-    ax = dress(figure.subplots(), ink, x=label)
+    figure = new_figure(4.6, 3.2, dark)
+    ax = dress(figure.subplots(), ink, x=labels[0], y=labels[1])
     headline(figure, ink, title)
+    for k, (name, values) in enumerate(table.items()):
+        mark = MARKS[k % len(MARKS)]
+        ax.plot([*x], [*values], marker=mark, markersize=4, color=ink.series[k % len(ink.series)], label=name)
     if log:
         ax.set_xscale("log", base=2)
         ax.set_xticks(x, [f"{value:g}" for value in x], rotation=45)
         ax.minorticks_off()
-    for k, (name, values) in enumerate(curves.items()):
-        style = {"color": ink.series[k % len(ink.series)], "marker": MARKS[k % len(MARKS)], "markersize": 3.5}
-        ax.plot(x, values, label=name, **style)
+    else:
+        ax.xaxis.get_major_locator().set_params(integer=True)
     legend(ax, ink)
+    return figure
+
+
+def rows(images: np.ndarray, names: Sequence[str], dark: bool = False) -> Any:
+    """Pictures (rows, columns, height, width), each row with its name."""
+    ink = ink_of(dark)
+    figure = new_figure(0.6 * images.shape[1] + 0.6, 0.62 * images.shape[0], dark)
+    axes = figure.subplots(*images.shape[:2], squeeze=False)
+    for row, name, pictures in zip(axes, names, images, strict=True):
+        for ax, picture in zip(row, pictures, strict=True):
+            dress(ax, ink, grid=False)
+            ax.set(xticks=[], yticks=[])
+            ax.imshow(picture, cmap="gray", vmin=float(images.min()), vmax=float(images.max()))
+        row[0].set_ylabel(name, color=ink.ink, fontsize=SIZE, rotation=0, ha="right", va="center")
     return figure

@@ -53,7 +53,7 @@ def run(epochs: int = 10, batch_size: int = 64, rate: float = 4e-3, samples: int
     def figures():
         maps = nn.attention_maps(model.pair, new[0, new[0] > 0], right[0, :-1])
         curves = {name: history[f"validation_{name} accuracy"] for name in said}
-        return {"dates without a mistake": drawing.lines(history["epoch"], curves, "dates that are new", "epoch"),
+        return {"dates without a mistake": drawing.lines(history["epoch"], curves, "dates that are new", ("epoch", "")),
                 "where the decoder looks": train.pictures.attention(
                     maps[f"decoder.{layers - 1}.cross"], iso[samples], written[samples])}  # fmt: skip
 

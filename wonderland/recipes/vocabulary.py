@@ -41,8 +41,8 @@ def run(
         curves = {label: [row[name] for row in pairs] for label, name in names.items()}
         counts = {"byte pairs": [row["tokens"] for row in pairs]}
         counts |= {row["tokenizer"]: [row["tokens"]] * len(x) for row in rows[len(pairs) :]}
-        tokens = drawing.lines(x, counts, "tokens of the text", "vocabulary", log=True)
-        lengths = drawing.lines(x, curves, "characters in a token", "vocabulary", log=True)
+        tokens = drawing.lines(x, counts, "tokens of the text", ("vocabulary", ""), log=True)
+        lengths = drawing.lines(x, curves, "characters in a token", ("vocabulary", ""), log=True)
         return {"tokens against the vocabulary": tokens, "characters in a token": lengths}
 
     return recipes.Outcome(None, train.History(), numbers, figures, str(__doc__), {"Tokenizers": rows})

@@ -4,10 +4,6 @@ import wonderland as wl
 from wonderland import train
 
 
-def count(model):
-    return sum(p.size for p in model.parameters())
-
-
 def fit(model, loss, steps=60, rate=1e-2):
     """Losses of training on one batch."""
     optimizer = train.Adam(model, rate=rate)
@@ -19,3 +15,7 @@ def fit(model, loss, steps=60, rate=1e-2):
         return value
 
     return [step(model, optimizer) for _ in range(steps)]
+
+
+def count(model):
+    return sum(p.size for p in model.parameters())
