@@ -1,5 +1,6 @@
 """Recipes: each runs and writes its report; settings, errors, resuming, and files of one's own."""
 
+import datetime
 import json
 import os
 import re
@@ -26,10 +27,14 @@ SMALL = {
     "breast-cancer": [],
     "memorize": ["hidden=8"],
     "gradient-variance": ["hidden=4", "sizes=1,4,16", "draws=50"],
-    "transformer-cost": ["contexts=8,16", "widths=8,16", "context=8", "width=8", "layers=1"],
-    "gpt": ["steps=2", "batch_size=2", "text=story.txt"],
     "digits-patches": ["model=mixer", "layers=1", "width=8", "batch_size=256"],
     "multi-view": ["views=2", "width=8", "batch_size=256"],
+    "gpt": ["steps=2", "batch_size=2", "text=story.txt"],
+    "masked-lm": ["text=story.txt", "context=8", "layers=1", "heads=2", "width=8", "batch_size=8"],
+    "text-cnn": ["packages=xml,email", "words=8", "width=4", "filters=2"],
+    "seq2seq": ["samples=64", "heads=2", "width=8"],
+    "vocabulary": ["text=story.txt", "sizes=256,260,270"],
+    "transformer-cost": ["contexts=8,16", "widths=8,16", "context=8", "width=8", "layers=1"],
 }
 PICTURES = {
     "digits-mlp": ["confusion-matrix", "reliability-diagram", "first-layer-filters", "worst-mistakes"],
@@ -44,8 +49,12 @@ PICTURES = {
     "gpt": ["attention-of-the-first-layer", "attention-of-the-last-layer", "attention-of-all-layers", "embedding"],
     "digits-patches": ["confusion-matrix", "reliability-diagram", "first-layer-filters", "worst-mistakes"],
     "multi-view": ["accuracy-by-views", "views"],
+    "masked-lm": ["hidden-tokens"],
+    "text-cnn": ["confusion-matrix", "reliability-diagram"],
+    "seq2seq": ["dates-without-a-mistake", "where-the-decoder-looks"],
+    "vocabulary": ["tokens-against-the-vocabulary", "characters-in-a-token"],
 }
-UNTRAINED = {"transformer-cost"}
+UNTRAINED = ("transformer-cost", "vocabulary")
 FILES = {"gpt": ["model.safetensors"]}  # besides
 STORY = "The mouse ran up the clock.\nThe clock struck one, and down it ran.\n" * 12
 OWN = '''"""A line through points."""
@@ -95,13 +104,15 @@ def complaint(capsys, *arguments):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_recipe_runs_and_writes_its_report(name, capsys):
-    pairs = [part for pair in [*["epochs=1"] * (name not in UNTRAINED), *SMALL[name]] for part in ("--set", pair)]
+    trained = name not in UNTRAINED
+    pairs = [part for pair in [*["epochs=1"] * trained, *SMALL[name]] for part in ("--set", pair)]
     assert command(name, *pairs, "--quiet", "--out", "out") == 0
     shown = capsys.readouterr()
     assert "epoch" not in shown.err and os.path.join("out", "report.html") in shown.out
     files = {path.name for path in Path("out").iterdir()}
-    made = {"report.html", "run.json", *(f"{p}.png" for p in PICTURES[name]), *FILES.get(name, ())}
-    assert files == made | (set() if name in UNTRAINED else {"checkpoints", "curves.png"})
+    pictures = {f"{p}.png" for p in PICTURES[name]}
+    training = {"checkpoints", "curves.png"} if trained else set()
+    assert files == {"report.html", "run.json", *training, *pictures, *FILES.get(name, ())}
     for path in Path("out").glob("*.png"):
         assert path.read_bytes().startswith(b"\x89PNG")
     page = Path("out/report.html").read_text(encoding="utf-8")
@@ -147,6 +158,41 @@ def test_gpt_says_what_is_wrong_with_its_text_or_settings(capsys):
     with pytest.raises(SystemExit):
         command("gpt", "--text")
     assert "unrecognized argument: --text" in capsys.readouterr().err
+
+
+def test_tokens_are_those_of_vocabularies_that_were_learnt_alone():
+    outcome = recipes.find("vocabulary").run({"path": "story.txt", "sizes": (256, 262, 280)})
+    known = STORY[: 9 * len(STORY) // 10]
+    for size in (256, 262, 280):
+        alone = text.BPE.train(known, size)
+        assert outcome.numbers[f"tokens of {size}"] == len(alone.encode(known))
+    assert {row["tokenizer"] for row in outcome.tables["Tokenizers"]} == {"byte pairs", "characters", "words"}
+    with pytest.raises(recipes.RecipeError, match="sizes are 256, one for each byte, or more"):
+        recipes.find("vocabulary").run({"path": "story.txt", "sizes": (100,)})
+
+
+def test_the_packages_of_the_text_cnn_are_python_s(capsys):
+    assert "'nowhere' isn't a module with a source" in complaint(capsys, "text-cnn", "--packages", "xml,nowhere")
+
+
+def test_days_are_written_in_two_ways():
+    from wonderland.recipes.dates import dates
+
+    written, iso = dates(300, 0)
+    assert len({*iso}) == 300 and min(iso) >= "1900-01-01" and max(iso) <= "2099-12-31"
+    for said, day in zip(written, iso, strict=True):
+        year, month, number = map(int, day.split("-"))
+        found = [int(part) for part in re.findall(r"\d+", said)]
+        assert year in found and number in found
+        assert month in found or datetime.date(year, month, number).strftime("%b") in said
+    assert (written, iso) == dates(300, 0) != dates(300, 1)
+
+
+def test_naive_bayes_is_the_formula():
+    bayes = recipes.find("text-cnn").function.__globals__["naive_bayes"]
+    tokens, labels = np.array([[1, 2, 0], [1, 1, 0], [3, 3, 2]]), np.array([0, 0, 1])
+    # p(k) times (1 + count of each token) / (number of tokens and of those added), zeros left out
+    assert bayes(tokens, labels, np.array([[1, 0, 0], [3, 3, 0], [2, 0, 0]]), 4).tolist() == [0, 1, 0]
 
 
 def test_the_look_up_table_is_right_on_what_it_has_seen_only():

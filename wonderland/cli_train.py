@@ -298,13 +298,15 @@ def write_files(
     facts = {name: said(name, value) if "accuracy" in name else value for name, value in outcome.numbers.items()}
     if outcome.model is not None:
         facts["parameters"] = sum(np.size(leaf) for leaf in outcome.model.parameters())
-    facts |= {"epochs": len(outcome.history.get("epoch", ())), "time": duration(seconds)}
+    if outcome.history:
+        facts["epochs"] = len(outcome.history["epoch"])
+    facts["time"] = duration(seconds)
     versions = f"wonderland {wl.__version__}, NumPy {np.__version__}, Python {platform.python_version()}"
-    every = recipe.settings | settings
+    every = [{"setting": name, "value": shown(value)} for name, value in (recipe.settings | settings).items()]
     train.report(
         out / "report.html", f"{recipe.name}", outcome.history,
         {name[:1].upper() + name[1:]: figure for name, figure in figures.items()},
-        tables={"Settings": [{"setting": name, "value": shown(value)} for name, value in every.items()]},
-        text=outcome.text or recipe.summary, facts=facts, reproduce=f"{command}\n\n# {versions}",
+        tables={**outcome.tables, "Settings": every}, text=outcome.text or recipe.summary, facts=facts,
+        reproduce=f"{command}\n\n# {versions}",
     )  # fmt: skip
     return ["report.html", *files]

@@ -1,5 +1,8 @@
 """Encoder, EncoderDecoder and ViT: parameters, masks, symmetries, training; values are compared in peers/."""
 
+import warnings
+from itertools import product
+
 import numpy as np
 import pytest
 from fitting import count, fit
@@ -82,6 +85,44 @@ def test_the_decoder_sees_its_past_and_the_whole_source():
     mask = np.array([True, True, False, True])
     one, two = (model(np.array([1, 2, n, 4]), target, source_mask=mask) for n in (3, 9))
     np.testing.assert_allclose(one, two, atol=1e-13)
+
+
+def test_sources_are_read_once_and_the_code_serves_them_all():
+    """Keys and values of a source are kept: what makes them may change afterwards."""
+    model = models.EncoderDecoder(**SIZES, key=wl.random.key(1), dtype=np.float64)
+    for block in model.decoder:
+        block.cross.v_proj.weight *= 9
+    given = []
+    for source in np.random.default_rng(0).integers(0, 11, (3, 2, 5)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of compiled code that goes on with another source
+            found = model.generate(source, 0, 6, temperature=0)
+        for i in range(2):
+            text = [0]
+            for _ in range(6):
+                text.append(int(np.argmax(model(source[i], np.array(text))[-1])))
+            assert found[i].tolist() == text
+        given.append((model.given(source), found))
+    assert len({found.tobytes() for _, found in given}) > 1
+    for block in model.decoder:
+        block.cross.k_proj.weight[...] = block.cross.v_proj.weight[...] = np.nan
+    for kept, found in given:
+        np.testing.assert_array_equal(kept.generate(np.zeros((2, 1), int), 6, temperature=0), found)
+
+
+def test_enough_beams_for_a_source_are_enumeration():
+    sizes = {**SIZES, "vocab_size": 3, "layers": 1, "source_size": 11}
+    model = models.EncoderDecoder(**sizes, key=wl.random.key(1), dtype=np.float64)
+    for p in model.parameters():
+        p *= 3 if p.ndim == 2 else 1
+    source, mask = np.array([4, 5, 6, 7]), np.array([True, True, True, False])
+    scores = {}
+    for rest in product(range(3), repeat=3):
+        logits = model(source, np.array([0, *rest[:-1]]), source_mask=mask)
+        scores[rest] = float(sum(nn.log_softmax(logits)[i, token] for i, token in enumerate(rest))) / 3
+    found = models.beam_search(model.given(source, source_mask=mask), [0], 3, beams=27)
+    for beam, (rest, score) in zip(found, sorted(scores.items(), key=lambda item: -item[1]), strict=True):
+        assert beam.tokens.tolist() == [0, *rest] and beam.score == pytest.approx(score, abs=1e-10)
 
 
 @pytest.mark.parametrize("options", [{}, {"registers": 2}, {"pool": "mean"}, {"pool": "mean", "registers": 1}], ids=str)

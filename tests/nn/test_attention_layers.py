@@ -96,6 +96,10 @@ def test_without_positions_there_is_no_order():
     cross = layer(context_width=5)
     context = normal(6, 5)
     np.testing.assert_allclose(cross(x, context[::-1]), cross(x, context), atol=1e-13)
+    turned = layer(context_width=5, rotary=nn.Rotary(4), kv_heads=2)
+    kept = wl.jit(turned.context)(context)
+    np.testing.assert_allclose(turned(x, kept), turned(x, context), atol=1e-13)
+    assert np.abs(turned(x, context[::-1]) - turned(x, kept)).max() > 1e-3
     for m in (layer(causal=True), layer(rotary=nn.Rotary(4)), layer(position_bias=nn.ALiBi(HEADS))):
         assert np.abs(m(x[order]) - m(x)[order]).max() > 1e-3
 

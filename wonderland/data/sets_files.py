@@ -106,13 +106,27 @@ def python_docs(modules: Sequence[str] = ()) -> str:
 
 def _docstrings(module: str) -> list[str]:
     """The docstrings of a module's source, which isn't run."""
+    return _docstrings_of(_source(module))
+
+
+def package_docstrings(package: str) -> list[str]:
+    """The docstrings of all files of a package, none of which is run."""
+    return [text for file in sorted(_source(package).parent.rglob("*.py")) for text in _docstrings_of(file)]
+
+
+def _source(module: str) -> Path:
     try:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):
         spec = None
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise ArgumentError(f"python_docs: {module!r} isn't a module with a source in Python")
-    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    return Path(spec.origin)
+
+
+def _docstrings_of(path: Path) -> list[str]:
+    """The docstrings of a file, in its order."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
     return [text.strip() for text in found if text]

@@ -73,7 +73,7 @@ def beam_search(
 def _next(model: Any, tokens: Any, caches: Any, parents: Any) -> Any:
     """log p of the token after each row, (K, V), where row k goes on from what was row parents[k]."""
     for cache in caches:
-        cache.keys, cache.values = cache.keys[parents], cache.values[parents]
+        cache.take(parents)
     return nn.log_softmax(model.logits(model.hidden(tokens, caches=caches)[:, -1]))
 
 

@@ -33,6 +33,16 @@ def _named(table: Table, names: Mapping[str, str]) -> Table:
     return {pattern.sub(lambda m: names[m[1]], theirs): ours for theirs, ours in table.items()}
 
 
+def _listener(theirs: str, ours: str) -> Table:
+    """A block of Whisper, but for its attention to the source."""
+    return {
+        **_parts(f"{theirs}.self_attn.{{}}_proj", f"{ours}.attention.in_proj"),
+        f"{theirs}.self_attn.out_proj": f"{ours}.attention.out_proj", f"{theirs}.fc1": f"{ours}.feed.inner",
+        f"{theirs}.fc2": f"{ours}.feed.outer", f"{theirs}.self_attn_layer_norm": f"{ours}.norm1",
+        f"{theirs}.final_layer_norm": f"{ours}.norm2",
+    }  # fmt: skip
+
+
 LONG = {"q": "query", "k": "key", "v": "value"}
 BERT_LAYER = {
     "attention.output.dense": "attention.out_proj", "intermediate.dense": "feed.inner", "output.dense": "feed.outer",
@@ -69,18 +79,40 @@ TABLES: dict[str, Table] = {
         **{f"encoder.layer.*.{theirs}": f"blocks.*.{ours}" for theirs, ours in BERT_LAYER.items()},
         "encoder.layer.*.layernorm_before": "blocks.*.norm1", "encoder.layer.*.layernorm_after": "blocks.*.norm2",
     },
+    "whisper": {
+        "encoder.conv1": "conv1", "encoder.conv2": "conv2", "encoder.embed_positions": "source_places",
+        "encoder.layer_norm": "encoder_norm", "decoder.embed_tokens": "tokens", "decoder.embed_positions": "places",
+        "decoder.layer_norm": "decoder_norm", "proj_out": "head",
+        **_listener("encoder.layers.*", "encoder.*"), **_listener("decoder.layers.*", "decoder.*"),
+        "decoder.layers.*.encoder_attn_layer_norm": "decoder.*.norm_cross",
+        **{f"decoder.layers.*.encoder_attn.{p}_proj": f"decoder.*.cross.{p}_proj" for p in (*QKV, "out")},
+    },
+    "wav2vec2": {
+        "feature_extractor.conv_layers.*.conv": "convolutions.*",
+        "feature_extractor.conv_layers.*.layer_norm": "norms.*", "feature_projection.layer_norm": "norm_in",
+        "feature_projection.projection": "projection", "encoder.pos_conv_embed.conv": "places",
+        "encoder.layer_norm": "norm", "lm_head": "head",
+        **_parts("encoder.layers.*.attention.{}_proj", "blocks.*.attention.in_proj"),
+        "encoder.layers.*.attention.out_proj": "blocks.*.attention.out_proj",
+        "encoder.layers.*.layer_norm": "blocks.*.norm1", "encoder.layers.*.final_layer_norm": "blocks.*.norm2",
+        "encoder.layers.*.feed_forward.intermediate_dense": "blocks.*.feed.inner",
+        "encoder.layers.*.feed_forward.output_dense": "blocks.*.feed.outer",
+    },
 }  # fmt: skip
 MARKS = {"gpt2": "wte.weight", "llama": "embed_tokens.weight", "bert": "embeddings.word_embeddings.weight",
-         "vit": "embeddings.patch_embeddings.projection.weight"}  # fmt: skip
-PREFIXES = ("transformer.", "model.", "bert.", "vit.")
-# Masks and frequencies that old files have, BERT's second sentence, and second names of what is tied.
+         "vit": "embeddings.patch_embeddings.projection.weight", "whisper": "decoder.embed_positions.weight",
+         "wav2vec2": "feature_projection.projection.weight"}  # fmt: skip
+PREFIXES = ("transformer.", "model.", "bert.", "vit.", "wav2vec2.")
+# Masks and frequencies that old files have, BERT's second sentence, what wav2vec puts into hidden places before it is
+# trained, and second names of what is tied.
 NEEDLESS = re.compile(
-    r"(\.attn\.(masked_)?bias|inv_freq|position_ids|cls\.seq_relationship\.\w+|decoder\.(weight|bias))$"
+    r"(\.attn\.(masked_)?bias|inv_freq|position_ids|cls\.seq_relationship\.\w+|masked_spec_embed|decoder\.(weight|bias))$"
 )
 
 
 def load_huggingface(model: Any, source: Any, strict: bool = True) -> LoadReport:
-    """Copy Hugging Face's weights of GPT-2, LLaMA, BERT or ViT into a `GPT`, an `Encoder` or a `ViT` of the same sizes.
+    """Copy Hugging Face's weights into a model of the same sizes: GPT-2's and LLaMA's into a `GPT`, BERT's into an
+    `Encoder`, and those of ViT, Whisper and wav2vec 2.0 into a `ViT`, `Whisper` or `Wav2Vec`.
 
     `source` is a safetensors file, a folder of them, or a dict of arrays by name. Returns what was missing or
     unexpected, which with `strict` is an error.
@@ -96,6 +128,7 @@ def load_huggingface(model: Any, source: Any, strict: bool = True) -> LoadReport
 def huggingface_state(arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Arrays by Hugging Face's names as those by ours."""
     arrays = {_bare(name): np.asarray(value) for name, value in arrays.items() if not NEEDLESS.search(name)}
+    arrays = _without_key_bias(_without_weight_norm(arrays))
     kind = next((kind for kind, mark in MARKS.items() if mark in arrays), None)
     if kind is None:
         raise ArgumentError(
@@ -122,6 +155,26 @@ def huggingface_state(arrays: Mapping[str, Any]) -> dict[str, Any]:
             state[full] = value
     state.update({name: np.concatenate([found[i] for i in sorted(found)]) for name, found in parts.items()})
     return state
+
+
+def _without_weight_norm(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Weights g v / |v|, which files have as g and v, as what they are; the norm is over all axes that g hasn't."""
+    arrays = {re.sub(r"weight_([gv])$", lambda m: f"parametrizations.weight.original{'gv'.index(m[1])}", name): value
+              for name, value in arrays.items()}  # fmt: skip
+    for name in [name for name in arrays if name.endswith(".parametrizations.weight.original0")]:
+        g, v = arrays.pop(name), arrays.pop(name[:-1] + "1")
+        axes = tuple(axis for axis, size in enumerate(g.shape) if size == 1)
+        name = name.replace("parametrizations.weight.original0", "weight")
+        arrays[name] = g * v / np.sqrt(np.sum(v**2, axis=axes, keepdims=True))
+    return arrays
+
+
+def _without_key_bias(arrays: dict[str, Any]) -> dict[str, Any]:
+    """With zeros for biases of keys that Whisper hasn't: adding a number to all logits of a query changes nothing."""
+    lacking = [name for name in arrays if name.endswith("_attn.k_proj.weight")]
+    added = {name.replace("weight", "bias"): np.zeros_like(arrays[name][:, 0]) for name in lacking
+             if name.replace("k_proj.weight", "q_proj.bias") in arrays}  # fmt: skip
+    return added | arrays
 
 
 def _bare(name: str) -> str:

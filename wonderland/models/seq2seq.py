@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from wonderland import nn
-from wonderland.models.generation import Generates
-from wonderland.nn.arguments import array
+from wonderland.models.conditional import Translates, of_keys
 from wonderland.nn.building import positive, recipe
 from wonderland.nn.placing import indices, wrong_shape
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(Translates):
     """Source (..., S) and target (..., T), integers, to logits (..., T, vocab_size) of what follows each target token.
 
         m = encoder blocks of E[source] + P;   h = decoder blocks of E[target] + P, which look at m;   logits = h E^T
@@ -46,38 +45,22 @@ class EncoderDecoder(nn.Module):
         self.decoder_norm: Any = nn.LayerNorm(width, dtype=dtype) if final else None
         self.dropout: Any = nn.Dropout(dropout, key=next(keys)) if dropout else None
 
-    def __call__(self, source: Any, target: Any, *, source_mask: Any = None) -> Any:
-        """`source_mask` (..., S) is False where the source has no token."""
-        memory = self.encode(source, source_mask=source_mask)
-        return self.logits(self.decode(target, memory, source_mask=source_mask))
-
     def encode(self, source: Any, *, source_mask: Any = None) -> Any:
         """The vectors of the source, (..., S, width)."""
-        x = self._embedded(self.source_tokens, source, 0)
+        x = self._placed(self.source_tokens, source, 0)
         for block in self.encoder:
-            x = block(x, mask=_of_keys(source_mask))  # (B, S, C)
+            x = block(x, mask=of_keys(source_mask))  # (B, S, C)
         return x if self.encoder_norm is None else self.encoder_norm(x)
-
-    def decode(self, target: Any, memory: Any, *, source_mask: Any = None, caches: Any = None) -> Any:
-        """The vectors of the target, (..., T, width)."""
-        x = self._embedded(self.tokens, target, 0 if caches is None else caches[0].position)
-        for i, block in enumerate(self.decoder):
-            cache = None if caches is None else caches[i]
-            x = block(x, memory, context_mask=_of_keys(source_mask), cache=cache)  # (B, T, C)
-        return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def logits(self, x: Any) -> Any:
         """(..., width) to (..., vocab_size)."""
         return x @ self.tokens.weight.T
 
-    def generate(self, source: Any, start: Any, count: int, *, source_mask: Any = None, **options: Any) -> Any:
-        """Targets (..., T + count) for sources (..., S), each after `start` (T,); options as of `GPT.generate`."""
-        with nn.evaluating(self):
-            memory = self.encode(np.asarray(source), source_mask=source_mask)
-        start = np.broadcast_to(np.atleast_1d(start), (*memory.shape[:-2], np.size(start)))
-        return Conditional(self, np.asarray(memory), source_mask).generate(start, count, **options)
+    def embedded(self, target: Any, start: Any) -> Any:
+        """What the decoder begins with, for tokens that begin at the place `start`."""
+        return self._placed(self.tokens, target, start)
 
-    def _embedded(self, table: Any, tokens: Any, start: Any) -> Any:
+    def _placed(self, table: Any, tokens: Any, start: Any) -> Any:
         tokens = indices(self, tokens)
         if not tokens.ndim or tokens.shape[-1] > self.context:
             raise wrong_shape(self, f"(..., T) with T at most context={self.context}", tokens.shape, "tokens")
@@ -85,32 +68,3 @@ class EncoderDecoder(nn.Module):
         width = x.shape[-1]
         x = x * width**0.5 + nn.sinusoidal(start + np.arange(tokens.shape[-1]), width, dtype=x.dtype)
         return x if self.dropout is None else self.dropout(x)
-
-
-class Conditional(Generates):
-    """The decoder of an `EncoderDecoder` for sources that were read, as a model of the target."""
-
-    endless = False
-
-    def __init__(self, model: EncoderDecoder, memory: Any, source_mask: Any):
-        self.model: Any = model
-        self.memory: Any = nn.Buffer(memory)
-        self.source_mask: Any = None if source_mask is None else nn.Buffer(np.asarray(source_mask))
-        self.vocab_size, self.context = model.vocab_size, model.context
-
-    def hidden(self, tokens: Any, *, caches: Any = None) -> Any:
-        """(B, T) to (B, T, width)."""
-        memory = self.memory if self.memory.ndim == 3 else self.memory[None]
-        return self.model.decode(tokens, memory, source_mask=self.source_mask, caches=caches)
-
-    def logits(self, x: Any) -> Any:
-        """(..., width) to (..., vocab_size)."""
-        return self.model.logits(x)
-
-    def new_caches(self, batch: tuple[int, ...], length: int) -> list[Any]:
-        """Of the attention of the target to itself."""
-        return [block.attention.new_cache(length, batch) for block in self.model.decoder]
-
-
-def _of_keys(mask: Any) -> Any:
-    return None if mask is None else array(mask)[..., None, None, :]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,13 @@ from wonderland.nn.positions import checked_positions, of_pairs
 from wonderland.nn.tokens import prefixed
 from wonderland.nn.watching import watching
 from wonderland.numpy.attention import attention
+
+
+class Context(NamedTuple):
+    """Keys and values (..., heads, S, D) of a context, made once for all queries that look at it."""
+
+    keys: Any
+    values: Any
 
 
 class MultiHeadAttention(Module):
@@ -110,8 +117,8 @@ class MultiHeadAttention(Module):
     ) -> Any:
         """x (..., T, width), context (..., S, context_width), mask (..., heads, T, S) True where a query sees a key.
 
-        With a `cache`, x are the tokens that come after those in it. `positions` (T,) are 0, 1, ... unless they are
-        given or known from the cache.
+        The context may also be what `self.context` made of it. With a `cache`, x are the tokens that come after those
+        in it. `positions` (T,) are 0, 1, ... unless they are given or known from the cache.
         """
         q, k, v, options = self._prepared(x, context, mask, cache, positions)
         if (seen := watching.get()) is not None:
@@ -128,6 +135,13 @@ class MultiHeadAttention(Module):
         """How much each query looks at each key, (..., heads, T, S), at those of a memory first: rows sum to 1."""
         q, k, _, options = self._prepared(x, context, mask, None, positions)
         return self._weights(q, k, options)
+
+    def context(self, context: Any) -> Context:
+        """The keys and values of a context (..., S, context_width), for calls with many x, such as token by token."""
+        if self.fused:
+            raise ValueError(f"{place_of(self)}: one matrix makes q, k and v of x: for a context, use fused=False")
+        k, v = _heads(self.k_proj(context), self.head_width), _heads(self.v_proj(context), self.value_width)
+        return Context(k if self.rotary is None else self.rotary(k, np.arange(k.shape[-2])), v)
 
     def new_cache(self, length: int, batch: tuple[int, ...] = (), spare: int = 0) -> KVCache:
         """An empty cache for `length` tokens; a ring, if a window lets fewer do.
@@ -147,16 +161,16 @@ class MultiHeadAttention(Module):
             raise wrong_shape(self, f"(..., T, {self.width})", x.shape)
         if context is not None and cache is not None:
             raise ValueError(f"{place_of(self)}: a cache holds keys of the sequence itself: leave out context or cache")
-        if self.fused and context is not None:
-            raise ValueError(f"{place_of(self)}: one matrix makes q, k and v of x: for a context, use fused=False")
         if self.context_width is not None and context is None:
             raise ValueError(f"{place_of(self)}: it has context_width={self.context_width}: give it a context")
-        widths = self.head_width, self.head_width, self.value_width
-        q, k, v = (_heads(part, D) for part, D in zip(self._projected(x, context), widths, strict=True))
-        here = positions if positions is not None else np.arange(q.shape[-2]) + (0 if cache is None else cache.position)
-        there = here if context is None else np.arange(k.shape[-2])
-        if self.rotary is not None:
-            q, k = self.rotary(q, here), self.rotary(k, there)
+        here = positions if positions is not None else np.arange(x.shape[-2]) + (0 if cache is None else cache.position)
+        if context is None:
+            q, k, v = self._projected(x)
+            k, there = k if self.rotary is None else self.rotary(k, here), here
+        else:
+            k, v = context if isinstance(context, Context) else self.context(context)
+            q, there = _heads(self.q_proj(x), self.head_width), np.arange(k.shape[-2])
+        q = q if self.rotary is None else self.rotary(q, here)
         options: dict[str, Any] = {"mask": mask}
         if cache is None:
             options |= {"causal": self.causal, "window": self.window}
@@ -172,13 +186,16 @@ class MultiHeadAttention(Module):
             options["bias"] = self.position_bias(here, there).astype(q.dtype)
         return (q, k, v, options) if self.memory_keys is None else self._remembering(q, k, v, options)
 
-    def _projected(self, x: Any, context: Any) -> list[Any]:
+    def _projected(self, x: Any) -> list[Any]:
+        """Queries, keys and values of x."""
         if self.fused:
             q, k, _ = self._sizes
             y = self.in_proj(x)
-            return [y[..., :q], y[..., q : q + k], y[..., q + k :]]
-        source = x if context is None else context
-        return [self.q_proj(x), self.k_proj(source), self.v_proj(source)]
+            parts = [y[..., :q], y[..., q : q + k], y[..., q + k :]]
+        else:
+            parts = [self.q_proj(x), self.k_proj(x), self.v_proj(x)]
+        widths = self.head_width, self.head_width, self.value_width
+        return [_heads(part, D) for part, D in zip(parts, widths, strict=True)]
 
     @property
     def _sizes(self) -> tuple[int, int, int]:

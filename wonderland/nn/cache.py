@@ -50,6 +50,10 @@ class KVCache(Module):
         """Forget all tokens."""
         self.position = 0
 
+    def take(self, rows: Any) -> None:
+        """Go on with some of the texts of the batch, (B,) integers, in this order."""
+        self.keys, self.values = self.keys[rows], self.values[rows]
+
     def write(self, k: Any, v: Any) -> Seen:
         """Store k and v, (..., heads, T, width), of the next T tokens."""
         for name, new, held in (("keys", k, self.keys.shape), ("values", v, self.values.shape)):

@@ -71,6 +71,16 @@ def _read(module: Any, name: str) -> Any:
     return as_input(value, book.born) if isinstance(value, (np.ndarray, list, tuple, dict)) else value
 
 
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """What is read in here is for a message, and no part of what is compiled."""
+    levels, _recordings.levels = _recordings.levels, []
+    try:
+        yield
+    finally:
+        _recordings.levels = levels
+
+
 def is_recording() -> bool:
     """Is a function being recorded, in this thread, to be compiled?"""
     return bool(_count and _recordings.levels)

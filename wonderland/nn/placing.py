@@ -15,6 +15,7 @@ from wonderland.core.program import Record
 from wonderland.core.tracebacks import warn_user
 from wonderland.core.tracer import Tracer
 from wonderland.nn.arguments import array
+from wonderland.nn.captured import unwatched
 from wonderland.nn.module import Module
 from wonderland.nn.names import named_modules
 
@@ -29,10 +30,11 @@ def place_of(layer: Any) -> str:
     Layers don't know what holds them, and needn't: the frames of the call do. It is asked for in errors only.
     """
     name, frame = "", sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_name != "<module>" or not name:
-            name = next(filter(None, (_name_in(value, layer) for value in _modules(frame))), name)
-        frame = frame.f_back
+    with unwatched():
+        while frame is not None:
+            if frame.f_code.co_name != "<module>" or not name:
+                name = next(filter(None, (_name_in(value, layer) for value in _modules(frame))), name)
+            frame = frame.f_back
     return f"{name} ({type(layer).__name__})" if name else type(layer).__name__
 
 

@@ -124,7 +124,7 @@ class TransformerBlock(Module):
         self, x: Any, context: Any = None, *, mask: Any = None, context_mask: Any = None, cache: Any = None,
         positions: Any = None,
     ) -> Any:  # fmt: skip
-        """x (..., T, width), context (..., S, width); masks are True where a query sees a key."""
+        """x (..., T, width), context (..., S, width) or `self.cross.context` of it; masks are True where it is seen."""
         attend = lambda h: self.attention(h, mask=mask, cache=cache, positions=positions)
         if self.order == "parallel":
             h = self.norm1(x)

@@ -203,9 +203,9 @@ def costs(
 
 
 def lines(
-    x: Sequence[float], table: Mapping[str, Sequence[float]], title: str, labels: tuple[str, str], dark: bool = False
+    x: Any, table: Mapping[str, Any], title: str, labels: tuple[str, str], log: bool = False, dark: bool = False
 ) -> Any:
-    """Lines over the same places, {name: values}; labels are of x and of y."""
+    """Lines over the same places, {name: values}; labels are of x and of y; with `log`, x is logarithmic."""
     ink = ink_of(dark)
     figure = new_figure(4.6, 3.2, dark)
     ax = dress(figure.subplots(), ink, x=labels[0], y=labels[1])
@@ -213,7 +213,12 @@ def lines(
     for k, (name, values) in enumerate(table.items()):
         mark = MARKS[k % len(MARKS)]
         ax.plot([*x], [*values], marker=mark, markersize=4, color=ink.series[k % len(ink.series)], label=name)
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    if log:
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(x, [f"{value:g}" for value in x], rotation=45)
+        ax.minorticks_off()
+    else:
+        ax.xaxis.get_major_locator().set_params(integer=True)
     legend(ax, ink)
     return figure
 

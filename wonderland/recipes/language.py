@@ -96,6 +96,5 @@ def language(writer: text.LanguageModel, history: train.History, held_out: str, 
             "embedding": train.pictures.embedding(np.asarray(model.tokens.weight)[often], names),
         }
 
-    some = shown.samples[:: max(1, len(shown.samples) // 4)]
-    said = "\n\n".join(f"After {step} steps: {sample}" for step, sample in some)
-    return Outcome(model, history, numbers, figures, said)
+    samples = [{"steps": step, "what it wrote": sample} for step, sample in shown.samples]
+    return Outcome(model, history, numbers, figures, "", {"Samples": samples[:: max(1, len(samples) // 5)]})

@@ -25,7 +25,7 @@ class Outcome:
 
     `numbers` are those that count, by name, the most important one first; `figures` is a function that draws pictures,
     {name: matplotlib Figure}: `wonderland train` calls it for the report, and five runs in a row don't. `text` is what
-    the report says about them.
+    the report says about them, and `tables` are more of it, as `train.report` takes them.
     """
 
     model: Any
@@ -33,6 +33,7 @@ class Outcome:
     numbers: dict[str, Any] = field(default_factory=dict)
     figures: Callable[[], Figures] = _none
     text: str = ""
+    tables: dict[str, Any] = field(default_factory=dict)
 
 
 def classification(
@@ -67,7 +68,8 @@ def classification(
             "confusion matrix": pictures.confusion(matrix, classes),
             "reliability diagram": pictures.reliability(probabilities, labels),
         }
-        weight = drawing.first_filters(model, x.shape[1:])
+        signal = x.dtype.kind == "f"  # and no numbers of tokens
+        weight = drawing.first_filters(model, x.shape[1:]) if signal else None
         if weight is not None:
             drawn["first-layer filters"] = pictures.filters(weight)
         if x.ndim == 4:
@@ -77,7 +79,7 @@ def classification(
         elif x.ndim == 2 and test.names:
             if weight is None and (weights := drawing.linear_weights(model, x.shape[1])) is not None:
                 drawn["weights"] = drawing.bars(weights, test.names, f"for {classes[1]}, against {classes[0]}")
-        elif x.ndim in (2, 3):
+        elif x.ndim in (2, 3) and signal:
             drawn["worst mistakes"] = drawing.signals(x, predicted, labels, probabilities, classes)
         return drawn
 
