@@ -161,14 +161,14 @@ def test_gpt_says_what_is_wrong_with_its_text_or_settings(capsys):
 
 
 def test_tokens_are_those_of_vocabularies_that_were_learnt_alone():
-    outcome = recipes.find("vocabulary").run({"path": "story.txt", "sizes": (256, 262, 280)})
+    outcome = recipes.find("vocabulary").run({"text": "story.txt", "sizes": (256, 262, 280)})
     known = STORY[: 9 * len(STORY) // 10]
     for size in (256, 262, 280):
         alone = text.BPE.train(known, size)
         assert outcome.numbers[f"tokens of {size}"] == len(alone.encode(known))
     assert {row["tokenizer"] for row in outcome.tables["Tokenizers"]} == {"byte pairs", "characters", "words"}
     with pytest.raises(recipes.RecipeError, match="sizes are 256, one for each byte, or more"):
-        recipes.find("vocabulary").run({"path": "story.txt", "sizes": (100,)})
+        recipes.find("vocabulary").run({"text": "story.txt", "sizes": (100,)})
 
 
 def test_the_packages_of_the_text_cnn_are_python_s(capsys):
