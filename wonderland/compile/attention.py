@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile import attention_back, attention_code, attention_forward, ir, pool
+from wonderland.compile import attention_back, attention_code, attention_few, attention_forward, ir, pool
 from wonderland.compile.attention_tiles import FAR, attention_tile, double_bits, queries_of, room_for
 from wonderland.compile.gemm_tile import NAMES, ceil_div, types
 from wonderland.compile.memory import Buffer
@@ -24,6 +24,7 @@ from wonderland.ops.attention import by_distance, lower_pairs, pairs_seen
 
 LEAST_WORK = 1 << 17  # multiply-adds that are worth a thread
 NANOSECONDS = 0.02  # of a multiply-add
+FEW_QUERIES = 4  # which wouldn't fill a tile
 SEGMENTS_TOGETHER, LEAST_KEYS = 16, 256  # tasks that there should be, if a segment then has so many keys
 Shape = tuple[int, ...]
 Place = tuple[Buffer, int]  # with an offset in bytes
@@ -39,7 +40,7 @@ class Attended(Several):
         self.numbers: dict[str, int] = numbers
         self.room: int = room  # elements of scratch for a piece
         self.work: float = work
-        self.words: dict[str, str] = dict(types(_code(name).WORDS))
+        self.words: dict[str, str] = dict(types(attention_code.words_of(name)))
         self.into: tuple[str, ...] = ()  # the words for the results
 
     @property
@@ -60,10 +61,6 @@ class Attended(Several):
 
     def __str__(self) -> str:
         return f"{self.name} {', '.join(str(r.type) for r in self.made)}"
-
-
-def _code(name: str) -> Any:
-    return attention_forward if name == "attention" else attention_back
 
 
 class RunAttended(Step):
@@ -194,16 +191,16 @@ def lower(builder: Any, q: Node, k: Node, v: Node, *masks: Node, band: Any, scal
     sizes = _sizes(q, k, v, band, scale)
     arrays, strides = _masks(builder, masks, (n, heads, queries, k.shape[2]), lead)
     t = attention_tile(NAMES[q.dtype.itemsize])
-    blocks = ceil_div(queries, queries_of(t))
-    first = _time_first(q)
+    few, first = queries <= FEW_QUERIES, _time_first(q)
+    blocks = queries if few else ceil_div(queries, queries_of(t))
     numbers = {
         **sizes, **strides, **_strides("qn qh qt", q), **_strides("kn kh kt", k), **_strides("vn vh vt", v),
         **_result_strides("on oh ot", (n, heads, queries, v.shape[3]), first), "blocks": blocks,
         "total": n * heads * blocks,
     }  # fmt: skip
-    room = room_for(attention_forward.room(t, width, v.shape[3]))
+    room = room_for(attention_few.room(t, k.shape[2]) if few else attention_forward.room(t, width, v.shape[3]))
     work = n * heads * pairs_seen(queries, k.shape[2], band) * (width + v.shape[3])
-    node = Attended("attention", {"q": q, "k": k, "v": v, **arrays}, numbers, room, work)
+    node = Attended("attention_few" if few else "attention", {"q": q, "k": k, "v": v, **arrays}, numbers, room, work)
     out, lse = _made(
         builder, node, {"out": ((n, heads, queries, v.shape[3]), first), "lse": ((n, heads, queries), False)}, q.dtype
     )

@@ -1,6 +1,7 @@
 """The functions of attention: an element type comes in, a module of LLVM IR or the address of its code goes out.
 
     void wl_attention_f32(ptr words)            the words of `attention_forward`, 8 bytes each
+    void wl_attention_few_f32(ptr words)        the same, for few queries
     void wl_attention_cotangent_f32(ptr words)  those of `attention_back`
 
 All sizes are among the words, so that one function does all of it. Which task does what depends on them alone: results
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from wonderland.compile import attention_back, attention_forward, ir, pool
+from wonderland.compile import attention_back, attention_few, attention_forward, ir, pool
 from wonderland.compile.attention_tiles import attention_tile
 from wonderland.compile.gemm_tile import Fields, Tile, begin
 from wonderland.compile.ir import POINTER, RARE, VOID, Function
@@ -26,9 +27,13 @@ def external(name: str, dtype: str) -> ir.External:
 def definition(name: str, dtype: str) -> ir.Module:
     """One of the functions, and what it calls."""
     t = attention_tile(dtype)
-    if name == "attention":
-        return ir.Module(_run(t, name, attention_forward.WORDS, attention_forward.block(t)), as_written=True)
-    return ir.Module(_run(t, name, attention_back.WORDS, attention_back.segment(t)), as_written=True)
+    work = {"attention": attention_forward.block, "attention_few": attention_few.row}.get(name, attention_back.segment)
+    return ir.Module(_run(t, name, words_of(name), work(t)), as_written=True)
+
+
+def words_of(name: str) -> str:
+    """What one of the functions is given."""
+    return attention_back.WORDS if name == "attention_cotangent" else attention_forward.WORDS
 
 
 def _run(t: Tile, name: str, words: str, work: Function) -> Function:

@@ -38,7 +38,6 @@ from wonderland.ops.windows import fold, windows
 from wonderland.ops.work import Work, work
 
 Band = tuple[int | None, int | None]
-FEW_QUERIES = 4
 _EACH = {"strides": (1,), "dilations": (1,), "padding": ((0, 0),)}  # windows at all places
 
 # Formulas of values, in which None is zero ----------------------------------------------------------------------------
@@ -405,9 +404,6 @@ def _plainly(formula: Callable) -> Callable:
 
 
 def _lower(builder: Any, q: Any, *nodes: Any, **params: Any) -> Any:
-    """Few queries, as when a text is continued, wouldn't fill a tile, and their logits are few."""
-    if q.shape[-2] <= FEW_QUERIES:
-        return _plainly(_formula)(builder, q, *nodes, **params)
     k, v, *masks = nodes
     return builder.attention(q, k, v, *(lower_pairs(builder, m, q.shape[-2], k.shape[-2]) for m in masks), **params)
 
