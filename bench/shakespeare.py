@@ -24,7 +24,7 @@ from bench.plots import BLUE, INK, ORANGE, plt
 
 CONFIG = CONFIGS["nanogpt"]
 STEPS, EVERY, BATCHES, WARMUP = 2000, 250, 20, 100  # BATCHES of validation at a time, as nanoGPT's eval_iters
-RATE, LEAST, BETAS, DECAY, CLIP = 1e-3, 1e-4, (0.9, 0.99), 0.1, 1.0
+RATE, LEAST, BETAS, DECAY, CLIP = 2e-3, 2e-4, (0.9, 0.99), 0.1, 1.0  # nanoGPT's rates are half of these
 LINE = "shakespeare: "  # before what a contender's process says
 
 

@@ -1,4 +1,4 @@
-"""Matrices from collections, which lie beside the repository; tests skip where they don't."""
+"""Matrices from collections, and a text, which lie beside the repository; tests skip where they don't."""
 
 import os
 from pathlib import Path
@@ -10,8 +10,12 @@ from scipy.io import mmread
 DIRECTORY = Path(os.environ.get("WONDERLAND_SHARED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
-def matrix(name: str) -> sparse.csr_array:
-    path = DIRECTORY / f"{name}.mtx"
+def file(name: str) -> Path:
+    path = DIRECTORY / name
     if not path.exists():
-        pytest.skip(f"{path.name} is not in WONDERLAND_SHARED_DATA or ../shared/data")
-    return sparse.csr_array(mmread(path))
+        pytest.skip(f"{name} is not in WONDERLAND_SHARED_DATA or ../shared/data")
+    return path
+
+
+def matrix(name: str) -> sparse.csr_array:
+    return sparse.csr_array(mmread(file(f"{name}.mtx")))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import shared_data
 
 import wonderland as wl
 from wonderland import cli, data, nn, recipes, text, train
@@ -147,6 +148,14 @@ def test_gpt_is_trained_by_options_resumed_and_sampled(capsys):
     for wrong, said in ((["nowhere"], "there is no nowhere"), (["parts", "--top-p", "2"], "top_p is a probability")):
         assert cli.main(["sample", *wrong]) == 2
         assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_gpt_learns_shakespeare():
+    """nanoGPT's configuration for a CPU, for which its README says 1.88."""
+    path = shared_data.file("tinyshakespeare.txt")
+    found = recipes.find("gpt").run({"text": str(path)}, progress=False)
+    assert found.numbers["tokens"] == 65 and found.numbers["validation loss"] < 1.88
 
 
 def test_gpt_says_what_is_wrong_with_its_text_or_settings(capsys):

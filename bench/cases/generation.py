@@ -170,8 +170,8 @@ benchmark = Benchmark(
     "generation of text",
     f"{CONFIG.context} tokens, greedy, cache of keys and values, {CONFIG.layers} layers, {CONFIG.width} wide, float32",
     make_inputs,
-    # Each token reads all weights: with nothing between the tokens, that is what takes the time, for JAX as for us.
-    targets={"torch": 0.2, "torch.compile": 0.2, "jax": 0.2, "jax.loop": 1.0},
+    # Each token reads all weights, 3 MB: at what a core reads from L3 that is the time, for JAX's whole loop as for ours.
+    limit=0.25,
 )
 benchmark.contender("wonderland")(ours)
 benchmark.torch(in_torch)

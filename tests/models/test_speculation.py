@@ -127,8 +127,9 @@ def test_a_key_is_a_text():
         (lambda m: models.speculative(m, m, [5], 3), "the token 5, the vocabulary 0 to 4"),
         (lambda m: models.speculative(m, m, [1], 3, lookahead=0), "lookahead=0 is an integer of at least 1"),
         (lambda m: models.speculative(m, m, [1], 3, top_p=2.0), "top_p is .* got 2.0"),
+        (lambda m: models.speculative(m, models.Bigram(5), [1], 3), "can't be taken back from a Bigram"),
     ],
 )
 def test_errors(call, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         call(make(0))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wonderland import nn
 from wonderland.compile.jit import jit
-from wonderland.models.generation import prompts
+from wonderland.models.generation import identity, prompts
 from wonderland.nn.building import positive
 
 
@@ -42,7 +43,7 @@ def beam_search(
     logp = np.where(np.arange(beams) == 0, 0.0, -np.inf)  # all are the same text: one of them is continued
     finished: list[Beam] = []
     caches = model.new_caches((beams,), start + count)
-    advance = jit(_next)
+    advance = _compiled(identity(model))
     with nn.evaluating(model):
         found = advance(model, text, caches, np.arange(beams))
         for new in range(1, count + 1):
@@ -68,6 +69,12 @@ def beam_search(
                 found = advance(model, tokens[:, None], caches, parents)
     going = [Beam(row, float(p) / count**length_penalty) for row, p in zip(text, logp, strict=True) if np.isfinite(p)]
     return _best(finished + going, beams)
+
+
+@lru_cache(maxsize=6)
+def _compiled(model: int) -> Any:
+    """For each of the latest models by itself."""
+    return jit(_next)
 
 
 def _next(model: Any, tokens: Any, caches: Any, parents: Any) -> Any:

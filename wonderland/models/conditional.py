@@ -79,9 +79,9 @@ class Conditional(Generates):
         """(..., width) to (..., vocab_size)."""
         return self.model.logits(x)
 
-    def new_caches(self, batch: tuple[int, ...], length: int) -> list[Any]:
+    def new_caches(self, batch: tuple[int, ...], length: int, spare: int = 0) -> list[Any]:
         """Of the attention of the target to itself."""
-        return [block.attention.new_cache(length, batch) for block in self.model.decoder]
+        return [block.attention.new_cache(length, batch, spare) for block in self.model.decoder]
 
 
 def of_keys(mask: Any) -> Any:

@@ -130,7 +130,7 @@ class _Writing:
             last = min(self.n + step, self.last_cached if cached else self.total)
             first = self.n
             with all_evaluating(self.modules):
-                found = _compiled("cached" if cached else "whole", _identity(self.model))(
+                found = _compiled("cached" if cached else "whole", identity(self.model))(
                     self.model, self.caches if cached else None, self.text, self.seen, self.done, self.lengths,
                     np.int64(first), np.int64(last), key, self.numbers, self.stop, sampling=self.sampling,
                 )  # fmt: skip
@@ -145,7 +145,7 @@ class _Writing:
         return row[: length + int(ends[0]) + 1] if len(ends) else row
 
 
-def _identity(model: Any) -> int:
+def identity(model: Any) -> int:
     """Whose code it is: models of different sources, of one encoder-decoder, have the same."""
     return id(getattr(model, "model", model))
 
@@ -166,7 +166,7 @@ def fill(model: Any, text: Any, caches: Any, count: int) -> None:
     first = 0
     while first < count:
         size = 2 ** int(math.log2(count - first))
-        _compiled("prefill", _identity(model))(model, text[:, first : first + size], caches)
+        _compiled("prefill", identity(model))(model, text[:, first : first + size], caches)
         first += size
 
 

@@ -7,6 +7,7 @@ kept. The loop is compiled.
 
 from __future__ import annotations
 
+import inspect
 import math
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,7 +17,16 @@ import numpy as np
 from wonderland import nn, random
 from wonderland.compile.jit import jit
 from wonderland.control.loops import scan, while_loop
-from wonderland.models.generation import Sampling, check_options, choose, fill, prompts, restricted, sampling_of
+from wonderland.models.generation import (
+    Sampling,
+    check_options,
+    choose,
+    fill,
+    identity,
+    prompts,
+    restricted,
+    sampling_of,
+)
 from wonderland.nn.building import positive
 
 
@@ -57,6 +67,8 @@ def speculative(
         raise ValueError(f"speculative: the model has {model.vocab_size} tokens, the draft {draft.vocab_size}")
     n, total = len(rows[0]), len(rows[0]) + int(count)
     for one, name in ((model, "model"), (draft, "draft")):
+        if "spare" not in inspect.signature(one.new_caches).parameters:
+            raise TypeError(f"speculative: tokens can't be taken back from a {type(one).__name__}: use a GPT as {name}")
         if total - 1 > one.context and not one.endless:
             raise ValueError(
                 f"speculative: {n} tokens and {count} more don't fit into the context of the {name}, {one.context}"
@@ -72,7 +84,7 @@ def speculative(
         fill(model, text[None], caches, n - 1)
         fill(draft, text[None], behind, n - 2)
         for ahead in (lookahead, 0):  # what is left at the end, fewer tokens than a round makes, the model writes alone
-            rounds = _compiled(id(model), id(draft))
+            rounds = _compiled(identity(model), identity(draft))
             given = (draft, behind) if ahead else (None, None)
             state = rounds(model, caches, *given, *state, np.int64(total), drawn, numbers, ends, ahead, sampling)
     text, n, _, proposed, accepted = state

@@ -6,10 +6,10 @@ import wonderland as wl
 from wonderland import data, models, nn, recipes, train
 from wonderland.recipes import language
 
-CONFIGS = {  # tiny is nanoGPT's for a CPU, small its one for a GPU; gpt2 has 124 million parameters
-    "tiny": {"layers": 4, "heads": 4, "width": 128, "context": 64, "batch_size": 12, "vocab_size": 0},
-    "small": {"layers": 6, "heads": 6, "width": 384, "context": 256, "batch_size": 16, "vocab_size": 2048},
-    "gpt2": {"layers": 12, "heads": 12, "width": 768, "context": 1024, "batch_size": 4, "vocab_size": 50257},
+CONFIGS = {  # layers, heads, width, context; batch, tokens (0: characters), rate
+    "tiny": (4, 4, 128, 64, 12, 0, 2e-3),  # nanoGPT's for a CPU
+    "small": (6, 6, 384, 256, 16, 2048, 1e-3),  # its smallest for a GPU
+    "gpt2": (12, 12, 768, 1024, 4, 50257, 6e-4),  # 124 million parameters
 }
 
 
@@ -20,7 +20,7 @@ def run(
     steps: int = 100,  # in an epoch
     batch_size: int = 0,  # that of the config
     vocab_size: int = -1,  # that of the config; 0 is a token for each character
-    rate: float = 1e-3,
+    rate: float = 0.0,  # that of the config
     dropout: float = 0.0,
     seed: int = 0,
     **options: Any,
@@ -29,17 +29,15 @@ def run(
     if config not in CONFIGS:
         raise recipes.RecipeError(f"gpt: config is {', '.join(CONFIGS)}, not {config!r}")
     wl.random.seed(seed)
-    sizes: dict[str, Any] = dict(CONFIGS[config])
-    batch_size, vocab_size = batch_size or sizes["batch_size"], sizes["vocab_size"] if vocab_size < 0 else vocab_size
+    layers, heads, width, context, batch, size, peak = CONFIGS[config]
+    batch_size, vocab_size, rate = batch_size or batch, size if vocab_size < 0 else vocab_size, rate or peak
     whole = language.read_text(text)
     tokenizer = wl.text.BPE.train(whole, vocab_size) if vocab_size else wl.text.Characters.train(whole)
     known, held_out = whole[: 9 * len(whole) // 10], whole[9 * len(whole) // 10 :]
-    context = sizes["context"]
     loader = data.token_windows(tokenizer.encode(known), context, batch_size, steps, seed)
     validation = language.windows(tokenizer.encode(held_out), context, most=20 * batch_size)
 
-    shape = {name: sizes[name] for name in ("layers", "heads", "width", "context")}
-    model = models.GPT(tokenizer.vocab_size, bias=False, activation="gelu", dropout=dropout, **shape)
+    model = models.GPT(tokenizer.vocab_size, context, layers, heads, width, bias=False, dropout=dropout)
 
     def loss(model, inputs, targets):
         return nn.cross_entropy(model(inputs), targets)
