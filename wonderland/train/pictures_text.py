@@ -15,8 +15,9 @@ MOST_LABELS = 48  # tokens of an axis that have room for their texts
 def attention(weights: Any, queries: Sequence[Any] = (), keys: Sequence[Any] | None = None, dark: bool = False) -> Any:
     """Where each head looks: a matrix for each, with a row for each query and a column for each key.
 
-    `weights` is (heads, T, S), (layers, heads, T, S) for a row of pictures per layer, or (T, S); `queries` and `keys`
-    are the texts of tokens, the same for both unless `keys` are given. Those of a model are `nn.attention_maps`.
+    `weights` is (heads, T, S), in rows of two, or of four without texts; (layers, heads, T, S), a row for each layer;
+    or (T, S). `queries` and `keys` are the texts of tokens, the same for both unless `keys` are given. The weights of
+    a model are `nn.attention_maps`.
     """
     weights = np.asarray(weights, float)
     if weights.ndim not in (2, 3, 4) or 0 in weights.shape:
@@ -29,16 +30,21 @@ def attention(weights: Any, queries: Sequence[Any] = (), keys: Sequence[Any] | N
     layers, heads, count, seen = weights.shape
     ink, labelled = ink_of(dark), 0 < max(len(queries), len(keys)) and max(count, seen) <= MOST_LABELS
     side = min(6.0, max(1.5, 0.13 * max(count, seen))) if labelled else 1.5
-    figure = new_figure(side * heads + 0.6, side * layers + 0.6, dark)
-    axes = figure.subplots(layers, heads, squeeze=False)
-    for layer, head in np.ndindex(layers, heads):
-        ax = dress(axes[layer, head], ink, grid=False)
+    columns = heads if layers > 1 else min(heads, 2 if labelled else 4)
+    rows = -(-layers * heads // columns)
+    figure = new_figure(side * columns + 0.6, side * rows + 0.6, dark)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for ax in axes:
+        ax.set_axis_off()
+    for place, (layer, head) in enumerate(np.ndindex(layers, heads)):
+        ax = dress(axes[place], ink, grid=False)
+        ax.set_axis_on()
         ax.imshow(rgba(weights[layer, head], 1.0), interpolation="nearest", aspect="auto")
         ax.set(xticks=[], yticks=[])
         ax.set_title(f"head {head}" if layers == 1 else f"layer {layer}, head {head}", color=ink.ink, fontsize=SIZE - 1)
         if labelled:
             ax.set_xticks(range(seen), [_shown(k) for k in keys], fontsize=SIZE - 3, rotation=90, color=ink.ink)
-        if labelled and head == 0:
+        if labelled and place % columns == 0:
             ax.set_yticks(range(count), [_shown(q) for q in queries], fontsize=SIZE - 3, color=ink.ink)
         ax.tick_params(length=0)
     headline(figure, ink, "how much a token (row) looks at each other one (column): white 0, blue 1")
