@@ -378,3 +378,5 @@ def test_attention_maps_are_the_weights_of_every_layer():
         nn.attention_maps(nn.Sequential(nn.Linear(2, 2)), np.ones(2, np.float32))
     with pytest.raises(wl.ArgumentError, match="outside of jit"):
         wl.jit(lambda m: nn.attention_maps(m, tokens)["blocks.0.attention"])(model)
+    with pytest.raises(wl.ArgumentError, match="outside of jit"):  # also with a model that isn't an argument
+        wl.jit(lambda tokens: nn.attention_maps(model, tokens))(tokens)
