@@ -303,7 +303,11 @@ def test_registers_of_other_machines(name, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(mmap, "PROT_READ"), reason="needs memory protection")
-def test_nothing_outside_the_operands_is_touched():
+@pytest.mark.parametrize(
+    "sizes", [((1, 7, 3), (2, 33, 17), (3, 8, 16), (4, 71, 45)), ((5, 1, 1), (7, 9, 3), (33, 50, 17), (70, 101, 20))],
+    ids=["few queries", "many"],
+)  # fmt: skip
+def test_nothing_outside_the_operands_is_touched(sizes):
     """Operands that end, or start, at a page that may not be read: a step outside ends the process."""
     libc, page, fences = ctypes.CDLL(None), mmap.PAGESIZE, []
 
@@ -323,7 +327,7 @@ def test_nothing_outside_the_operands_is_touched():
         value_and_pull(lambda q, k, v, b, d, m: wl.attention(q, k, v, m, b, by_distance=d, window=(30, 40)))
     )
     try:
-        for queries, keys, width in ((5, 1, 1), (7, 9, 3), (33, 50, 17), (70, 101, 20)):
+        for queries, keys, width in sizes:
             shapes = [*((1, 2, n, width) for n in (queries, keys, keys)), (queries, keys), (2, queries + keys - 1)]
             args = operands(*shapes, dtype="float32")
             args = (*args, args[3] > -1)

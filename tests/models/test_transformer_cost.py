@@ -76,6 +76,10 @@ def test_what_it_shows():
         (lambda: models.transformer_cost(12), TypeError, "takes a GPT, or a dict of its options, got a int"),
         (lambda: models.transformer_cost({"layers": 2, "width": 8}), ValueError, "lack heads, vocab_size"),
         (lambda: models.transformer_cost({**SIZES, "depth": 3}), TypeError, "unexpected keyword argument 'depth'"),
+        (lambda: models.transformer_cost({**SIZES, "layers": -1}), ValueError, "layers=-1 is an integer of at least 1"),
+        (lambda: models.transformer_cost({**SIZES, "hidden": 0}), ValueError, "hidden=0 is an integer of at least 1"),
+        (lambda: models.transformer_cost({**SIZES, "width": 7, "heads": 2}), ValueError, "width=7 isn't a multiple"),
+        (lambda: models.transformer_cost({**SIZES, "heads": 4, "kv_heads": 3}), ValueError, "multiple of kv_heads=3"),
         (lambda: models.transformer_cost(SIZES, context=0), ValueError, "context=0 is an integer of at least 1"),
     ],
 )

@@ -167,12 +167,33 @@ def test_a_cache_is_carried_by_a_loop(name):
     assert cache.position == TIME
 
 
+@pytest.mark.parametrize("options", [{}, {"window": 2}, {"memory": 2}, {"weighting": "hard"}], ids=str)
+def test_masks_of_floats(options):
+    """Those of 0 and -inf are those of bools; also with a cache, whose rows that are empty stay hidden."""
+    m, x = layer(causal=True, **options), normal(2, TIME, WIDTH)
+    seen = np.random.default_rng(1).random((TIME, TIME)) < 0.6
+    seen[2] = False  # nothing, unless there is a memory
+    floats = np.where(seen, 0.0, -np.inf)
+    expected = m(x, mask=seen)
+    np.testing.assert_allclose(m(x, mask=floats), expected, atol=1e-12)
+    np.testing.assert_allclose(m(x, mask=floats.tolist()), expected, atol=1e-12)
+    np.testing.assert_allclose(m.weights(x, mask=floats), m.weights(x, mask=seen), atol=1e-12)
+    if "window" not in options:  # a ring has other rows
+        np.testing.assert_allclose(m(x, mask=floats, cache=m.new_cache(TIME, (2,))), expected, atol=1e-12)
+    free = layer(dropout=0.5, **options)
+    assert np.all(np.isfinite(free(x, mask=floats)))
+    assert not np.any(np.isnan(free.weights(x, mask=floats)))
+
+
 def test_a_full_cache():
     m = layer(causal=True)
     for step in (lambda m, x, cache: m(x, cache=cache), wl.jit(lambda m, x, cache: m(x, cache=cache))):
         cache = m.new_cache(4)
         step(m, normal(3, WIDTH), cache)
         with pytest.raises((ValueError, wl.CheckError), match="room for 4 tokens, 3 are in it, 2 more came"):
+            step(m, normal(2, WIDTH), cache)
+        cache.position -= 4  # one more than there are
+        with pytest.raises((ValueError, wl.CheckError), match="room for 4 tokens, -1 are in it, 2 more came"):
             step(m, normal(2, WIDTH), cache)
 
 
@@ -296,6 +317,9 @@ def test_blocks_are_what_they_say():
         (lambda: layer(context_width=5)(normal(3, 16), normal(3, 4)), r"k_proj \(Linear\).*\(..., 5\), got \(3, 4\)"),
         (lambda: layer(rotary=nn.Rotary(6))(normal(3, 16)), r"rotary \(Rotary\).*D at least 6, got \(4, 3, 4\)"),
         (lambda: layer()(normal(2, 3, 16), cache=layer().new_cache(4)), r"keys of shape \(4, T, 4\), got \(2, 4"),
+        (lambda: layer(memory=-1), "memory=-1 is an integer of at least 1"),
+        (lambda: layer(window=0), "a window is a positive number of keys, or .*, got 0"),
+        (lambda: layer(window=(2, 1.5)), r"a window is a positive number of keys, or .*, got \(2, 1.5\)"),
         (lambda: nn.Rotary(3), "width=3 is even"),
         (lambda: nn.Rotary(4, pairing="pairs"), '"half" or "interleaved", got \'pairs\''),
         (lambda: nn.Rotary(4, scaling={"rope_type": "linear"}), "lacks 'factor'"),
@@ -315,6 +339,28 @@ def test_errors(call, message):
         call()
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: layer(position_bias="alibi"), "position_bias is an nn.ALiBi or nn.RelativeBias, got 'alibi'"),
+        (lambda: layer().new_cache(4, 2), r"batch=2 is a tuple, .* such as \(4,\)"),
+        (lambda: layer()(normal(3, 16), mask=np.ones((3, 3), int)), r"got dtype int64: write mask.astype\(bool\)"),
+        (lambda: layer(dropout=0.5)(normal(3, 16), mask=np.ones((3, 3), int)), "got dtype int64"),
+        (lambda: nn.Attention(16, causal=True).weights(normal(3, 16), mask=np.ones((3, 3), int)), "got dtype int64"),
+    ],
+)  # fmt: skip
+def test_wrong_kinds(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+def test_sizes_may_be_numbers_of_numpy():
+    x = normal(TIME, WIDTH)
+    m, same = layer(causal=True, window=np.int64(2)), layer(causal=True, window=2)
+    assert m.new_cache(TIME).length == 2
+    np.testing.assert_array_equal(m(x, cache=m.new_cache(TIME)), same(x, cache=same.new_cache(TIME)))
+
+
 def test_attention_maps_are_the_weights_of_every_layer():
     model = wl.models.GPT(7, 6, 2, 2, 8, dropout=0.5, key=wl.random.key(0))
     tokens = np.array([[1, 2, 3, 4], [5, 6, 0, 1]])
@@ -332,3 +378,5 @@ def test_attention_maps_are_the_weights_of_every_layer():
         nn.attention_maps(nn.Sequential(nn.Linear(2, 2)), np.ones(2, np.float32))
     with pytest.raises(wl.ArgumentError, match="outside of jit"):
         wl.jit(lambda m: nn.attention_maps(m, tokens)["blocks.0.attention"])(model)
+    with pytest.raises(wl.ArgumentError, match="outside of jit"):  # also with a model that isn't an argument
+        wl.jit(lambda tokens: nn.attention_maps(model, tokens))(tokens)

@@ -75,6 +75,13 @@ class Steps(nn.Module):
         return np.where(inside[:, None], matrices[np.where(inside, k - place, 0)], 0)
 
 
+def test_without_tokens():
+    nothing = np.zeros((2, 0, 3), np.float32)
+    for layer, width in ((nn.LongConv(3, 5), 3), (nn.LongConv(3, 5, False), 3), (nn.ContinuousConv(3, 4), 4)):
+        for call in (layer, wl.jit(layer)):
+            assert call(nothing).shape == (2, 0, width) and call(nothing).dtype == np.float32
+
+
 def test_a_convolution_is_a_continuous_one():
     """E.10.2; its weights are found by gradients, too."""
     conv, x = nn.Conv1d(3, 2, 5, padding=2, bias=False, dtype=np.float64), normal(2, T, 3)
@@ -122,6 +129,7 @@ def test_variances_at_the_start():
         (lambda: nn.LongConv(3, 5)(normal(6, 3)), r"LongConv: .*\(..., T, 3\) with T at most 5, got \(6, 3\)"),
         (lambda: nn.LongConv(3, 5)(normal(3)), r"LongConv: .* got \(3,\)"),
         (lambda: nn.ContinuousConv(3)(normal(6, 4)), r"ContinuousConv: .*\(..., T, 3\), got \(6, 4\)"),
+        (lambda: nn.ContinuousConv(2, g=np.exp)(normal(6, 2)), r"g makes \(6, 4\) of \(6, 1\) .*, got \(6, 1\)"),
         (lambda: nn.ContinuousConv(3, 2, depthwise=True), "depthwise=True keeps the width 3, got out_width=2"),
     ],
 )

@@ -71,3 +71,8 @@ def test_compiled_memory_is_linear_in_the_length():
 def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_of_real_numbers():
+    with pytest.raises(TypeError, match="of real numbers, got complex128, float64 and float64"):
+        nn.ring_attention(Q + 0j, K, V, 2)

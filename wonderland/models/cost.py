@@ -129,14 +129,24 @@ def _sizes(config: GPT | Mapping[str, Any]) -> Sizes:
         )
     if not isinstance(config, Mapping):
         raise TypeError(f"transformer_cost takes a GPT, or a dict of its options, got a {type(config).__name__}")
-    options = inspect.signature(GPT).bind_partial(**config).arguments  # raises for what isn't one
+    try:
+        options = inspect.signature(GPT).bind_partial(**config).arguments
+    except TypeError as error:
+        raise TypeError(f"transformer_cost takes the options of a GPT: {error}") from None
     missing = [name for name in ("layers", "heads", "width", "vocab_size") if name not in options]
     if missing:
         raise ValueError(f"transformer_cost: the options of a GPT lack {', '.join(missing)}")
-    heads, width = options["heads"], options["width"]
+    given = {name: value for name, value in options.items() if value is not None}
+    size = lambda name, default=None: positive(given.get(name, default), f"transformer_cost: {name}")
+    heads, width = size("heads"), size("width")
+    if "head_width" not in given and width % heads:
+        raise ValueError(f"transformer_cost: width={width} isn't a multiple of heads={heads}: give head_width=")
+    groups, window = size("kv_heads", heads), size("window") if "window" in given else None
+    if heads % groups:
+        raise ValueError(f"transformer_cost: heads={heads} isn't a multiple of kv_heads={groups}")
     return Sizes(
-        options["layers"], heads, options.get("kv_heads") or heads, options.get("head_width") or width // heads, width,
-        options.get("hidden") or 4 * width, options.get("gated", False), options["vocab_size"], options.get("window"),
+        size("layers"), heads, groups, size("head_width", width // heads), width, size("hidden", 4 * width),
+        given.get("gated", False), size("vocab_size"), window,
     )  # fmt: skip
 
 

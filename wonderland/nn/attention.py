@@ -15,13 +15,13 @@ from wonderland.nn.building import Init, positive, recipe
 from wonderland.nn.cache import KVCache
 from wonderland.nn.dropout import Dropout
 from wonderland.nn.linear import Linear
-from wonderland.nn.lookups import weigh, weighting_of
+from wonderland.nn.lookups import mask_of, weigh, weighting_of
 from wonderland.nn.module import Module
 from wonderland.nn.placing import numbers, place_of, wrong_shape
 from wonderland.nn.positions import checked_positions, of_pairs
 from wonderland.nn.tokens import prefixed
 from wonderland.nn.watching import watching
-from wonderland.numpy.attention import attention
+from wonderland.numpy.attention import attention, ends_of
 
 
 class Context(NamedTuple):
@@ -83,7 +83,8 @@ class MultiHeadAttention(Module):
         self.value_width: int = self.head_width if value_width is None else int(value_width)
         self.context_width: int | None = context_width
         self.causal: bool = bool(causal)
-        self.window: Any = window
+        ends = ends_of(window)
+        self.window: Any = window if window is None else ends if isinstance(window, (tuple, list)) else int(window)
         weighting_of(weighting)  # says what there is
         self.weighting: Any = weighting
         checked_positions(self, rotary, position_bias, self.heads)
@@ -107,6 +108,7 @@ class MultiHeadAttention(Module):
         self.memory_keys: Any = None
         self.memory_values: Any = None
         if memory:
+            memory = positive(memory, "MultiHeadAttention: memory")
             draw = partial(initialisers.normal, dtype=dtype, std=1 / math.sqrt(self.head_width))
             of_keys, of_values = random.split(keys[5])
             self.memory_keys = draw(of_keys, (self.kv_heads, memory, self.head_width))
@@ -171,13 +173,13 @@ class MultiHeadAttention(Module):
             k, v = context if isinstance(context, Context) else self.context(context)
             q, there = _heads(self.q_proj(x), self.head_width), np.arange(k.shape[-2])
         q = q if self.rotary is None else self.rotary(q, here)
-        options: dict[str, Any] = {"mask": mask}
+        options: dict[str, Any] = {"mask": mask_of(mask)}
         if cache is None:
             options |= {"causal": self.causal, "window": self.window}
         else:
             k, v, there = cache.write(k, v)
             seen = self._visible(here, there)
-            options["mask"] = seen if mask is None else seen & mask
+            options["mask"] = _both(seen, options["mask"])
         plain = cache is None and positions is None and self.memory_keys is None
         if plain and hasattr(self.position_bias, "of_distance"):
             distances = np.arange(1 - q.shape[-2], k.shape[-2])  # a number for each: those of all pairs are never made
@@ -237,10 +239,17 @@ class MultiHeadAttention(Module):
         """Which rows of a cache queries see, (T, S): of a cache nothing is later than the tokens that came."""
         here, there = here[..., :, None], there[..., None, :]
         seen = there >= 0
-        left, right = (self.window - 1, 0) if isinstance(self.window, int) else self.window or (None, None)
+        left, right = ends_of(self.window)
         right = 0 if self.causal else right
         seen = seen if right is None else seen & (there <= here + right)
         return seen if left is None else seen & (there >= here - left)
+
+
+def _both(seen: Any, mask: Any) -> Any:
+    """A mask that hides what isn't seen, too."""
+    if mask is None or mask.dtype == bool:
+        return seen if mask is None else seen & mask
+    return np.where(seen, mask, -np.inf)
 
 
 def _heads(x: Any, width: int) -> Any:

@@ -35,6 +35,8 @@ class KVCache(Module):
         self, batch: Sequence[int], heads: int, length: int, width: int, ring: bool = False, *,
         value_width: int | None = None, dtype: Any = np.float32,
     ):  # fmt: skip
+        if not isinstance(batch, (tuple, list)):
+            raise TypeError(f"KVCache: batch={batch!r} is a tuple, the axes before the heads, such as (4,) or ()")
         shape = (*batch, heads, positive(length, "KVCache: length"))
         self.keys: Any = Buffer(np.zeros((*shape, width), dtype))
         self.values: Any = Buffer(np.zeros((*shape, width if value_width is None else value_width), dtype))
@@ -61,7 +63,7 @@ class KVCache(Module):
                 raise wrong_shape(self, f"({', '.join(map(str, held[:-2]))}, T, {held[-1]})", new.shape, name)
         count, length, start = k.shape[-2], self.length, self.position
         if not self.ring:
-            fits = start + count <= length
+            fits = (start >= 0) & (start + count <= length)
             if isinstance(fits, Tracer) or not fits:
                 what = f"{place_of(self)}: there is room for {length} tokens, {{}} are in it, {count} more came"
                 demand(fits, what, start)

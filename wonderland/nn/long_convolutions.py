@@ -19,7 +19,7 @@ from wonderland.nn.building import Init, positive, recipe
 from wonderland.nn.containers import Sequential
 from wonderland.nn.linear import Linear
 from wonderland.nn.module import Module
-from wonderland.nn.placing import numbers, wrong_shape
+from wonderland.nn.placing import numbers, place_of, wrong_shape
 from wonderland.numpy.convolution import conv
 
 # From how many tokens on transforms are faster than products of windows: measured in single precision, a batch of 8, 32
@@ -93,7 +93,10 @@ class ContinuousConv(Module):
 
     def filters(self, distances: Any) -> Any:
         """g of distances (n,): (n, out, in), or (n, width) if it is depthwise."""
-        found = self.g(distances[:, None] / self.length)
+        found, n = self.g(distances[:, None] / self.length), len(distances)
+        count = self.in_width * (1 if self.depthwise else self.out_width)
+        if found.shape != (n, count):
+            raise ValueError(f"{place_of(self)}: g makes ({n}, {count}) of ({n}, 1) distances, got {found.shape}")
         return found if self.depthwise else found.reshape(-1, self.out_width, self.in_width)
 
     def __call__(self, x: Any, *, spacing: float = 1.0) -> Any:
@@ -124,6 +127,8 @@ def _convolved(x: Any, filters: Any, zero: int, bias: Any, method: str) -> Any:
     """sum_j filters[i - j + zero] x_j + bias: x (..., T, in), filters (n, width) or (n, out, in)."""
     filters = filters[::-1]  # `conv` counts windows forwards
     depthwise = filters.ndim == 2
+    if not x.shape[-2]:
+        return np.zeros((*x.shape[:-1], filters.shape[1]), np.result_type(x.dtype, filters.dtype))
     w = filters.T[:, None] if depthwise else np.moveaxis(filters, 0, -1)  # (out, in / groups, n)
     groups, after = x.shape[-1] if depthwise else 1, zero
     before = filters.shape[0] - 1 - zero

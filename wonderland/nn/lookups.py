@@ -27,7 +27,7 @@ def lookup(
         "straight_through"    the weights of "hard", with the derivatives of "softmax"
 
     or a function of the scores (..., T, n). A boolean `mask` (..., T, n) is True where a query sees a key; one of
-    floats is added to the scores.
+    floats is added to the scores, and -inf hides a key.
     """
     queries, keys, values = floating(queries, "queries"), floating(keys, "keys"), floating(values, "values")
     if keys.ndim < 2 or values.ndim < 2 or keys.shape[-2] != values.shape[-2] or queries.shape[-1:] != keys.shape[-1:]:
@@ -41,13 +41,24 @@ def lookup(
 def weigh(scores: Any, weighting: str | Callable = "softmax", mask: Any = None) -> Any:
     """Weights (..., T, n) of scores; the row of a query that sees nothing is 0."""
     function = weighting_of(weighting)
+    mask = mask_of(mask)
     if mask is None:
         return function(scores)
-    mask = array(mask)
-    if mask.dtype != bool:
-        return function(scores + mask)
+    if mask.dtype != bool:  # what -inf hides is hidden, also from a query that sees nothing else
+        scores, mask = scores + mask, mask > -np.inf
     weights = function(np.where(mask, scores, np.finfo(scores.dtype).min))
     return np.where(mask, weights, 0)
+
+
+def mask_of(mask: Any) -> Any:
+    """None, bools that say which keys are seen, or floats that are added to scores."""
+    mask = None if mask is None else array(mask)
+    if mask is not None and mask.dtype.kind not in "bf":
+        raise TypeError(
+            "a mask of bools says which keys are seen, one of floats is added to the scores, got dtype "
+            f"{mask.dtype}: write mask.astype(bool), or mask.astype(float) if they are to be added"
+        )
+    return mask
 
 
 def hardmax(x: Any, axis: int = -1, straight_through: bool = False) -> Any:

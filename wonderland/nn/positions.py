@@ -125,5 +125,7 @@ def checked_positions(layer: Any, rotary: Any, bias: Any, heads: int) -> None:
     """Positions that fit an attention layer."""
     if rotary is not None and not isinstance(rotary, Rotary):
         raise TypeError(f"{place_of(layer)}: rotary is an nn.Rotary, got {type(rotary).__name__}")
+    if bias is not None and not callable(bias):
+        raise TypeError(f"{place_of(layer)}: position_bias is an nn.ALiBi or nn.RelativeBias, got {bias!r}")
     if bias is not None and getattr(bias, "heads", heads) != heads:
         raise ValueError(f"{place_of(layer)}: it has {heads} heads, its position_bias {bias.heads}")

@@ -40,9 +40,10 @@ def ring_attention(
     """
     q, k, v = array(q), array(k), array(v)
     dtype = np.result_type(q.dtype, k.dtype, v.dtype, np.float32)
-    q, k, v = (x.astype(dtype) for x in (q, k, v))
     if (blocks is None) == (ranks is None):
         raise ValueError("ring_attention: give the number of blocks, or ranks=wl.train.ranks()")
+    if dtype.kind != "f":
+        raise TypeError(f"ring_attention is of real numbers, got {q.dtype}, {k.dtype} and {v.dtype}")
     told = f"q {q.shape}, k {k.shape}, v {v.shape}"
     if min(x.ndim for x in (q, k, v)) < 3 or q.shape[-1] != k.shape[-1] or k.shape[:-1] != v.shape[:-1]:
         raise ValueError(f"ring_attention takes q and k (..., heads, T, width) and v with the keys of k, got {told}")
@@ -51,6 +52,7 @@ def ring_attention(
             "ring_attention: the same leading axes, heads a multiple of groups, and as many queries as keys if causal; "
             f"got {told}"
         )
+    q, k, v = (x.astype(dtype) for x in (q, k, v))
     ring = _Together(blocks, told, q.shape[-2], k.shape[-2]) if ranks is None else _Apart(ranks, told)
     found = _around(ring, causal, 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale))(
         *(ring.split(x) for x in (q, k, v))

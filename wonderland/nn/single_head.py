@@ -10,7 +10,7 @@ import numpy as np
 
 from wonderland.nn.building import Init, positive, recipe
 from wonderland.nn.linear import Linear
-from wonderland.nn.lookups import weigh, weighting_of
+from wonderland.nn.lookups import mask_of, weigh, weighting_of
 from wonderland.nn.module import Module
 from wonderland.nn.placing import numbers, wrong_shape
 from wonderland.nn.watching import watching
@@ -50,6 +50,7 @@ class Attention(Module):
 
     def __call__(self, x: Any, context: Any = None, content: Any = None, *, mask: Any = None) -> Any:
         """x (..., T, width), context and content (..., S, their widths), mask (..., T, S): True where a key is seen."""
+        mask = mask_of(mask)
         q, k = self._compared(x, context)  # (..., T, k), (..., S, k)
         source = content if content is not None else context if context is not None else x
         v = self.v_proj(source)  # (..., S, v)
@@ -63,7 +64,7 @@ class Attention(Module):
 
     def weights(self, x: Any, context: Any = None, *, mask: Any = None) -> Any:
         """How much each query looks at each key, (..., T, S)."""
-        return self._weights(*self._compared(x, context), mask)
+        return self._weights(*self._compared(x, context), mask_of(mask))
 
     def _compared(self, x: Any, context: Any) -> tuple[Any, Any]:
         x = numbers(self, x, self.q_proj.weight)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.errors import ArgumentError
-from wonderland.core.tracer import Tracer
+from wonderland.core.level import running
 from wonderland.nn.module import Module, evaluating
 
 watching: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("watching", default=None)
@@ -23,6 +23,8 @@ def attention_maps(model: Module, *inputs: Any, **options: Any) -> dict[str, np.
         maps = nn.attention_maps(model, tokens)                     # {"blocks.0.attention": (B, H, T, T), ...}
         train.pictures.attention(maps["blocks.0.attention"][0], labels)
     """
+    if running():  # before a model that isn't an argument is told to stop training, which has an error of its own
+        raise ArgumentError("attention_maps looks at values: call it with arrays, outside of jit, grad and vmap")
     names = {id(layer): name for name, layer in model.named_modules()}
     seen: list[tuple[Any, Any]] = []
     token = watching.set(seen)
@@ -33,8 +35,6 @@ def attention_maps(model: Module, *inputs: Any, **options: Any) -> dict[str, np.
         watching.reset(token)
     found: dict[str, np.ndarray] = {}
     for layer, weights in seen:
-        if isinstance(weights, Tracer):
-            raise ArgumentError("attention_maps looks at values: call it with arrays, outside of jit, grad and vmap")
         name = names.get(id(layer), type(layer).__name__)
         count = sum(one.partition(" ")[0] == name for one in found)
         found[f"{name} {count + 1}" if count else name] = np.asarray(weights)

@@ -139,16 +139,22 @@ def _band(causal: bool, window: Any, align: str, shift: int) -> tuple[int | None
     """The first and the last key that a query sees, counted from the query's number."""
     if align not in ("start", "end"):
         raise ValueError(f'attention: align is "end" or "start", got {align!r}')
-    left = right = None
-    if window is not None:
-        try:
-            ends = tuple(window) if isinstance(window, (tuple, list)) else (operator.index(window) - 1, 0)
-            fits = len(ends) == 2 and all(n is None or operator.index(n) >= 0 for n in ends)
-        except TypeError:
-            ends, fits = (None, None), False
-        if not fits:
-            raise ValueError(f"attention: a window is a positive number of keys, or (left, right), got {window!r}")
-        left, right = ends
+    left, right = ends_of(window)
     right = 0 if causal else right
     shift = shift if align == "end" else 0
     return None if left is None else shift - left, None if right is None else shift + right
+
+
+def ends_of(window: Any) -> tuple[int | None, int | None]:
+    """How many keys before and after its own a query sees; None: all."""
+    if window is None:
+        return None, None
+    try:
+        ends = tuple(window) if isinstance(window, (tuple, list)) else (operator.index(window) - 1, 0)
+        ends = tuple(n if n is None else operator.index(n) for n in ends)
+        fits = len(ends) == 2 and all(n is None or n >= 0 for n in ends)
+    except TypeError:
+        ends, fits = (None, None), False
+    if not fits:
+        raise ValueError(f"attention: a window is a positive number of keys, or (left, right), got {window!r}")
+    return ends  # type: ignore[return-value]
