@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from wonderland import nn, random
-from wonderland.nn.arguments import array
 from wonderland.nn.building import positive, recipe
+from wonderland.nn.masks import of_keys, real_places
 from wonderland.nn.placing import indices, wrong_shape
 
 
@@ -77,7 +77,7 @@ class Encoder(nn.Module):
         x = self.tokens(tokens) + self.places(np.arange(count))  # (B, T, C)
         x = self.norm(x + (self.kinds.weight[0] if kinds is None else self.kinds(kinds)))
         x = x if self.dropout is None else self.dropout(x)
-        seen = None if mask is None else array(mask)[..., None, None, :]  # (B, 1, 1, T)
+        seen = of_keys(real_places(self, mask, tokens.shape))  # (B, 1, 1, T)
         for block in self.blocks:
             x = block(x, mask=seen)
         return x

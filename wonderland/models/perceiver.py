@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from wonderland import nn
-from wonderland.nn.arguments import array
 from wonderland.nn.building import positive, recipe
+from wonderland.nn.masks import of_keys, real_places
 from wonderland.nn.placing import numbers, wrong_shape
 
 
@@ -75,7 +75,7 @@ class Perceiver(nn.Module):
         if x.ndim < 2 or x.shape[-1] != self.inputs:
             raise wrong_shape(self, f"(..., S, {self.inputs})", x.shape)
         z = np.broadcast_to(self.latents, (*x.shape[:-2], *self.latents.shape))  # (B, L, C)
-        seen = None if mask is None else array(mask)[..., None, None, :]  # (B, 1, 1, S)
+        seen = of_keys(real_places(self, mask, x.shape[:-1]))  # (B, 1, 1, S)
         for repeat in range(self.repeats):
             stage = repeat % len(self.crosses)
             z = self.crosses[stage](z, x, mask=seen)

@@ -10,6 +10,7 @@ import numpy as np
 from wonderland import nn
 from wonderland.models.patches import PatchEmbedding, Sizes
 from wonderland.nn.building import recipe
+from wonderland.nn.tokens import prefixed
 
 
 class ViT(nn.Module):
@@ -58,13 +59,12 @@ class ViT(nn.Module):
     def hidden(self, x: Any) -> Any:
         """The vectors of the tokens: of the class, registers and patches, (..., 1 + R + N, width)."""
         x = self.patches(x)  # (B, N, C)
-        token = lambda t: np.broadcast_to(t[0], (*x.shape[:-2], *t.shape[1:]))
         if self.cls_token is not None:
-            x = np.concatenate([token(self.cls_token), x], axis=-2)
+            x = prefixed(self.cls_token[0], x)
         x = x + self.position_embeddings[0]
         if self.register_tokens is not None:
             at = 0 if self.cls_token is None else 1
-            x = np.concatenate([x[..., :at, :], token(self.register_tokens), x[..., at:, :]], axis=-2)
+            x = np.concatenate([x[..., :at, :], prefixed(self.register_tokens[0], x[..., at:, :])], axis=-2)
         x = x if self.dropout is None else self.dropout(x)
         for block in self.blocks:
             x = block(x)

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from wonderland import nn
-from wonderland.models.conditional import Translates, of_keys
+from wonderland.models.conditional import Translates
 from wonderland.nn.arguments import array
 from wonderland.nn.building import positive, recipe
+from wonderland.nn.masks import of_keys, real_places
 from wonderland.nn.placing import indices, wrong_shape
 
 
@@ -62,8 +63,9 @@ class Whisper(Translates):
         x = nn.gelu(self.conv2(nn.gelu(self.conv1(x))))  # (B, C, S)
         x = np.swapaxes(x, -2, -1)  # (B, S, C)
         x = x + self.source_places.weight[: x.shape[-2]]
+        seen = of_keys(real_places(self, source_mask, x.shape[:-1]))  # (B, 1, 1, S)
         for block in self.encoder:
-            x = block(x, mask=of_keys(source_mask))
+            x = block(x, mask=seen)
         return self.encoder_norm(x)
 
     def embedded(self, target: Any, start: Any) -> Any:
@@ -75,7 +77,7 @@ class Whisper(Translates):
 
     def logits(self, x: Any) -> Any:
         """(..., width) to (..., vocab_size)."""
-        return x @ self.tokens.weight.T
+        return self.tokens.unembed(x)
 
 
 def _sinusoids(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
