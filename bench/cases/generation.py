@@ -170,7 +170,8 @@ benchmark = Benchmark(
     "generation of text",
     f"{CONFIG.context} tokens, greedy, cache of keys and values, {CONFIG.layers} layers, {CONFIG.width} wide, float32",
     make_inputs,
-    # Each token reads all weights, 3 MB: at what a core reads from L3 that is the time, for JAX's whole loop as for ours.
+    # Each token reads all weights, 3 MB: at what a core reads from L3 that is the time, for JAX's whole loop as for
+    # ours.
     limit=0.25,
 )
 benchmark.contender("wonderland")(ours)

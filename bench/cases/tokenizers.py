@@ -45,7 +45,8 @@ def theirs(text, ranks):
 
 
 learning = Benchmark(
-    "train_bpe", "text", f"{SMALL - 256} merges learnt from 50 kB", lambda: (text_of(50_000),), targets={"regex.minbpe": 0.05}
+    "train_bpe", "text", f"{SMALL - 256} merges learnt from 50 kB", lambda: (text_of(50_000),),
+    targets={"regex.minbpe": 0.05},
 )
 
 
