@@ -316,6 +316,8 @@ def test_errors_of_settings_and_names(capsys):
     assert "key=value" in complaint(capsys, "moons", "--set", "epochs")
     assert "cnn or mlp, not 'rnn'" in complaint(capsys, "mnist1d", "--set", "model=rnn")
     assert "one of vit, mixer" in complaint(capsys, "digits-patches", "--set", "model=cnn")
+    assert "out_channels=0" in complaint(capsys, "digits-patches", "--set", "model=pool", "--set", "width=0")
+    assert "at least 1, not 0" in complaint(capsys, "multi-view", "--set", "views=0")
     assert "at least 1, not 0" in complaint(capsys, "moons", "--set", "epochs=0", "--overwrite")
     assert "no file missing.py" in complaint(capsys, "missing.py")
     Path("file").write_text("")

@@ -72,6 +72,8 @@ def test_batches_have_lengths():
         (lambda: models.ctc_greedy(np.zeros((4, 3)), blank=3), "one of the 3 classes, got 3"),
         (lambda: models.ctc_beam_search(np.zeros((4, 3)), lengths=[5]), "1 integers, 0 to 4, got"),
         (lambda: models.ctc_beam_search(np.zeros((4, 3)), beams=0), "beams=0"),
+        (lambda: models.ctc_greedy(np.full((4, 3), np.nan)), "have NaN"),
+        (lambda: models.ctc_beam_search(np.eye(3)), r"at most 0, got 1: nn\.log_softmax"),
     ],
 )
 def test_errors(call, message):

@@ -230,15 +230,23 @@ def test_a_model_without_weights_of_places_takes_any_size():
         (lambda: models.TokenMLP(4, 8)(np.zeros((5, 8))), r"with 4 tokens, got \(5, 8\)"),
         (lambda: models.SpatialGating(4, 8)(np.zeros((5, 8))), r"with 4 tokens, got \(5, 8\)"),
         (lambda: models.SpatialGating(4, 7), "width=7 has no halves"),
-        (lambda: models.PoolMixer(2), "kernel=2 is odd"),
+        (lambda: models.PoolMixer(2), "kernel is odd"),
         (lambda: models.spatial_shift(np.zeros((4, 8))), r"\(..., H, W, C\), got shape \(4, 8\)"),
         (lambda: models.MetaFormer(mixer="pooling"), "one of .*'pool', .*got 'pooling'"),
         (lambda: models.MetaFormer(mixer=["pool"]), "1 mixers for 4 stages"),
         (lambda: models.MetaFormerBlock(8, nn.Identity(), order="parallel"), "order is"),
         (lambda: models.MetaFormer(((8, 1),))(np.zeros((1, 8, 8))), r"\(..., 3, height, width\), got \(1, 8, 8\)"),
         (lambda: models.GAU(8)(np.zeros((3, 7))), r"\(..., T, 8\), got \(3, 7\)"),
+        (lambda: models.FourierMixer()(np.zeros(3)), r"\(..., T, width\), got \(3,\)"),
     ],
 )
 def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("mixer", ["pool", "fourier", "convolution", "shift", "attention"])
+def test_a_batch_of_none_and_lists(mixer):
+    model = models.MetaFormer([(8, 1)], mixer, 3, channels=1, patch=(2, 2, 0), key=wl.random.key(0))
+    assert model(np.zeros((0, 1, 4, 4), np.float32)).shape == (0, 3)
+    np.testing.assert_allclose(model([[[1.0] * 4] * 4]), model(np.ones((1, 4, 4))))

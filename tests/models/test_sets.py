@@ -130,14 +130,14 @@ def test_repeats_share_their_weights():
 
 
 def test_a_perceiver_learns_where_something_is():
-    """A 1 among zeros, in the first or the second half of 32 places: its place is in the features alone."""
-    places = models.fourier_features((32,), 3)
-    assert places.shape == (32, 7) and places.dtype == np.float32
-    x = np.concatenate([np.eye(32, dtype=np.float32)[..., None], np.broadcast_to(places, (32, 32, 7))], axis=-1)
+    """A 1 among zeros, in the first or the second half of 16 places: its place is in the features alone."""
+    places = models.fourier_features((16,), 3)
+    assert places.shape == (16, 7) and places.dtype == np.float32
+    x = np.concatenate([np.eye(16, dtype=np.float32)[..., None], np.broadcast_to(places, (16, 16, 7))], axis=-1)
     model = models.Perceiver(8, 4, 16, 2, 1, 2, key=KEY)
-    labels = np.arange(32) // 16
-    losses = fit(model, lambda m: nn.cross_entropy(m(x), labels), 150)
-    assert losses[-1] < 0.2 * losses[0]
+    labels = np.arange(16) // 8
+    losses = fit(model, lambda m: nn.cross_entropy(m(x), labels), 150, rate=5e-3)  # with more, it forgets again
+    assert losses[-1] < 0.1 * losses[0]
 
 
 def test_features_of_places():

@@ -220,6 +220,12 @@ def test_laws_of_parameters():
     assert layer.weight.std() == pytest.approx(1, rel=0.02) and not layer.weight[199].any()
 
 
+def test_a_table_outside_of_what_is_mapped():
+    """NumPy's own indexing of a plain array would ask for the values of the indices."""
+    layer, x = nn.Embedding(5, 3, key=wl.random.key(0)), np.array([[1, 2], [3, 4]])
+    np.testing.assert_array_equal(wl.vmap(lambda row: layer(row))(x), layer.weight[x])
+
+
 def test_initialisers():
     layer = nn.Linear(50, 200, init=nn.init.he_normal, bias=nn.init.zeros)
     assert layer.weight.std() == pytest.approx(np.sqrt(2 / 50), rel=0.05) and not layer.bias.any()

@@ -9,9 +9,10 @@ import numpy as np
 
 from wonderland import nn
 from wonderland.models.patches import PatchEmbedding, Sizes
-from wonderland.nn.arguments import array
 from wonderland.nn.building import positive, recipe
+from wonderland.nn.masks import of_keys, real_places
 from wonderland.nn.placing import indices, wrong_shape
+from wonderland.nn.tokens import prefixed
 
 
 class Bimodal(nn.Module):
@@ -51,7 +52,7 @@ class Bimodal(nn.Module):
         h = self.hidden(tokens, images, mask=mask)
         if self.head is not None:
             return self.head(h[..., 0, :])
-        return h[..., 1 + self.patches.count :, :] @ self.tokens.weight.T
+        return self.tokens.unembed(h[..., 1 + self.patches.count :, :])
 
     def hidden(self, tokens: Any, images: Any, *, mask: Any = None) -> Any:
         """The vectors of c, of patches and of text, (..., 1 + N + T, width)."""
@@ -62,7 +63,7 @@ class Bimodal(nn.Module):
         image = self.patches(images) + self.image_places + self.kinds[0]  # (B, N, C)
         if text.shape[:-2] != image.shape[:-2]:
             raise ValueError(f"Bimodal: as many texts as images, got {text.shape[:-2]} and {image.shape[:-2]}")
-        h = np.concatenate([np.broadcast_to(self.token, (*text.shape[:-2], 1, text.shape[-1])), image, text], axis=-2)
+        h = prefixed(self.token, np.concatenate([image, text], axis=-2))
         seen = self._seen(tokens, mask)
         for block in self.blocks:
             h = block(h, mask=seen)  # (B, 1 + N + T, C)
@@ -75,5 +76,6 @@ class Bimodal(nn.Module):
         seen = None if self.head is not None else (place < first) | (place <= place[:, None])
         if mask is None:
             return seen
-        real = np.concatenate([np.ones((*tokens.shape[:-1], first), bool), array(mask)], axis=-1)[..., None, None, :]
+        text = real_places(self, mask, tokens.shape)
+        real = of_keys(np.concatenate([np.ones((*text.shape[:-1], first), bool), text], axis=-1))
         return real if seen is None else seen & real

@@ -8,8 +8,8 @@ import numpy as np
 
 from wonderland import nn
 from wonderland.models.generation import Generates
-from wonderland.nn.arguments import array
 from wonderland.nn.attention import Context
+from wonderland.nn.masks import of_keys
 
 
 class Translates(nn.Module):
@@ -82,8 +82,3 @@ class Conditional(Generates):
     def new_caches(self, batch: tuple[int, ...], length: int, spare: int = 0) -> list[Any]:
         """Of the attention of the target to itself."""
         return [block.attention.new_cache(length, batch, spare) for block in self.model.decoder]
-
-
-def of_keys(mask: Any) -> Any:
-    """A mask (..., S) of keys, for all heads and queries."""
-    return None if mask is None else array(mask)[..., None, None, :]

@@ -40,6 +40,10 @@ def ctc_beam_search(
     """
     beams = positive(beams, "ctc_beam_search: beams")
     log_p, counts = _frames("ctc_beam_search", log_probabilities, lengths, blank)
+    if np.any(log_p > 1e-3):
+        raise ValueError(
+            f"ctc_beam_search: log_probabilities are at most 0, got {log_p.max():.3g}: nn.log_softmax makes them"
+        )
     found = [_searched(row[:count], beams, blank) for row, count in zip(log_p, counts, strict=True)]
     return found if np.ndim(log_probabilities) == 3 else found[0]
 
@@ -77,6 +81,8 @@ def _frames(name: str, log_probabilities: Any, lengths: Any, blank: int) -> tupl
                          f", {log_p.shape}")  # fmt: skip
     if not 0 <= blank < log_p.shape[-1]:
         raise ValueError(f"{name}: the blank is one of the {log_p.shape[-1]} classes, got {blank}")
+    if np.any(np.isnan(log_p)):
+        raise ValueError(f"{name}: log_probabilities have NaN")
     log_p = log_p if log_p.ndim == 3 else log_p[None]
     rows, most = log_p.shape[:2]
     counts = np.full(rows, most) if lengths is None else np.atleast_1d(lengths)

@@ -17,7 +17,8 @@ class DeepSets(nn.Module):
     """f({x_1, ..., x_n}) = rho(pool_i phi(x_i)), (..., n, *element) to (..., out): any order of elements is the same.
 
     `phi` is a layer of one element, (..., *element) to (..., width), `rho` one of the pooled vector; `pool` is "sum",
-    "mean" or "max". Every continuous function of sets has this form. Zaheer et al. 2017, Deep sets.
+    "mean" or "max". With the sum, every continuous function of sets of a bounded size has this form, if `width` is
+    at least that size (Wagstaff et al. 2019). Zaheer et al. 2017, Deep sets.
     """
 
     def __init__(self, phi: Any, rho: Any, pool: str = "sum"):

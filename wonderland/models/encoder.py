@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from wonderland import nn, random
-from wonderland.nn.arguments import array
 from wonderland.nn.building import positive, recipe
+from wonderland.nn.masks import of_keys, real_places
 from wonderland.nn.placing import indices, wrong_shape
 
 
@@ -46,7 +46,7 @@ class Encoder(nn.Module):
     ):  # fmt: skip
         self.vocab_size: int = positive(vocab_size, "Encoder: vocab_size")
         self.context: int = positive(context, "Encoder: context")
-        keys = iter(recipe(self, None, False, key, dtype).keys(layers + 6))
+        keys = iter(recipe(self, None, False, key, dtype).keys(positive(layers, "Encoder: layers") + 6))
         drawn: dict[str, Any] = {"init": partial(nn.init.normal, std=0.02), "dtype": dtype}
         self.tokens: Any = nn.Embedding(vocab_size, width, key=next(keys), **drawn)
         self.places: Any = nn.Embedding(context, width, key=next(keys), **drawn)
@@ -77,7 +77,7 @@ class Encoder(nn.Module):
         x = self.tokens(tokens) + self.places(np.arange(count))  # (B, T, C)
         x = self.norm(x + (self.kinds.weight[0] if kinds is None else self.kinds(kinds)))
         x = x if self.dropout is None else self.dropout(x)
-        seen = None if mask is None else array(mask)[..., None, None, :]  # (B, 1, 1, T)
+        seen = of_keys(real_places(self, mask, tokens.shape))  # (B, 1, 1, T)
         for block in self.blocks:
             x = block(x, mask=seen)
         return x

@@ -11,6 +11,7 @@ from wonderland import nn
 from wonderland.models.patches import PatchNetwork, Sizes
 from wonderland.nn.arguments import array
 from wonderland.nn.building import positive, recipe
+from wonderland.nn.masks import real_places
 from wonderland.nn.placing import numbers, wrong_shape
 from wonderland.nn.positions import checked_positions
 
@@ -30,7 +31,7 @@ class SpatialGating(nn.Module):
         self.mix: Any = nn.Linear(tokens, tokens, nn.init.ones, init=small, key=key, dtype=dtype)
 
     def __call__(self, x: Any) -> Any:
-        tokens = self.mix.weight.shape[0]
+        x, tokens = array(x), self.mix.weight.shape[0]
         if x.ndim < 2 or x.shape[-2] != tokens:
             raise wrong_shape(self, f"(..., {tokens}, width), with {tokens} tokens", x.shape)
         u, v = np.split(x, 2, axis=-1)  # (B, N, C / 2)
@@ -114,7 +115,8 @@ class GAU(nn.Module):
         if self.rotary is not None:
             q, k = self.rotary(q, places), self.rotary(k, places)
         seen = places[:, None] >= places if self.causal else np.ones((len(places), len(places)), bool)
-        seen = seen if mask is None else seen & array(mask)[..., None, :]  # (B, T, T)
+        real = real_places(self, mask, z.shape[:-1])
+        seen = seen if real is None else seen & real[..., None, :]  # (B, T, T)
         n = np.maximum(np.sum(seen, axis=-1, keepdims=True), 1).astype(z.dtype)
         scores = q @ np.swapaxes(k, -2, -1) / n
         if self.position_bias is not None:

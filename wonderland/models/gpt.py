@@ -49,7 +49,7 @@ class GPT(Generates):
         self.context: int = positive(context, "GPT: context")
         self.positions: str | None = positions
         init, zeros = partial(nn.init.normal, std=0.02), nn.init.zeros if bias else False
-        keys = iter(recipe(self, None, False, key, dtype).keys(layers + 5))
+        keys = iter(recipe(self, None, False, key, dtype).keys(positive(layers, "GPT: layers") + 5))
         drawn: dict[str, Any] = {"init": init, "dtype": dtype}
         self.tokens: Any = nn.Embedding(self.vocab_size, width, key=next(keys), **drawn)
         learned = positions == "learned"

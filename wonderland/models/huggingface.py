@@ -78,6 +78,11 @@ TABLES: dict[str, Table] = {
         **_named(_parts("encoder.layer.*.attention.attention.{}", "blocks.*.attention.in_proj"), LONG),
         **{f"encoder.layer.*.{theirs}": f"blocks.*.{ours}" for theirs, ours in BERT_LAYER.items()},
         "encoder.layer.*.layernorm_before": "blocks.*.norm1", "encoder.layer.*.layernorm_after": "blocks.*.norm2",
+        # names of transformers 5, which has them in memory only
+        **_parts("layers.*.attention.{}_proj", "blocks.*.attention.in_proj"),
+        "layers.*.attention.o_proj": "blocks.*.attention.out_proj", "layers.*.mlp.fc1": "blocks.*.feed.inner",
+        "layers.*.mlp.fc2": "blocks.*.feed.outer", "layers.*.layernorm_before": "blocks.*.norm1",
+        "layers.*.layernorm_after": "blocks.*.norm2",
     },
     "whisper": {
         "encoder.conv1": "conv1", "encoder.conv2": "conv2", "encoder.embed_positions": "source_places",
@@ -103,11 +108,10 @@ MARKS = {"gpt2": "wte.weight", "llama": "embed_tokens.weight", "bert": "embeddin
          "vit": "embeddings.patch_embeddings.projection.weight", "whisper": "decoder.embed_positions.weight",
          "wav2vec2": "feature_projection.projection.weight"}  # fmt: skip
 PREFIXES = ("transformer.", "model.", "bert.", "vit.", "wav2vec2.")
-# Masks and frequencies that old files have, BERT's second sentence, what wav2vec puts into hidden places before it is
-# trained, and second names of what is tied.
-NEEDLESS = re.compile(
-    r"(\.attn\.(masked_)?bias|inv_freq|position_ids|cls\.seq_relationship\.\w+|masked_spec_embed|decoder\.(weight|bias))$"
-)
+# Masks and frequencies that old files have, BERT's second sentence, and what wav2vec puts into hidden places before it
+# is trained.
+NEEDLESS = re.compile(r"(\.attn\.(masked_)?bias|inv_freq|position_ids|cls\.seq_relationship\.\w+|masked_spec_embed)$")
+SECOND = {"head.weight": "tokens.weight", "head.decoder.weight": "tokens.weight", "head.decoder.bias": "head.bias"}
 
 
 def load_huggingface(model: Any, source: Any, strict: bool = True) -> LoadReport:
@@ -119,15 +123,22 @@ def load_huggingface(model: Any, source: Any, strict: bool = True) -> LoadReport
     """
     arrays = dict(source) if isinstance(source, Mapping) else _read(source)
     state = huggingface_state(arrays)
-    if "head.weight" in state and getattr(model, "head", None) is None:  # tied here
-        if not np.array_equal(state.pop("head.weight"), state["tokens.weight"]):
-            raise ArgumentError("the matrix of the logits isn't that of the embedding: make the model tied=False")
+    known = model.state()
+    for second, first in SECOND.items():  # of what is tied here
+        if second in state and second not in known:
+            value = state.pop(second)
+            if not np.array_equal(value, state.setdefault(first, value)):
+                untied = ": make the model tied=False" if getattr(model, "head", True) is None else ""
+                raise ArgumentError(
+                    f"{second} isn't {first} in these weights (the matrix of the logits isn't that of the embedding), "
+                    f"as it is in this {type(model).__name__}{untied}"
+                )
     return model.load_state(state, strict)
 
 
 def huggingface_state(arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Arrays by Hugging Face's names as those by ours."""
-    arrays = {_bare(name): np.asarray(value) for name, value in arrays.items() if not NEEDLESS.search(name)}
+    arrays = {_bare(name): _array(name, value) for name, value in arrays.items() if not NEEDLESS.search(name)}
     arrays = _without_key_bias(_without_weight_norm(arrays))
     kind = next((kind for kind, mark in MARKS.items() if mark in arrays), None)
     if kind is None:
@@ -136,7 +147,7 @@ def huggingface_state(arrays: Mapping[str, Any]) -> dict[str, Any]:
             + ", ".join([*arrays][:5])
         )
     state: dict[str, Any] = {}
-    parts: dict[str, dict[int, Any]] = {}
+    parts: dict[str, dict[int, tuple[str, Any]]] = {}
     for name, value in arrays.items():
         layer, _, last = name.rpartition(".")
         number = re.search(r"\.(\d+)\.", layer + ".")
@@ -150,10 +161,14 @@ def huggingface_state(arrays: Mapping[str, Any]) -> dict[str, Any]:
         full = f"{ours}.{last}" if ours else last
         value = value.T if transposed and value.ndim == 2 else value
         if part:
-            parts.setdefault(full, {})[int(part)] = value
+            parts.setdefault(full, {})[int(part)] = name, value
         else:
             state[full] = value
-    state.update({name: np.concatenate([found[i] for i in sorted(found)]) for name, found in parts.items()})
+    for full, found in parts.items():
+        if len(found) == len(QKV):
+            state[full] = np.concatenate([found[i][1] for i in sorted(found)])
+        else:
+            state.update(found.values())  # load_state says that they are unexpected, and what is missing
     return state
 
 
@@ -165,6 +180,7 @@ def _without_weight_norm(arrays: dict[str, Any]) -> dict[str, Any]:
         g, v = arrays.pop(name), arrays.pop(name[:-1] + "1")
         axes = tuple(axis for axis, size in enumerate(g.shape) if size == 1)
         name = name.replace("parametrizations.weight.original0", "weight")
+        v = v.astype(np.result_type(v, np.float32))  # squares of float16 would be too small for it
         arrays[name] = g * v / np.sqrt(np.sum(v**2, axis=axes, keepdims=True))
     return arrays
 
@@ -177,6 +193,13 @@ def _without_key_bias(arrays: dict[str, Any]) -> dict[str, Any]:
     return added | arrays
 
 
+def _array(name: str, value: Any) -> Any:
+    try:
+        return np.asarray(value)
+    except TypeError as error:
+        raise ArgumentError(f"{name} isn't an array of numbers that NumPy has: {error}. Write value.float()") from None
+
+
 def _bare(name: str) -> str:
     return next((name.removeprefix(prefix) for prefix in PREFIXES if name.startswith(prefix)), name)
 
@@ -185,7 +208,13 @@ def _read(source: Any) -> dict[str, Any]:
     if not isinstance(source, (str, os.PathLike)):
         raise ArgumentError(f"weights are a file, a folder, or a dict of arrays, got {type(source).__name__}")
     path = Path(source)
-    files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
+    files = _weights(path) if path.is_dir() else [path]
     if not files:
         raise ArgumentError(f"{path} has no *.safetensors files")
     return {name: array for file in files for name, array in read(file)[0].items()}
+
+
+def _weights(folder: Path) -> list[Path]:
+    """The files of a model: as transformers names them, or all there are. Others beside them are of other formats."""
+    patterns = ("model.safetensors", "model-*-of-*.safetensors", "*.safetensors")
+    return next(filter(None, (sorted(folder.glob(pattern)) for pattern in patterns)), [])

@@ -9,6 +9,7 @@ import numpy as np
 
 from wonderland import nn
 from wonderland.models.token_mixers import ConvolutionMixer, FourierMixer, PoolMixer, ShiftMixer
+from wonderland.nn.arguments import array
 from wonderland.nn.building import recipe
 from wonderland.nn.placing import wrong_shape
 from wonderland.nn.transformer import make_norm
@@ -61,7 +62,8 @@ class AsTokens(nn.Module):
         self.layer: Any = layer
 
     def __call__(self, x: Any) -> Any:
-        return self.layer(x.reshape(*x.shape[:-3], -1, x.shape[-1])).reshape(x.shape)
+        height, width = x.shape[-3:-1]
+        return self.layer(x.reshape(*x.shape[:-3], height * width, x.shape[-1])).reshape(x.shape)
 
 
 MIXERS: dict[str, Callable[..., Any]] = {  # functions of width, key and dtype
@@ -126,6 +128,7 @@ class MetaFormer(nn.Module):
 
     def hidden(self, x: Any) -> Any:
         """The vectors of the last stage, (..., H, W, width)."""
+        x = array(x)
         if x.ndim < 3 or x.shape[-3] != self.channels:
             raise wrong_shape(self, f"(..., {self.channels}, height, width)", x.shape)
         leading = x.shape[:-3]

@@ -10,7 +10,9 @@ from wonderland import nn
 from wonderland.models.deep_sets import set_pool
 from wonderland.nn.arguments import array
 from wonderland.nn.building import positive, recipe
+from wonderland.nn.masks import of_keys, real_places
 from wonderland.nn.placing import place_of, wrong_shape
+from wonderland.nn.tokens import prefixed
 
 
 class MultiView(nn.Module):
@@ -31,7 +33,7 @@ class MultiView(nn.Module):
             raise ValueError(f'MultiView: pool is "mean" or "class", got {pool!r}')
         self.width, self.rank = positive(width, "MultiView: width"), positive(rank, "MultiView: rank")
         self.pool: str = pool
-        keys = recipe(self, None, False, key, dtype).keys(layers + 2)
+        keys = recipe(self, None, False, key, dtype).keys(positive(layers, "MultiView: layers") + 2)
         self.backbone: Any = backbone
         self.token: Any = nn.init.normal(keys[-1], (1, width), dtype, std=0.02) if pool == "class" else None
         self.blocks: list[Any] = [
@@ -41,6 +43,7 @@ class MultiView(nn.Module):
 
     def __call__(self, x: Any, *, mask: Any = None) -> Any:
         """`mask` (..., V) is False where there is no view."""
+        x = array(x)
         if x.ndim < self.rank + 1:
             raise wrong_shape(self, f"(..., views, and {self.rank} axes of a view)", x.shape)
         leading, view = x.shape[: x.ndim - self.rank], x.shape[x.ndim - self.rank :]
@@ -48,12 +51,11 @@ class MultiView(nn.Module):
         if h.shape[1:] != (self.width,):
             raise ValueError(f"{place_of(self)}: its backbone made {h.shape} of views, not (n, width={self.width})")
         h = h.reshape(*leading, self.width)  # (B, V, C)
-        mask = None if mask is None else array(mask)
+        mask = real_places(self, mask, leading)
         if self.token is not None:
-            h = np.concatenate([np.broadcast_to(self.token, (*h.shape[:-2], 1, self.width)), h], axis=-2)
+            h = prefixed(self.token, h)
             if mask is not None:
                 mask = np.concatenate([np.ones((*mask.shape[:-1], 1), bool), mask], axis=-1)
-        seen = None if mask is None else mask[..., None, None, :]  # (B, 1, 1, V)
         for block in self.blocks:
-            h = block(h, mask=seen)
+            h = block(h, mask=of_keys(mask))
         return self.head(set_pool(h, "mean", mask) if self.token is None else h[..., 0, :])

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from wonderland import nn
-from wonderland.nn.arguments import array
 from wonderland.nn.building import positive, recipe
+from wonderland.nn.masks import of_keys, real_places
 from wonderland.nn.placing import numbers, wrong_shape
 
 
@@ -52,8 +52,8 @@ class Perceiver(nn.Module):
     ):  # fmt: skip
         self.inputs: int = positive(inputs, "Perceiver: inputs")
         self.repeats: int = positive(repeats, "Perceiver: repeats")
-        stages = 1 if shared else self.repeats
-        keys = iter(recipe(self, None, False, key, dtype).keys(stages * (layers + 1) + 2))
+        stages, each = 1 if shared else self.repeats, positive(layers, "Perceiver: layers") + 1
+        keys = iter(recipe(self, None, False, key, dtype).keys(stages * each + 2))
         init = partial(nn.init.truncated_normal, std=0.02)
         self.latents: Any = init(next(keys), (positive(latents, "Perceiver: latents"), width), dtype)
         self.crosses: list[Any] = [
@@ -75,7 +75,7 @@ class Perceiver(nn.Module):
         if x.ndim < 2 or x.shape[-1] != self.inputs:
             raise wrong_shape(self, f"(..., S, {self.inputs})", x.shape)
         z = np.broadcast_to(self.latents, (*x.shape[:-2], *self.latents.shape))  # (B, L, C)
-        seen = None if mask is None else array(mask)[..., None, None, :]  # (B, 1, 1, S)
+        seen = of_keys(real_places(self, mask, x.shape[:-1]))  # (B, 1, 1, S)
         for repeat in range(self.repeats):
             stage = repeat % len(self.crosses)
             z = self.crosses[stage](z, x, mask=seen)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from wonderland import nn
-from wonderland.models.conditional import Translates, of_keys
+from wonderland.models.conditional import Translates
 from wonderland.nn.building import positive, recipe
+from wonderland.nn.masks import of_keys, real_places
 from wonderland.nn.placing import indices, wrong_shape
 
 
@@ -28,7 +29,7 @@ class EncoderDecoder(Translates):
     ):  # fmt: skip
         self.vocab_size: int = positive(vocab_size, "EncoderDecoder: vocab_size")
         self.context: int = positive(context, "EncoderDecoder: context")
-        keys = iter(recipe(self, None, False, key, dtype).keys(2 * layers + 3))
+        keys = iter(recipe(self, None, False, key, dtype).keys(2 * positive(layers, "EncoderDecoder: layers") + 3))
         table = lambda size: nn.Embedding(
             size, width, init=lambda k, s, d: nn.init.normal(k, s, d, std=width**-0.5), key=next(keys), dtype=dtype
         )
@@ -48,13 +49,14 @@ class EncoderDecoder(Translates):
     def encode(self, source: Any, *, source_mask: Any = None) -> Any:
         """The vectors of the source, (..., S, width)."""
         x = self._placed(self.source_tokens, source, 0)
+        seen = of_keys(real_places(self, source_mask, x.shape[:-1]))  # (B, 1, 1, S)
         for block in self.encoder:
-            x = block(x, mask=of_keys(source_mask))  # (B, S, C)
+            x = block(x, mask=seen)  # (B, S, C)
         return x if self.encoder_norm is None else self.encoder_norm(x)
 
     def logits(self, x: Any) -> Any:
         """(..., width) to (..., vocab_size)."""
-        return x @ self.tokens.weight.T
+        return self.tokens.unembed(x)
 
     def embedded(self, target: Any, start: Any) -> Any:
         """What the decoder begins with, for tokens that begin at the place `start`."""

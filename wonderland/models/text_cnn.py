@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from wonderland import nn
-from wonderland.nn.arguments import array
 from wonderland.nn.building import positive, recipe
+from wonderland.nn.masks import real_places
 from wonderland.nn.placing import indices, wrong_shape
 
 
@@ -46,13 +46,12 @@ class TextCNN(nn.Module):
         if not tokens.ndim or not tokens.shape[-1]:
             raise wrong_shape(self, "(..., T) with T at least 1", tokens.shape, "tokens")
         x = self.tokens(tokens)  # (B, T, C)
-        if mask is not None:
-            mask = array(mask)[..., None]
-            x = np.where(mask, x, 0)
+        mask = real_places(self, mask, tokens.shape)
+        x = x if mask is None else np.where(mask[..., None], x, 0)
         x = np.swapaxes(x, -2, -1)  # (B, C, T)
         found = []
         for convolution in self.convolutions:
             c = nn.relu(convolution(x))  # (B, F, T)
-            c = c if mask is None else np.where(np.swapaxes(mask, -2, -1), c, 0)  # nothing is less than 0
+            c = c if mask is None else np.where(mask[..., None, :], c, 0)  # nothing is less than 0
             found.append(np.max(c, axis=-1))
         return np.concatenate(found, axis=-1)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from wonderland import nn
+from wonderland.nn.arguments import array
 from wonderland.nn.building import recipe
-from wonderland.nn.placing import numbers, wrong_shape
+from wonderland.nn.placing import wrong_shape
 
 
 class TokenMLP(nn.Module):
@@ -24,6 +25,7 @@ class TokenMLP(nn.Module):
         self.feed: Any = nn.FeedForward(tokens, hidden, key=key, dtype=dtype)
 
     def __call__(self, x: Any) -> Any:
+        x = array(x)
         if x.ndim < 2 or x.shape[-2] != self.feed.width:
             raise wrong_shape(self, f"(..., {self.feed.width}, width), with {self.feed.width} tokens", x.shape)
         return np.swapaxes(self.feed(np.swapaxes(x, -2, -1)), -2, -1)
@@ -37,7 +39,7 @@ class PoolMixer(nn.Module):
 
     def __init__(self, kernel: int = 3):
         if kernel % 2 == 0:
-            raise ValueError(f"PoolMixer: kernel={kernel} is odd: as many tokens on each side")
+            raise ValueError(f"PoolMixer: kernel is odd, as many tokens on each side, got {kernel}")
         self.pool: Any = nn.AvgPool2d(kernel, 1, kernel // 2, count_include_pad=False, channels_last=True)
 
     def __call__(self, x: Any) -> Any:
@@ -51,7 +53,10 @@ class FourierMixer(nn.Module):
     """
 
     def __call__(self, x: Any) -> Any:
-        return np.real(np.fft.fft2(numbers(self, x), axes=(-2, -1)))
+        x = array(x)
+        if x.ndim < 2:
+            raise wrong_shape(self, "(..., T, width)", x.shape)
+        return np.real(np.fft.fft2(x, axes=(-2, -1)))
 
 
 class ConvolutionMixer(nn.Module):
@@ -83,8 +88,10 @@ class ShiftMixer(nn.Module):
 def spatial_shift(x: Any) -> Any:
     """A picture (..., H, W, C) with each quarter of its channels moved by one place: down, up, right and left.
 
-    What has no neighbour to come from stays as it is. Yu et al. 2022, S2-MLP.
+    What has no neighbour to come from stays as it is; channels beyond four equal quarters move with the last one. Yu et
+    al. 2022, S2-MLP.
     """
+    x = array(x)
     if x.ndim < 3:
         raise ValueError(f"spatial_shift takes a picture (..., H, W, C), got shape {x.shape}")
     quarter = x.shape[-1] // 4

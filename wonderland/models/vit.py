@@ -9,7 +9,8 @@ import numpy as np
 
 from wonderland import nn
 from wonderland.models.patches import PatchEmbedding, Sizes
-from wonderland.nn.building import recipe
+from wonderland.nn.building import positive, recipe
+from wonderland.nn.tokens import prefixed
 
 
 class ViT(nn.Module):
@@ -29,7 +30,7 @@ class ViT(nn.Module):
         if pool not in ("class", "mean"):
             raise ValueError(f'ViT: pool is "class" or "mean", got {pool!r}')
         self.pool: str = pool
-        keys = iter(recipe(self, None, False, key, dtype).keys(layers + 6))
+        keys = iter(recipe(self, None, False, key, dtype).keys(positive(layers, "ViT: layers") + 6))
         init = partial(nn.init.truncated_normal, std=0.02)
         drawn: dict[str, Any] = {"init": nn.init.glorot_uniform, "bias": nn.init.zeros, "dtype": dtype}
         self.cls_token: Any = np.zeros((1, 1, width), dtype) if pool == "class" else None
@@ -58,13 +59,12 @@ class ViT(nn.Module):
     def hidden(self, x: Any) -> Any:
         """The vectors of the tokens: of the class, registers and patches, (..., 1 + R + N, width)."""
         x = self.patches(x)  # (B, N, C)
-        token = lambda t: np.broadcast_to(t[0], (*x.shape[:-2], *t.shape[1:]))
         if self.cls_token is not None:
-            x = np.concatenate([token(self.cls_token), x], axis=-2)
+            x = prefixed(self.cls_token[0], x)
         x = x + self.position_embeddings[0]
         if self.register_tokens is not None:
             at = 0 if self.cls_token is None else 1
-            x = np.concatenate([x[..., :at, :], token(self.register_tokens), x[..., at:, :]], axis=-2)
+            x = np.concatenate([x[..., :at, :], prefixed(self.register_tokens[0], x[..., at:, :])], axis=-2)
         x = x if self.dropout is None else self.dropout(x)
         for block in self.blocks:
             x = block(x)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from wonderland import nn
-from wonderland.models.conditional import of_keys
 from wonderland.nn.arguments import array
 from wonderland.nn.building import positive, recipe
+from wonderland.nn.masks import of_keys, real_places
 from wonderland.nn.placing import wrong_shape
 
 
@@ -67,6 +67,7 @@ class Wav2Vec(nn.Module):
         if x.ndim < 1 or (self.mels is not None and x.shape[-2:-1] != (self.mels,)):
             raise wrong_shape(self, "(..., samples)" if self.mels is None else f"(..., {self.mels}, time)", x.shape)
         x = x[..., None, :] if self.mels is None else x  # (B, 1, samples)
+        mask = real_places(self, mask, (*x.shape[:-2], x.shape[-1]))
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             x = np.swapaxes(norm(np.swapaxes(convolution(x), -2, -1)), -2, -1)  # (B, C, S)
             x = nn.gelu(x)

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from wonderland import nn
-from wonderland.models.conditional import Translates, of_keys
+from wonderland.models.conditional import Translates
 from wonderland.nn.arguments import array
 from wonderland.nn.building import positive, recipe
+from wonderland.nn.masks import of_keys, real_places
 from wonderland.nn.placing import indices, wrong_shape
 
 
@@ -37,7 +38,7 @@ class Whisper(Translates):
         self.vocab_size: int = positive(vocab_size, "Whisper: vocab_size")
         self.context: int = positive(context, "Whisper: context")
         self.mels, self.frames = positive(mels, "Whisper: mels"), positive(frames, "Whisper: frames")
-        keys = iter(recipe(self, None, False, key, dtype).keys(2 * layers + 5))
+        keys = iter(recipe(self, None, False, key, dtype).keys(2 * positive(layers, "Whisper: layers") + 5))
         drawn: dict[str, Any] = {"init": partial(nn.init.normal, std=0.02), "dtype": dtype}
         convolution = partial(nn.Conv1d, kernel_size=3, padding=1, bias=nn.init.zeros, **drawn)
         self.conv1: Any = convolution(self.mels, width, key=next(keys))
@@ -62,8 +63,9 @@ class Whisper(Translates):
         x = nn.gelu(self.conv2(nn.gelu(self.conv1(x))))  # (B, C, S)
         x = np.swapaxes(x, -2, -1)  # (B, S, C)
         x = x + self.source_places.weight[: x.shape[-2]]
+        seen = of_keys(real_places(self, source_mask, x.shape[:-1]))  # (B, 1, 1, S)
         for block in self.encoder:
-            x = block(x, mask=of_keys(source_mask))
+            x = block(x, mask=seen)
         return self.encoder_norm(x)
 
     def embedded(self, target: Any, start: Any) -> Any:
@@ -75,7 +77,7 @@ class Whisper(Translates):
 
     def logits(self, x: Any) -> Any:
         """(..., width) to (..., vocab_size)."""
-        return x @ self.tokens.weight.T
+        return self.tokens.unembed(x)
 
 
 def _sinusoids(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:

@@ -13,6 +13,7 @@ from wonderland.nn.arguments import demand
 from wonderland.nn.building import Init, Recipe, recipe, start
 from wonderland.nn.module import Module
 from wonderland.nn.placing import indices, numbers, place_of, wrong_shape
+from wonderland.numpy import take
 from wonderland.transform.derivatives import stop_gradient
 
 
@@ -59,7 +60,7 @@ class Embedding(Module):
         if isinstance(inside, Tracer) or not np.all(inside):
             what = f"{place_of(self)}: its table has rows 0 to {self.num_embeddings - 1}, the input has the index {{}}"
             demand(inside, what, x)
-        y = self.weight[x]
+        y = take(self.weight, x, axis=0)  # traced indices into a plain table, too
         if self.padding_index is None:
             return y
         return np.where((x == self.padding_index)[..., None], stop_gradient(y), y)

@@ -21,7 +21,7 @@ from wonderland.nn.linear import Linear
 from wonderland.nn.local import _LocallyConnected
 from wonderland.nn.module import Module
 from wonderland.nn.norms import TrailingNorm
-from wonderland.nn.placing import place_of
+from wonderland.nn.placing import place_of, wrong_shape
 from wonderland.nn.pools import GlobalAvgPool, GlobalMaxPool, GlobalSumPool, _AdaptivePool, _AvgPool, _MaxPool, _Pool
 from wonderland.nn.shapes import Flatten, Unflatten, Upsample
 from wonderland.nn.trained import Maxout, SwiGLU
@@ -38,6 +38,26 @@ def length_mask(lengths: Any, size: int | None = None) -> Any:
         raise TypeError(f"length_mask: lengths are integers, got dtype {lengths.dtype}")
     size = int(np.max(lengths, initial=0)) if size is None else size
     return np.arange(size) < lengths[..., None]
+
+
+def real_places(layer: Any, mask: Any, shape: tuple[int, ...]) -> Any:
+    """A model's mask of tokens, views or samples, False where there is none, in full: bools of this shape, (..., T)."""
+    if mask is None:
+        return None
+    mask = array(mask)
+    if mask.dtype != bool:
+        raise TypeError(
+            f"{place_of(layer)}: a mask is an array of bools, False where there is nothing, got dtype {mask.dtype}: "
+            "write mask.astype(bool)"
+        )
+    if mask.ndim > len(shape) or any(n not in (1, m) for n, m in zip(mask.shape[::-1], shape[::-1], strict=False)):
+        raise wrong_shape(layer, f"{shape}", mask.shape, "a mask")
+    return np.broadcast_to(mask, shape)
+
+
+def of_keys(mask: Any) -> Any:
+    """A mask of tokens (..., T) as one of attention's keys, for all heads and queries."""
+    return None if mask is None else array(mask)[..., None, None, :]
 
 
 # Pooling of all real positions ---------------------------------------------------------------------------------------

@@ -144,7 +144,8 @@ class GroupNorm(Module):
             fill(self, num_channels=x.shape[axis])
         if x.shape[axis] != self.num_channels:
             raise wrong_channels(self, self.num_channels, axis, x.shape)
-        grouped = x.reshape(*x.shape[:axis], self.num_groups, -1, *x.shape[axis + 1 :])
+        size = x.shape[axis] // self.num_groups
+        grouped = x.reshape(*x.shape[:axis], self.num_groups, size, *x.shape[axis + 1 :])
         axes = tuple(a for a in range(1, grouped.ndim) if a != axis)
         inside = None if mask is None else mask_along(mask, x.shape, axis, "GroupNorm")
         found = moments(grouped, axes, None if inside is None else np.expand_dims(inside, axis))

@@ -27,6 +27,7 @@ ACTIVATIONS: dict[str, Callable] = {
     "gelu": activations.gelu, "gelu_tanh": gelu_tanh, "relu": activations.relu, "silu": activations.silu,
 }  # fmt: skip
 ORDERS = ("pre", "post", "parallel")
+OF_PLACES = ("causal", "window", "rotary", "position_bias")  # options that another sequence has no use for
 
 
 class FeedForward(Module):
@@ -114,7 +115,7 @@ class TransformerBlock(Module):
         self.norm_cross: Any = make_norm(norm, width, eps, bias, dtype) if cross else None
         self.cross: Any = None
         if cross:
-            given = {name: value for name, value in given.items() if name not in ("causal", "window", "rotary", "position_bias")}
+            given = {name: value for name, value in given.items() if name not in OF_PLACES}
             self.cross = MultiHeadAttention(width, heads, key=keys[1], fused=False, **{**common, **given})
         self.norm2: Any = None if order == "parallel" else make_norm(norm, width, eps, bias, dtype)
         self.feed: Any = FeedForward(width, hidden, activation, gated, key=keys[2], **common)

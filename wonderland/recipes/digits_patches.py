@@ -21,11 +21,9 @@ def mixed(name: str, layers: int, width: int) -> nn.Module:
     """A model by its name; others than those above are a MetaFormer with this mixer."""
     if name in MODELS:
         return MODELS[name](layers=layers, width=width)
-    try:
-        return models.MetaFormer([(width, layers)], name, **PYRAMID)
-    except ValueError:
-        known = [*MODELS, *MIXERS]
-        raise recipes.RecipeError(f"digits-patches: model is one of {', '.join(known)}, not {name!r}") from None
+    if name not in MIXERS:
+        raise recipes.RecipeError(f"digits-patches: model is one of {', '.join([*MODELS, *MIXERS])}, not {name!r}")
+    return models.MetaFormer([(width, layers)], name, **PYRAMID)
 
 
 def run(

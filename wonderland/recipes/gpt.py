@@ -32,8 +32,8 @@ def run(
     layers, heads, width, context, batch, size, peak = CONFIGS[config]
     batch_size, vocab_size, rate = batch_size or batch, size if vocab_size < 0 else vocab_size, rate or peak
     whole = language.read_text(text)
-    tokenizer = wl.text.BPE.train(whole, vocab_size) if vocab_size else wl.text.Characters.train(whole)
     known, held_out = whole[: 9 * len(whole) // 10], whole[9 * len(whole) // 10 :]
+    tokenizer = wl.text.BPE.train(known, vocab_size) if vocab_size else wl.text.Characters.train(whole)
     loader = data.token_windows(tokenizer.encode(known), context, batch_size, steps, seed)
     validation = language.windows(tokenizer.encode(held_out), context, most=20 * batch_size)
 

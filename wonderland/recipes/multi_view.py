@@ -26,6 +26,8 @@ def run(
     degrees: float = 30.0, hidden: int = 5, width: int = 64, seed: int = 0, **options: Any,
 ) -> recipes.Outcome:  # fmt: skip
     """Train with 1 to `views` views, and return how often it is right with each number of them on new digits."""
+    if views < 1:
+        raise recipes.RecipeError(f"multi-view: views is at least 1, not {views}")
     wl.random.seed(seed)
     training, test = data.split(data.digits(), [0.7, 0.3], seed=seed, stratify=True)
     seen = views_of(views, noise, degrees, hidden)
