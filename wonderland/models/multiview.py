@@ -33,7 +33,7 @@ class MultiView(nn.Module):
             raise ValueError(f'MultiView: pool is "mean" or "class", got {pool!r}')
         self.width, self.rank = positive(width, "MultiView: width"), positive(rank, "MultiView: rank")
         self.pool: str = pool
-        keys = recipe(self, None, False, key, dtype).keys(positive(layers, "MultiView: layers") + 2)
+        keys = recipe(self, None, False, key, dtype).keys(layers + 2)
         self.backbone: Any = backbone
         self.token: Any = nn.init.normal(keys[-1], (1, width), dtype, std=0.02) if pool == "class" else None
         self.blocks: list[Any] = [

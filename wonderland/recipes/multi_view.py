@@ -35,7 +35,6 @@ def run(
     layers = [nn.Conv2d(1, 16, 3, padding=1), nn.relu, nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.relu]
     backbone = nn.Sequential(*layers, nn.Flatten(), nn.Linear(32 * 4 * 4, width))
     model = models.MultiView(backbone, width, classes=10)
-
     optimizer = train.AdamW(model, train.one_cycle(rate, epochs * len(loader)), weight_decay=0.01)
     logits = lambda model, views, mask: model(views, mask=mask)
     loss = lambda model, views, mask, labels: nn.cross_entropy(logits(model, views, mask), labels)
@@ -55,8 +54,7 @@ def run(
                "change of logits by another order": float(np.abs(other - together[-1]).max())}  # fmt: skip
 
     def figures():
-        title = f"{len(x)} new digits: how often they are recognised"
-        return {"accuracy by views": drawing.lines(counts, lines, title, ("views", "accuracy")),
+        return {"accuracy by views": drawing.lines(counts, lines, f"{len(x)} new digits", ("views", "accuracy")),
                 "views": drawing.rows(x[:6, :, 0], [f"a {n}" for n in labels[:6]])}  # fmt: skip
 
     return recipes.Outcome(model, history, numbers, figures, __doc__ or "")
