@@ -60,3 +60,12 @@ def test_one_beam_is_greedy_and_more_are_no_worse():
 def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call(make())
+
+
+def test_a_model_of_several_sources_takes_a_prompt_for_each():
+    """As many beams as sources would mix what is said of each."""
+    model = models.EncoderDecoder(7, 6, 1, 1, 4, key=wl.random.key(0)).given(np.array([[1, 2], [3, 4]]))
+    with pytest.raises(ValueError, match="given 2 sources and 1 prompts"):
+        models.beam_search(model, [1], 3, beams=2)
+    with pytest.raises(ValueError, match="given 2 sources and 3 prompts"):
+        model.generate([[1], [1], [1]], 2)

@@ -58,6 +58,9 @@ def test_masks_of_tokens():
     assert np.mean(hidden[chosen] == 10) == pytest.approx(0.8, abs=0.02)
     assert np.mean(hidden[chosen] == tokens[chosen]) == pytest.approx(0.1 + 0.1 / 9, abs=0.02)
     assert set(np.unique(hidden)) <= {*range(9), 10}
+    np.testing.assert_array_equal(models.mask_tokens(wl.random.key(0), tokens.tolist(), 9, 10)[0], hidden)
+    with pytest.raises(ValueError, match="p is the probability that a token is chosen, from 0 to 1, got 15"):
+        models.mask_tokens(wl.random.key(0), tokens, 9, 10, p=15)
 
 
 @pytest.mark.parametrize("order", ["pre", "post"])

@@ -245,3 +245,31 @@ def test_names_of_hugging_face(tmp_path):
     del theirs["transformer.h.1.ln_2.bias"]
     with pytest.raises(wl.ArgumentError, match=r"lacks blocks\.1\.norm2\.bias"):
         models.load_huggingface(model, theirs)
+
+
+def test_options_that_are_no_options():
+    """What came, and what there is; a stop token is never rounded."""
+    model = make()
+    for options, said in (
+        ({"count": "5"}, "count is a number of tokens, got '5'"),
+        ({"count": 2, "temperature": "1"}, "temperature is 0 .greedy. or a positive number, got '1'"),
+        ({"count": 2, "stop": 1.5}, "stop is the number of a token, or several, got 1.5"),
+        ({"count": 2, "temprature": 0}, "no option 'temprature'; it has temperature, top_k"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            model.generate([1, 2], **options)
+    with pytest.raises(ValueError, match="single tokens beside them"):
+        model.generate([[1], 2], 3)
+    with pytest.raises(TypeError, match=r"call it outside of wl\.jit"):
+        wl.jit(lambda prompt: model.generate(prompt, 2))(np.array([1, 2]))
+    whole = model.generate([1, 2], 3, temperature=0)
+    np.testing.assert_array_equal(model.generate([1, 2], 3, top_k=1.0, key=wl.random.key(0)), whole)
+    np.testing.assert_array_equal(model.generate([1, 2], 3, temperature=0, stop={400, 401}), whole)
+
+
+def test_texts_of_many_lengths_are_no_reason_for_a_warning(recwarn):
+    """Each is compiled for a power of two, which isn't the user's to change."""
+    model = models.Bigram(5)
+    for count in (1, 2, 4, 8, 16, 32, 64):
+        model.generate([1], count, temperature=0)
+    assert not [str(warning.message) for warning in recwarn]

@@ -134,3 +134,8 @@ def test_generation_and_beams(make):
 def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_counts_are_never_made_fewer():
+    with pytest.raises(ValueError, match="smoothing is added to counts, 0 or more, got -1"):
+        models.Bigram(3).fit([0, 1, 2], smoothing=-1)

@@ -236,6 +236,7 @@ class Jitted(ByName, Generic[P, R]):
         self._specializations: OrderedDict[Any, Specialization] = OrderedDict()
         self._sees_keywords = takes_any_keywords(f)
         self._advised = False  # about a long Program
+        self.has_many_forms: bool = False  # is it meant to be compiled for many signatures, without a warning?
         # By count, keywords and static values. Each tuple is replaced as a whole: calls race.
         self._fast: dict[Any, tuple[FastPath, ...]] = {}
 
@@ -322,7 +323,7 @@ class Jitted(ByName, Generic[P, R]):
         return spec
 
     def _warn_if_often(self, key: Any) -> None:
-        if len(self._specializations) == RECOMPILATIONS_BEFORE_WARNING:
+        if len(self._specializations) == RECOMPILATIONS_BEFORE_WARNING and not self.has_many_forms:
             last = next(reversed(self._specializations))
             found, advice = changes(self.f, last[:2], key[:2])
             what = f"{self.__name__} is compiled for the {RECOMPILATIONS_BEFORE_WARNING + 1}th time"

@@ -9,7 +9,7 @@ import numpy as np
 
 from wonderland import nn
 from wonderland.compile.jit import jit
-from wonderland.models.generation import identity, prompts
+from wonderland.models.generation import identity, prompts, stop_tokens
 from wonderland.nn.building import positive
 
 
@@ -38,7 +38,7 @@ def beam_search(
     start = len(rows[0])
     if start + count - 1 > model.context and not model.endless:
         raise ValueError(f"beam_search: {start} tokens and {count} more don't fit into the context, {model.context}")
-    stops = set(np.atleast_1d([] if stop is None else stop).tolist())
+    stops = {*stop_tokens(stop).tolist()}
     text = np.tile(np.asarray(rows[0]), (beams, 1))  # (K, T)
     logp = np.where(np.arange(beams) == 0, 0.0, -np.inf)  # all are the same text: one of them is continued
     finished: list[Beam] = []
@@ -74,7 +74,9 @@ def beam_search(
 @lru_cache(maxsize=6)
 def _compiled(model: int) -> Any:
     """For each of the latest models by itself."""
-    return jit(_next)
+    made = jit(_next)
+    made.has_many_forms = True  # of lengths of the prompt, counts and numbers of beams
+    return made
 
 
 def _next(model: Any, tokens: Any, caches: Any, parents: Any) -> Any:

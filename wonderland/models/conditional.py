@@ -50,7 +50,7 @@ class Translates(nn.Module):
     def generate(self, source: Any, start: Any, count: int, *, source_mask: Any = None, **options: Any) -> Any:
         """Targets (..., T + count) for sources, each after `start` (T,); options as of `GPT.generate`."""
         model = self.given(source, source_mask=source_mask)
-        start = np.broadcast_to(np.atleast_1d(start), (*model.keys.shape[1:-3], np.size(start)))
+        start = np.broadcast_to(np.atleast_1d(start), (*model.batch, np.size(start)))
         return model.generate(start, count, **options)
 
 
@@ -65,6 +65,11 @@ class Conditional(Generates):
         self.values: Any = nn.Buffer(np.stack([context.values for context in contexts]))
         self.source_mask: Any = None if source_mask is None else nn.Buffer(np.asarray(source_mask))
         self.vocab_size, self.context = model.vocab_size, model.context
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """How many sources there are: () for one without an axis."""
+        return self.keys.shape[1:-3]
 
     def __call__(self, tokens: Any) -> Any:
         """Logits of what follows each token, (..., T, vocab_size)."""

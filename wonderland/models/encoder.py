@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from wonderland import nn, random
+from wonderland.nn.arguments import array, demand
 from wonderland.nn.building import positive, recipe
 from wonderland.nn.masks import of_keys, real_places
 from wonderland.nn.placing import indices, wrong_shape
@@ -95,6 +96,9 @@ def mask_tokens(key: Any, tokens: Any, vocab_size: int, mask_token: int, p: floa
     Each is chosen with probability p; of the chosen, 8 in 10 become `mask_token`, 1 any token, 1 stays. The loss is
     that of the chosen: `nn.cross_entropy(model(hidden)[chosen], tokens[chosen])`.
     """
+    tokens = array(tokens)
+    p = array(p)
+    demand((p >= 0) & (p <= 1), "mask_tokens: p is the probability that a token is chosen, from 0 to 1, got {}", p)
     choice, fate, other = random.split(key, 3)
     chosen = random.uniform(choice, tokens.shape) < p
     fate = random.uniform(fate, tokens.shape)

@@ -6,6 +6,7 @@ or without a cache, the latest tokens that fit are looked at anew: their positio
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -16,6 +17,7 @@ import numpy as np
 from wonderland import nn, random
 from wonderland.compile.jit import jit
 from wonderland.control.loops import while_loop
+from wonderland.core.tracer import Tracer
 from wonderland.nn.arguments import demand
 from wonderland.nn.module import all_evaluating
 from wonderland.nn.placing import indices
@@ -54,7 +56,7 @@ class Generates(nn.Module):
         count distances there is no such end.
         """
         rows, single, ragged = prompts(self, prompt)
-        writing = _Writing(self, rows, count, **options)
+        writing = _Writing(self, rows, count, **known(options))
         for _ in writing.advance(writing.total):
             pass
         text = writing.text[:, : writing.n]
@@ -67,7 +69,7 @@ class Generates(nn.Module):
         rows, single, _ = prompts(self, prompt)
         if not single:
             raise ValueError(f"stream takes one prompt (T,), got {len(rows)}: use generate for a batch")
-        writing = _Writing(self, rows, count, **options)
+        writing = _Writing(self, rows, count, **known(options))
         for n in writing.advance(1):
             yield int(writing.text[0, n])
 
@@ -98,6 +100,7 @@ class _Writing:
         cache: bool = True, key: Any = None,
     ):  # fmt: skip
         check_options(count, temperature, top_k, top_p, min_p, repetition_penalty)
+        self.stop: np.ndarray = stop_tokens(stop)
         lengths = np.array([len(row) for row in rows])
         self.model, self.count, self.lengths = model, int(count), lengths
         self.modules = [module for _, module in model.named_modules()]
@@ -108,7 +111,6 @@ class _Writing:
             self.text[i, : len(row)] = row
         self.n = int(lengths.min())
         self.done = np.zeros(len(rows), bool)
-        self.stop = np.asarray([] if stop is None else stop, np.int64).reshape(-1)
         self.sampling, self.numbers = sampling_of(model, temperature, top_k, top_p, min_p, repetition_penalty)
         self.seen = np.zeros((len(rows), model.vocab_size if self.sampling.penalty else 0), bool)
         if self.sampling.penalty:
@@ -153,7 +155,9 @@ def identity(model: Any) -> int:
 @lru_cache(maxsize=12)
 def _compiled(which: str, model: int) -> Any:
     """One of the functions below, compiled for each of the latest models by itself; others are compiled again."""
-    return jit(_prefill) if which == "prefill" else jit(_loop, static_argnames="sampling")
+    made = jit(_prefill) if which == "prefill" else jit(_loop, static_argnames="sampling")
+    made.has_many_forms = True  # of lengths by powers of two, batches and kinds of sampling
+    return made
 
 
 def _room(model: Any, text: Any) -> int:
@@ -214,7 +218,7 @@ def sampling_of(
 ) -> tuple[Sampling, dict[str, Any]]:
     """What is compiled, and the numbers that are given to it."""
     greedy = temperature == 0
-    top_k = None if greedy or top_k is None else min(top_k, model.vocab_size)
+    top_k = None if greedy or top_k is None else min(int(top_k), model.vocab_size)
     sampling = Sampling(greedy, top_k, not greedy and top_p is not None, not greedy and min_p is not None, penalty != 1)
     numbers = {"temperature": temperature or 1, "top_p": top_p or 1, "min_p": min_p or 1, "penalty": penalty}
     return sampling, {name: np.float64(number) for name, number in numbers.items()}
@@ -246,11 +250,21 @@ def restricted(logits: Any, sampling: Sampling, numbers: Any) -> Any:
 
 def prompts(model: Any, prompt: Any) -> tuple[list[np.ndarray], bool, bool]:
     """Prompts, each (T,); was there one only, and are they a list of different lengths?"""
+    if any(isinstance(leaf, Tracer) for leaf in (prompt, *(prompt if isinstance(prompt, (list, tuple)) else ()))):
+        raise TypeError(
+            "generate compiles its loop itself, and takes the numbers of tokens, not a traced prompt: call it outside "
+            "of wl.jit, wl.grad and wl.vmap; for many prompts give it (B, T)"
+        )
     nested = isinstance(prompt, Sequence) and len(prompt) > 0 and all(np.ndim(row) == 1 for row in prompt)
     ragged = nested and len({len(row) for row in prompt}) > 1
+    if isinstance(prompt, (list, tuple)) and not nested and any(map(np.ndim, prompt)) and not all(map(np.ndim, prompt)):
+        raise ValueError("a list of prompts has one (T,) for each text, and this one has single tokens beside them")
     rows = [np.asarray(row) for row in prompt] if ragged else list(np.atleast_2d(np.asarray(prompt)))
     if not ragged and (np.ndim(prompt) not in (1, 2) or not len(rows)):
         raise ValueError(f"a prompt is (T,), (B, T) or a list of prompts, got shape {np.shape(prompt)}")
+    sources: tuple[int, ...] = getattr(model, "batch", ())
+    if sources and sources[0] not in (1, len(rows)):
+        raise ValueError(f"the model was given {sources[0]} sources and {len(rows)} prompts: it takes one for each")
     for row in rows:
         if not len(row):
             raise ValueError("a prompt has at least one token: start with the one that begins a text")
@@ -267,6 +281,23 @@ def prompts(model: Any, prompt: Any) -> tuple[list[np.ndarray], bool, bool]:
     return rows, not ragged and np.ndim(prompt) == 1, ragged
 
 
+def stop_tokens(stop: Any) -> np.ndarray:
+    """The tokens that end a text (n,), of one of them, several, or None."""
+    found = np.asarray([*stop] if isinstance(stop, (set, frozenset)) else [] if stop is None else stop)
+    if found.size and found.dtype.kind not in "iu":
+        raise TypeError(f"stop is the number of a token, or several, got {stop!r}")
+    return found.astype(np.int64).reshape(-1)
+
+
+def known(options: dict[str, Any]) -> dict[str, Any]:
+    """Options, none of which is unknown."""
+    names = [*inspect.signature(_Writing.__init__).parameters][4:]
+    wrong = next((name for name in options if name not in names), None)
+    if wrong is not None:
+        raise TypeError(f"generate has no option {wrong!r}; it has {', '.join(names)}")
+    return options
+
+
 def check_options(count: Any, temperature: Any, top_k: Any, top_p: Any, min_p: Any, penalty: Any) -> None:
     """Refuse numbers that make no sense."""
     for name, value, fits, what in (
@@ -277,5 +308,11 @@ def check_options(count: Any, temperature: Any, top_k: Any, top_p: Any, min_p: A
         ("min_p", min_p, lambda p: 0 < p <= 1, "a part of the largest probability, in (0, 1]"),
         ("repetition_penalty", penalty, lambda r: 0 < r < math.inf, "a positive number, 1 for none"),
     ):
-        if value is not None and not fits(value):
+        if value is None and name != "count":
+            continue
+        try:
+            right = fits(value)
+        except TypeError:
+            raise TypeError(f"generate: {name} is {what}, got {value!r}") from None
+        if not right:
             raise ValueError(f"generate: {name} is {what}, got {value!r}")

@@ -60,6 +60,8 @@ class NGram(Generates):
 
         With smoothing 0, what never followed has the logit -inf; a window that never was has zeros. Returns the model.
         """
+        if not smoothing >= 0:
+            raise ValueError(f"{type(self).__name__}.fit: smoothing is added to counts, 0 or more, got {smoothing!r}")
         tokens = np.atleast_1d(indices(self, np.asarray(tokens)))
         rows = np.asarray(in_windows(self, tokens, self.context))[..., :-1, :]  # (..., T - 1, context)
         counts = np.full(self.weight.shape, float(smoothing))

@@ -26,6 +26,7 @@ from wonderland.models.generation import (
     prompts,
     restricted,
     sampling_of,
+    stop_tokens,
 )
 from wonderland.nn.building import positive
 
@@ -77,7 +78,7 @@ def speculative(
     text[:n] = rows[0]
     sampling, numbers = sampling_of(model, temperature, top_k, top_p, min_p, 1)
     drawn = np.zeros(2, np.uint32) if sampling.greedy else random.next_key() if key is None else key
-    ends = np.asarray([] if stop is None else stop, np.int64).reshape(-1)
+    ends = stop_tokens(stop)
     caches, behind = (one.new_caches((1,), len(text), lookahead + 1) for one in (model, draft))
     state = text, np.int64(n), np.zeros((), bool), np.int64(0), np.int64(0)
     with nn.evaluating(model), nn.evaluating(draft):
@@ -94,7 +95,9 @@ def speculative(
 @lru_cache(maxsize=6)
 def _compiled(model: int, draft: int) -> Any:
     """For each of the latest pairs by itself; others are compiled again."""
-    return jit(_rounds, static_argnames=("ahead", "sampling"))
+    made = jit(_rounds, static_argnames=("ahead", "sampling"))
+    made.has_many_forms = True  # of lengths by powers of two, lookaheads and kinds of sampling
+    return made
 
 
 def _rounds(
