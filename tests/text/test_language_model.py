@@ -84,3 +84,32 @@ def test_what_does_not_fit_is_refused(writer):
     odd = models.GPT(writer.tokenizer.vocab_size, 4, 1, 1, 4, activation=nn.tanh)
     with pytest.raises(ArgumentError, match="activation of this GPT is a function"):
         text.LanguageModel(odd, writer.tokenizer).save("nowhere")
+
+
+def test_log_probability_has_no_windows_where_there_is_no_context(monkeypatch):
+    """Counts of three tokens know each that follows; a window of attention goes on from piece to piece."""
+    monkeypatch.setattr(text.language_model, "PIECE", 4)
+    said, tokenizer = "abcdeabcdeab", text.Characters("abcde")
+    counts = models.NGram(5, 3).fit(tokenizer.encode(said))
+    assert text.LanguageModel(counts, tokenizer).log_probability(said) == pytest.approx(0, abs=1e-6)
+    model = models.GPT(5, 4, 2, 2, 8, positions="rotary", window=3, key=wl.random.key(0))
+    expected = model.log_probability(tokenizer.encode(said)).sum()
+    assert text.LanguageModel(model, tokenizer).log_probability(said) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_a_prompt_longer_than_the_context_is_kept():
+    model = models.GPT(5, 4, 1, 1, 4, key=wl.random.key(0))
+    writer, prompt, key = text.LanguageModel(model, text.Characters("abcde")), "abcdeabcde", wl.random.key(1)
+    whole = writer.generate(prompt, 3, key=key)
+    assert whole.startswith(prompt) and len(whole) == 13
+    assert prompt + "".join(writer.stream(prompt, 3, key=key)) == whole
+
+
+def test_an_empty_prompt_needs_no_new_line():
+    """Neither characters nor words may have one."""
+    for tokenizer in (
+        text.Characters("abc"),
+        text.Words.train("a b c", special_tokens=["<unk>"], bos=None, eos=None),
+    ):
+        model = models.GPT(tokenizer.vocab_size, 4, 1, 1, 4, key=wl.random.key(0))
+        assert text.LanguageModel(model, tokenizer).generate("", 2, temperature=0).startswith("a")

@@ -15,10 +15,12 @@ from wonderland.core.errors import ArgumentError
 from wonderland.models.gpt import GPT
 from wonderland.nn.files import load, save
 from wonderland.nn.safetensors import read
+from wonderland.text.faults import TokenizerError
 from wonderland.text.files import from_state
 from wonderland.text.tokenizer import Tokenizer
 
 FORMAT = "wonderland language model"
+PIECE = 256  # tokens that are looked at together where there is no context to fill
 
 
 class LanguageModel:
@@ -41,19 +43,28 @@ class LanguageModel:
         self.tokenizer: Tokenizer = tokenizer
 
     def generate(self, prompt: str, count: int, **options: Any) -> str:
-        """The prompt and `count` tokens more; options as of `GPT.generate`. An empty prompt begins with any token."""
-        return self.tokenizer.decode(self.model.generate(self._start(prompt), count, **self._stopping(options)))
+        """The prompt and `count` tokens more; options as of `GPT.generate`.
+
+        Of a prompt longer than the context the model sees the end. An empty one begins with the token that begins or
+        ends a text, a new line, or the first of the vocabulary.
+        """
+        before, start = self._start(prompt)
+        found = self.model.generate(start, count, **self._stopping(options))
+        return self.tokenizer.decode(np.concatenate([before, found]))
 
     def stream(self, prompt: str, count: int, **options: Any) -> Iterator[str]:
         """What `generate` writes after the prompt, piece by piece, each whole characters."""
-        decoder, start = self.tokenizer.decoder(), self._start(prompt)
-        decoder.feed(start)  # a character may have begun there, or a word that needs a space after it
+        decoder, (before, start) = self.tokenizer.decoder(), self._start(prompt)
+        decoder.feed(np.concatenate([before, start]))  # a character may have begun there, or a word: a space is next
         for token in self.model.stream(start, count, **self._stopping(options)):
             yield decoder.feed(token)
         yield decoder.finish()
 
     def log_probability(self, text: str) -> float:
-        """log p of a text, all of its tokens but the first, each of those before it that fit into the context."""
+        """log p of a text, all of its tokens but the first, each of those before it that fit into the context.
+
+        A model that is `endless` sees all of them, or as many as it looks at; for others the text is cut into windows.
+        """
         return float(sum(part.sum() for part in self._parts(text)))
 
     def perplexity(self, text: str) -> float:
@@ -66,21 +77,43 @@ class LanguageModel:
         return -self.log_probability(text) / math.log(2) / len(text.encode())
 
     def _parts(self, text: str) -> list[np.ndarray]:
-        """log p of the tokens in windows as long as the context, each after the last token of the window before."""
+        """log p of the tokens, in windows as long as the context that follow the last token of the one before."""
         tokens, context = self.tokenizer.encode(text, disallowed_special=()), self.model.context
         if len(tokens) < 2:
             raise ArgumentError(f"a text of at least two tokens has a probability, this one has {len(tokens)}")
         with nn.evaluating(self.model):
+            if self.model.endless:
+                return [*self._pieces(tokens)]
             starts = range(0, len(tokens) - 1, context)
             return [np.asarray(self.model.log_probability(tokens[i : i + context + 1]), np.float64) for i in starts]
 
-    def _start(self, prompt: str) -> np.ndarray:
+    def _pieces(self, tokens: np.ndarray) -> Iterator[np.ndarray]:
+        """log p of the tokens after all before them, which caches hold, so that no piece begins anew."""
+        caches = self.model.new_caches((), len(tokens))
+        for i in range(0, len(tokens) - 1, PIECE):
+            following = tokens[i + 1 : i + 1 + PIECE]
+            logp = nn.log_softmax(self.model(tokens[i : i + len(following)], caches=caches))  # (T, V)
+            yield np.take_along_axis(np.asarray(logp, np.float64), following[:, None], axis=-1)[:, 0]
+
+    def _start(self, prompt: str) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens of a prompt: those that don't fit into the context, and those that do, at least one."""
         tokens = self.tokenizer.encode(prompt, allowed_special="all")
         if not len(tokens):
-            named = self.tokenizer.special_tokens
-            first = named.get(self.tokenizer.bos or "", named.get(self.tokenizer.eos or ""))
-            tokens = self.tokenizer.encode("\n") if first is None else np.array([first])
-        return tokens if self.model.endless else tokens[-self.model.context :]
+            tokens = np.array([self._first()])
+        cut = 0 if self.model.endless else max(len(tokens) - self.model.context, 0)
+        return tokens[:cut], tokens[cut:]
+
+    def _first(self) -> int:
+        """A token that a text may begin with."""
+        named = self.tokenizer.special_tokens
+        for name in (self.tokenizer.bos, self.tokenizer.eos):
+            if name is not None:
+                return named[name]
+        try:
+            return int(self.tokenizer.encode("\n")[0])
+        except (TokenizerError, IndexError):  # a text without new lines, words
+            special = {*named.values()}
+            return next((i for i in range(self.tokenizer.vocab_size) if i not in special), 0)
 
     def _stopping(self, options: dict[str, Any]) -> dict[str, Any]:
         """A text ends where the tokenizer says so."""
