@@ -6,7 +6,7 @@ import json
 import pytest
 
 from wonderland import text
-from wonderland.text import BPE, Characters, TokenizerError, Words
+from wonderland.text import BPE, Characters, TokenizerError, Words, patterns
 
 PAGE = "the cat sat on the mat; the dog sat on the log.\n" * 3
 
@@ -260,3 +260,36 @@ def test_every_file_that_was_cut_off_is_refused(tokenizer, tmp_path):
             path.write_bytes(whole[:size])
             with pytest.raises(TokenizerError, match=r"own.json, line \d+: it isn't JSON|isn't UTF-8"):
                 text.load(path)
+
+
+def test_what_files_of_json_can_hold_besides(tokenizer, tmp_path):
+    """Names that are no strings, halves of characters, patterns that are none: all refused with the file's name."""
+    path = tmp_path / "tokenizer.json"
+
+    def refused(said, read, **changes):
+        state = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps(state | changes), encoding="utf-8")
+        with pytest.raises(TokenizerError, match=f"tokenizer.json.*{said}"):
+            read(path)
+
+    for special, said in (([[1]], r"a string of at least one character, not \[1\]"), (["\ud800"], "half of a surrog")):
+        Characters("ab").save(path)
+        refused(said, text.load, special_tokens=special)
+    Words(["a"]).save(path)
+    refused("isn't one word or one mark", text.load, vocabulary=["\ud800"])
+    for pattern, said in (("(", "no regular expression"), ("(a)", "groups that are kept")):
+        tokenizer.save(path)
+        refused(said, text.load, pattern=pattern)
+    tokenizer.write_huggingface(path)
+    added = [{"id": 999, "content": "\udfff"}]
+    refused("half of a surrogate", text.load, added_tokens=added, post_processor=None)
+    tokenizer.write_huggingface(path)
+    single = [{"SpecialToken": {"id": "<x>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    refused("adds '<x>', which isn't", text.load, post_processor={"type": "TemplateProcessing", "single": single})
+
+
+def test_a_pattern_that_never_ends_is_given_up(monkeypatch):
+    monkeypatch.setattr(patterns, "PATIENCE", 0.1)
+    tokenizer = BPE({bytes([value]): value for value in range(256)}, [], pattern="(?:a|aa)+b")
+    with pytest.raises(TokenizerError, match="tries too many ways"):
+        tokenizer.encode("a" * 60)

@@ -1,6 +1,7 @@
 """What all tokenizers have in common, and characters and words."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -168,3 +169,14 @@ def test_visualize(monkeypatch):
     assert str(tokenizer.visualize("abra\nc")) == (
         "\033[30;48;5;194mabra\033[0m\033[30;48;5;223m↵\033[0m\n\033[30;48;5;189mc\033[0m"
     )
+
+
+def test_what_is_learnt_from_is_a_text_or_several():
+    assert Characters.train(b"abc").vocabulary == Characters.train(["ab", b"c"]).vocabulary == ["a", "b", "c"]
+    assert Words.train(b"to be").vocabulary == ["be", "to"]
+    for kind, options in ((Characters, {}), (Words, {}), (BPE, {"vocab_size": 300})):
+        for wrong, said in ((3, "not int"), (None, "not NoneType"), (Path("a.txt"), r"Path: for a file write")):
+            with pytest.raises(ArgumentError, match=said):
+                kind.train(wrong, **options)
+    with pytest.raises(TokenizerError, match="half of a surrogate pair"):
+        Words.train("a \ud800")

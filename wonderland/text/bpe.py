@@ -17,7 +17,7 @@ from wonderland.text.byte_characters import ORDER, shown, unshown
 from wonderland.text.faults import TokenizerError, checked_id, checked_special
 from wonderland.text.merging import PairTable
 from wonderland.text.seen import SeenPieces
-from wonderland.text.tokenizer import Tokenizer, text_of
+from wonderland.text.tokenizer import Tokenizer, texts_of
 
 Path = str | os.PathLike[str]
 
@@ -240,7 +240,7 @@ def _check_merge(place: int, pair: Any, ordinary: dict[int, bytes], vocabulary: 
 def _counted(text: Any, pattern: str | None, names: frozenset[str]) -> dict[bytes, int]:
     """How often each piece occurs."""
     counts: Counter[str] = Counter()
-    for each in [text] if isinstance(text, (str, bytes)) else text:
-        for stretch, _ in special.split(text_of(each), names):
+    for each in texts_of(text):
+        for stretch, _ in special.split(each, names):
             counts.update(patterns.pieces(pattern, stretch))
     return {piece.encode("utf-8", "surrogateescape"): count for piece, count in counts.items()}

@@ -9,7 +9,7 @@ import numpy as np
 
 from wonderland.core.errors import ArgumentError
 from wonderland.text.faults import TokenizerError, checked_special
-from wonderland.text.tokenizer import Tokenizer
+from wonderland.text.tokenizer import Tokenizer, texts_of
 
 
 class Characters(Tokenizer):
@@ -42,9 +42,9 @@ class Characters(Tokenizer):
         self._order = np.argsort(self._codes)
 
     @classmethod
-    def train(cls, text: str | Iterable[str], **options: Any) -> Characters:
+    def train(cls, text: str | bytes | Iterable[str | bytes], **options: Any) -> Characters:
         """The characters that occur in a text, or in several, sorted; options as for `Characters`."""
-        found = {*text} if isinstance(text, str) else {character for each in text for character in each}
+        found = {character for each in texts_of(text) for character in {*each}}
         return cls(sorted(found), **options)
 
     def _ordinary(self, text: str) -> np.ndarray:

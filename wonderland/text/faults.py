@@ -21,6 +21,11 @@ def checked_id(value: Any, what: str) -> int:
     return value
 
 
+def has_surrogates(text: str) -> bool:
+    """Is there half of a surrogate pair in a string, as JSON can write it?"""
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def checked_special(special_tokens: Any, first: int = 0) -> dict[str, int]:
     """Special tokens with their ids: a dict of them, or names that get the next ids from `first`."""
     if isinstance(special_tokens, (str, bytes)) or not isinstance(special_tokens, Iterable):
@@ -28,11 +33,16 @@ def checked_special(special_tokens: Any, first: int = 0) -> dict[str, int]:
         raise ArgumentError(f"special_tokens is a list of strings, or a dict from them to ids, not {came}")
     if not isinstance(special_tokens, Mapping):
         names = [*special_tokens]
+        wrong = next((name for name in names if not isinstance(name, str)), "")
+        if wrong != "":
+            raise TokenizerError(f"a special token is a string of at least one character, not {wrong!r:.60}")
         special_tokens = {name: first + i for i, name in enumerate(names)}
         if len(special_tokens) < len(names):
             raise TokenizerError("a special token is there twice")
     for name, number in special_tokens.items():
         if not isinstance(name, str) or not name:
             raise TokenizerError(f"a special token is a string of at least one character, not {name!r}")
+        if has_surrogates(name):
+            raise TokenizerError(f"the special token {name!r:.60} has half of a surrogate pair, which has no UTF-8")
         checked_id(number, f"the special token {name!r}")
     return dict(special_tokens)

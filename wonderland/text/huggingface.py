@@ -42,6 +42,9 @@ def read(path: Path) -> dict[str, Any]:
     vocabulary = _vocabulary(path, part(path, model, "vocab", dict, inside="model"), special)
     merges = _merges(path, part(path, model, "merges", list, inside="model"), vocabulary)
     bos, eos = _frame(path, part(path, found, "post_processor", dict, default={}))
+    for name in (bos, eos):
+        if name is not None and name not in special:
+            refuse(path, f"its post_processor adds {name!r:.60}, which isn't one of its added_tokens")
     return {
         "vocabulary": vocabulary, "merges": merges, "pattern": _pattern(path, found), "special_tokens": special,
         "bos": bos, "eos": eos, "whole": part(path, model, "ignore_merges", bool, default=False, inside="model"),

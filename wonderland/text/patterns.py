@@ -5,6 +5,7 @@ What a pattern doesn't match is a piece of its own, so that no text is lost.
 
 from __future__ import annotations
 
+import importlib.util
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -26,6 +27,7 @@ PATTERNS: dict[str, str] = {
         ]
     ),
 }
+PATIENCE = 10.0  # seconds that a pattern of somebody else's may take for a short text
 
 
 @lru_cache(maxsize=32)
@@ -48,10 +50,12 @@ def compiled(pattern: str) -> Any:
 
 
 def check(pattern: Any) -> None:
-    """Refuse what can't be a pattern; without compiling it, which needs `regex`."""
+    """Refuse what can't be a pattern; where `regex` is missing, without compiling it."""
     if pattern is not None and (not isinstance(pattern, str) or not pattern):
         names = ", ".join(map(repr, PATTERNS))
         raise ArgumentError(f"a pattern is {names}, a regular expression, or None for none, not {pattern!r}")
+    if pattern is not None and pattern not in PATTERNS and importlib.util.find_spec("regex") is not None:
+        compiled(pattern)
 
 
 def pieces(pattern: str | None, text: str) -> list[str]:
@@ -60,10 +64,17 @@ def pieces(pattern: str | None, text: str) -> list[str]:
         return []
     if pattern is None:
         return [text]
-    found = compiled(pattern).findall(text)
-    if pattern in PATTERNS or sum(map(len, found)) == len(text):  # those match every character
-        return found
-    bounds = {0, len(text)}
-    for match in compiled(pattern).finditer(text):
-        bounds |= {match.start(), match.end()}
+    if pattern in PATTERNS:  # they match every character
+        return compiled(pattern).findall(text)
+    seconds = PATIENCE + len(text) / 1e5  # a hundred times what a pattern takes that doesn't try each way there is
+    try:
+        found = compiled(pattern).findall(text, timeout=seconds)
+        if sum(map(len, found)) == len(text):
+            return found
+        bounds = {0, len(text)}
+        for match in compiled(pattern).finditer(text, timeout=seconds):
+            bounds |= {match.start(), match.end()}
+    except TimeoutError:
+        what = f"the pattern {pattern!r:.80} takes more than {seconds:.0f} s"
+        raise TokenizerError(f"{what} for {len(text)} characters: it tries too many ways to match") from None
     return [text[i:j] for i, j in pairwise(sorted(bounds))]

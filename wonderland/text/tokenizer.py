@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -168,6 +168,14 @@ class Tokenizer(ABC):
     def __repr__(self) -> str:
         special = f", special: {', '.join(self.special_tokens)}" if self.special_tokens else ""
         return f"{type(self).__name__}(vocab_size={self.vocab_size}{special})"
+
+
+def texts_of(text: Any) -> Iterator[str]:
+    """The texts that something is learnt from: one, or several."""
+    if isinstance(text, os.PathLike) or not isinstance(text, (str, bytes, Iterable)):
+        read = ": for a file write path.read_bytes()" if isinstance(text, os.PathLike) else ""
+        raise ArgumentError(f"train takes a text, or several, not {type(text).__name__}{read}")
+    return map(text_of, [text] if isinstance(text, (str, bytes, bytearray, memoryview)) else text)
 
 
 def text_of(text: Any) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 
 from wonderland.core.errors import ArgumentError
 from wonderland.data.faults import count_of
-from wonderland.text.faults import TokenizerError, checked_special
-from wonderland.text.tokenizer import Tokenizer
+from wonderland.text.faults import TokenizerError, checked_special, has_surrogates
+from wonderland.text.tokenizer import Tokenizer, texts_of
 
 WORDS = re.compile(r"\w+|[^\w\s]")
 SPECIAL = ("<unk>", "<bos>", "<eos>")
@@ -37,7 +37,7 @@ class Words(Tokenizer):
     ):  # fmt: skip
         self.vocabulary: list[str] = [*vocabulary]
         for word in self.vocabulary:
-            if not isinstance(word, str) or WORDS.findall(word) != [word]:
+            if not isinstance(word, str) or WORDS.findall(word) != [word] or has_surrogates(word):
                 raise TokenizerError(f"the vocabulary has {word!r}, which isn't one word or one mark")
         names = checked_special(special_tokens)
         self.unknown, self.lower = unknown, bool(lower)
@@ -52,8 +52,9 @@ class Words(Tokenizer):
 
     @classmethod
     def train(
-        cls, text: str | Iterable[str], vocab_size: int | None = None, *, min_count: int = 1, **options: Any
-    ) -> Words:
+        cls, text: str | bytes | Iterable[str | bytes], vocab_size: int | None = None, *, min_count: int = 1,
+        **options: Any,
+    ) -> Words:  # fmt: skip
         """The most frequent words of a text, or of several, the more frequent first, equal ones by the alphabet.
 
         At most `vocab_size` tokens, the special ones included; words that occur less than `min_count` times are left
@@ -61,7 +62,7 @@ class Words(Tokenizer):
         """
         least = count_of(min_count, "min_count")
         counts: Counter[str] = Counter()
-        for each in [text] if isinstance(text, str) else text:
+        for each in texts_of(text):
             counts.update(WORDS.findall(each.lower() if options.get("lower") else each))
         found = sorted((word for word, count in counts.items() if count >= least), key=lambda w: (-counts[w], w))
         taken = len(checked_special(options.get("special_tokens", SPECIAL)))
