@@ -8,15 +8,16 @@ import shutil
 import signal
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import shared_data
 
 import wonderland as wl
-from wonderland import cli, data, nn, recipes, text, train
+from wonderland import cli, data, models, nn, recipes, text, train
 from wonderland.core.errors import ArgumentError
-from wonderland.recipes import drawing
+from wonderland.recipes import drawing, language
 from wonderland.recipes.catalog import converted
 
 SMALL = {
@@ -148,6 +149,21 @@ def test_gpt_is_trained_by_options_resumed_and_sampled(capsys):
     for wrong, said in ((["nowhere"], "there is no nowhere"), (["parts", "--top-p", "2"], "top_p is a probability")):
         assert cli.main(["sample", *wrong]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_text_of_one_line_with_a_mark(tmp_path, capsys):
+    """Samples need no new line, a mark of UTF-8 is no character of the text; a wrong prompt isn't shown."""
+    (tmp_path / "line.txt").write_bytes(b"\xef\xbb\xbfno end")
+    whole = language.read_text(str(tmp_path / "line.txt"))
+    assert whole == "no end"
+    tokenizer = text.Characters.train(whole)
+    writer = text.LanguageModel(models.GPT(tokenizer.vocab_size, 8, 1, 1, 4), tokenizer)
+    shown = language.ShowSamples(writer, tmp_path / "checkpoints", count=3)
+    shown.after_epoch(SimpleNamespace(epoch=1, step=1, progress=None, ranks=SimpleNamespace(is_first=True)))
+    assert len(shown.samples) == 1
+    assert cli.main(["sample", str(tmp_path), "--prompt", "Zug"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and "the text has 'Z'" in said.err
 
 
 @pytest.mark.slow

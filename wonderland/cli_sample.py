@@ -25,7 +25,7 @@ def add_command(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("model", nargs="?", default="runs/gpt", help="a run's folder, or a model's file (runs/gpt)")
-    parser.add_argument("--prompt", metavar="TEXT", default="\n", help="how the text begins")
+    parser.add_argument("--prompt", metavar="TEXT", default="", help="how the text begins")
     parser.add_argument("--count", metavar="N", type=int, default=300, help="how many tokens (300)")
     parser.add_argument("--temperature", metavar="T", type=float, default=0.8, help="0 takes the most probable (0.8)")
     parser.add_argument("--top-k", metavar="K", type=int, help="only the K most probable tokens")
@@ -48,8 +48,8 @@ def run(chosen: argparse.Namespace) -> int:
             wl.random.seed(chosen.seed)
         print(f"{writer!r}", file=sys.stderr)
         pieces = writer.stream(chosen.prompt, chosen.count, **options)
-        print(chosen.prompt.lstrip("\n"), end="", flush=True)
-        print(next(pieces, ""), end="", flush=True)
+        first = next(pieces, "")  # a prompt that can't be encoded is refused before it is shown
+        print(chosen.prompt.lstrip("\n") + first, end="", flush=True)
         began = time.perf_counter()  # the first token waits for the compiler
         for piece in pieces:
             print(piece, end="", flush=True)

@@ -343,7 +343,7 @@ def test_token_windows_follow_one_another_and_are_the_same_again():
     again = data.token_windows(tokens, 5, 4, steps=3, seed=1)
     again.load_state({"epoch": 1, "position": 2, "length": 3})
     np.testing.assert_array_equal(next(iter(again))[0], second[2][0])
-    with pytest.raises(data.DataError, match=r"need 101, got 100"):
+    with pytest.raises(data.DataError, match=r"need 101 tokens, the text has 100"):
         data.token_windows(tokens, 100, 4, 3)
     with pytest.raises(data.DataError, match=r"numbers of tokens \(n,\), got dtype float64"):
         data.token_windows(tokens / 2, 5, 4, 3)

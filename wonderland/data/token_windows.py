@@ -24,7 +24,8 @@ def token_windows(tokens: Any, length: int, batch_size: int, steps: int, seed: i
     if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
         raise DataError(f"token_windows takes numbers of tokens (n,), got dtype {tokens.dtype}, shape {tokens.shape}")
     if len(tokens) <= length:
-        raise DataError(f"a window of length={length} and the token after it need {length + 1}, got {len(tokens)}")
+        needs = f"a window of length={length} and the token after it need {length + 1} tokens"
+        raise DataError(f"{needs}, the text has {len(tokens)}")
 
     def batches(epoch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         rng = np.random.default_rng((seed, epoch))

@@ -20,7 +20,7 @@ def read_text(path: str) -> str:
     if not path:
         return data.python_docs()
     try:
-        found = Path(path).read_text(encoding="utf-8")
+        found = Path(path).read_text(encoding="utf-8-sig")  # without the mark of UTF-8 files of Windows
     except OSError as error:
         raise RecipeError(f"text={path} can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -43,7 +43,7 @@ def windows(tokens: np.ndarray, length: int, most: int | None = None) -> tuple[n
 class ShowSamples(train.Callback):
     """After each epoch a sample is shown, and the model kept: `wonderland sample` reads it while training goes on."""
 
-    def __init__(self, writer: text.LanguageModel, checkpoint: Any, prompt: str = "\n", count: int = 120):
+    def __init__(self, writer: text.LanguageModel, checkpoint: Any, prompt: str = "", count: int = 120):
         self.writer, self.prompt, self.count = writer, prompt, count
         folder = getattr(checkpoint, "folder", checkpoint)
         self.path = None if folder is None else Path(folder).parent / FILE

@@ -14,7 +14,7 @@ def run(
     text: str = "", epochs: int = 6, batch_size: int = 48, rate: float = 5e-3, context: int = 24, layers: int = 2,
     heads: int = 4, width: int = 64, hidden: float = 0.15, seed: int = 0, **options: Any,
 ) -> recipes.Outcome:  # fmt: skip
-    """Train on nine tenths of a text, that of a file,, and return how many hidden tokens of the last are found."""
+    """Train on nine tenths of a text, that of a file, and return how many hidden tokens of the last are found."""
     wl.random.seed(seed)
     whole = language.read_text(text)
     tokenizer = wl.text.Characters(["·", *sorted({*whole} - {"·"})])  # what is hidden is a dot
@@ -40,12 +40,12 @@ def run(
     seen, chosen, _ = asked = masked(test, 2**31 - 1)  # the same for any number of epochs
     history = train.fit(model, loss, optimizer, batches, epochs=epochs, validation=asked, clip=1.0, **options)
 
-    around = np.zeros((V, V, V), np.int32)  # how often a token was between two others
-    np.add.at(around, (ids[:-2], ids[2:], ids[1:-1]), 1)
+    between, counts = np.unique((ids[:-2] * V + ids[2:]) * V + ids[1:-1], return_counts=True)  # those with neighbours
+    around = dict(zip(*np.divmod(between[np.lexsort((-between, counts))], V)))  # of two neighbours the last one stays
     left, right = np.roll(test, 1, axis=1), np.roll(test, -1, axis=1)  # at the ends of a window something else
     said = {"most frequent": np.full_like(test, np.bincount(ids).argmax()),
             "bigram": np.argmax(models.Bigram(V).fit(ids)(left), -1),
-            "both neighbours": np.argmax(around[left, right], -1),
+            "both neighbours": np.vectorize(lambda pair: around.get(pair, 0), otypes=[int])(left * V + right),
             "encoder": np.argmax(train.predict(model, seen), -1)}  # fmt: skip
     inner = chosen & (np.arange(context) > 0) & (np.arange(context) < context - 1)
     found = {name: float(np.mean((guess == test)[inner])) for name, guess in said.items()}
