@@ -166,6 +166,17 @@ def test_a_text_of_one_line_with_a_mark(tmp_path, capsys):
     assert said.out == "" and "the text has 'Z'" in said.err
 
 
+def test_sizes_that_a_recipe_of_text_refuses(capsys):
+    for name, pairs, said in (
+        ("masked-lm", ["context=0"], "the context is a number of tokens, at least 1, not 0"),
+        ("masked-lm", ["context=100000"], "a context of 100000 takes 100001: give a longer text"),
+        ("transformer-cost", ["contexts=8"], "two sizes or more are compared"),
+        ("transformer-cost", ["widths=0,8"], "two sizes or more are compared"),
+    ):
+        settings = [part for pair in pairs for part in ("--set", pair)]
+        assert said in complaint(capsys, name, *settings, "--out", "out")
+
+
 @pytest.mark.slow
 def test_gpt_learns_shakespeare():
     """nanoGPT's configuration for a CPU, for which its README says 1.88."""

@@ -32,9 +32,12 @@ def read_text(path: str) -> str:
 
 def windows(tokens: np.ndarray, length: int, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """A text in windows one after the other, and the tokens that follow: (n, length) each; `most`, evenly chosen."""
+    if length < 1:
+        raise RecipeError(f"the context is a number of tokens, at least 1, not {length}")
     count = (len(tokens) - 1) // length
-    if not count:
-        raise RecipeError(f"a tenth of the text, kept for validation, has {len(tokens)} tokens, less than the context")
+    if count < 1:
+        part = f"a part of the text (nine tenths are for training, one for validation) has {len(tokens)} tokens"
+        raise RecipeError(f"{part}, and a context of {length} takes {length + 1}: give a longer text")
     inputs, targets = (tokens[i : i + count * length].reshape(count, length) for i in (0, 1))
     chosen = slice(None) if most is None or count <= most else np.linspace(0, count - 1, most).astype(int)
     return inputs[chosen], targets[chosen]

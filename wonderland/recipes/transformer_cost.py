@@ -20,6 +20,8 @@ def run(
     **options: Any,  # of train.fit: nothing is trained
 ) -> recipes.Outcome:
     """Costs of a gradient, with the context growing at one width, and the width growing at one context."""
+    if min(len({*contexts}), len({*widths})) < 2 or min(*contexts, *widths) < 1:
+        raise recipes.RecipeError(f"transformer-cost: two sizes or more are compared, not {contexts} and {widths}")
     rows: dict[str, dict[str, list[float]]] = {}
     for name, sizes in (("context", contexts), ("width", widths)):
         row = rows[name] = {"size": [], "attention": [], "weights": [], "together": [], "seconds": []}
