@@ -54,7 +54,7 @@ def entries(place: Path) -> list[Path]:
 
 def test_a_second_process_compiles_nothing(place):
     hits, misses = run(PYTHONHASHSEED="1")
-    assert hits == 0 and misses == len(entries(place)) > 4  # the pool, the product's parts, the entry and the function
+    assert hits == 0 and misses == len(entries(place)) >= 4  # pool, product, entry, function
     assert run(PYTHONHASHSEED="2") == [misses, 0]
     assert not list(place.glob("*" + cache.UNFINISHED))
 

@@ -82,7 +82,7 @@ def _wait(ended: SimpleQueue) -> None:
     """
     try:
         while _helping:
-            with suppress(Empty):  # or what it was told has got lost in an interrupt
+            with forks.lent(), suppress(Empty):  # or what it was told has got lost in an interrupt
                 ended.get(timeout=0.1)
     except BaseException:
         _wait(ended)

@@ -39,6 +39,7 @@ AS_WRITTEN = "; as written\n"  # at the head of a text whose loops need no vecto
 
 # Objects of llvmlite die under its own lock alone, whenever Python collects them: the child needs that one too.
 forks.LOCKS.extend((lock, llvm.ffi.lib._lock._lock))
+forks.LENT.append(llvm.ffi.lib._lock._lock)  # helpers wait for it
 _names = itertools.count()
 _at_hand: dict[str, list[bytes]] = {}
 _contexts: list[Any] = []  # that nobody uses

@@ -13,9 +13,12 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 LOCKS: list[Any] = []  # taken in this order. No module may wait for one while it is imported: a test sees to that
+LENT: list[Any] = []  # of these, locks that a thread has around single calls, and others need to get on
 PATIENCE = 10.0  # seconds for imports of other threads: one that waits for the fork itself must not stop it for ever
 
 _turn = threading.Condition()
@@ -58,7 +61,19 @@ def _before() -> None:
         if _take_locks() or (_loading.keys() - {me} and time.monotonic() > end):
             return
         _turn.release()
-        time.sleep(1e-3)
+        with lent():
+            time.sleep(1e-3)
+
+
+@contextmanager
+def lent() -> Iterator[None]:
+    """Others have what this thread holds: a handler of a signal may run between taking a lock and the call for it."""
+    held = [(lock, lock._release_save()) for lock in LENT if lock._is_owned()]
+    try:
+        yield
+    finally:
+        for lock, state in held:
+            lock._acquire_restore(state)
 
 
 def _take_locks() -> bool:
