@@ -18,11 +18,12 @@ from wonderland.compile.jit import jit
 from wonderland.core.program import Program, subprograms
 from wonderland.models.gpt import GPT
 from wonderland.nn.building import positive
-from wonderland.ops.attention import pairs_seen
+from wonderland.ops.attention import attention, attention_cotangent, pairs_seen
+from wonderland.ops.dot import dot
 from wonderland.transform.cost import Cost, cost, equation_cost
 from wonderland.transform.derivatives import trace, value_and_grad
 
-PRODUCTS = ("dot", "attention", "attention_cotangent")  # the operators that are matrix products
+PRODUCTS = (dot, attention, attention_cotangent)  # the operators that are matrix products
 SECONDS, CALLS = 0.1, 5  # of measuring, at least
 
 
@@ -168,7 +169,7 @@ def _of_products(program: Program) -> Cost:
     """What matrix products have of the cost of a Program."""
     found = Cost()
     for equation in program.equations:
-        if equation.primitive.name in PRODUCTS:
+        if equation.primitive in PRODUCTS:
             found += equation_cost(equation)
         for inner in subprograms(equation):
             found += _of_products(inner)
