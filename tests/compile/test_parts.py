@@ -6,12 +6,14 @@ import subprocess
 import sys
 import textwrap
 import threading
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 import wonderland as wl
 from wonderland.compile import build, cache, helpers, llvm, parts
+from wonderland.core import forks as wonderland_forks
 
 SMALL = 2000  # characters of a part, so that small programs have several
 
@@ -249,6 +251,25 @@ assert is_well(fork(2))
 thread.join()
 """
     )
+
+
+def test_what_is_lent_others_have_meanwhile(monkeypatch):
+    """As often as it was taken, a lock is let go and taken again."""
+    lock, had = threading.RLock(), []
+    monkeypatch.setattr(wonderland_forks, "LENT", [lock])
+
+    def other():
+        had.append(lock.acquire(blocking=False))
+        if had[-1]:
+            lock.release()
+
+    with lock, lock:
+        for lend in (False, True, False):
+            with wonderland_forks.lent() if lend else nullcontext():
+                thread = threading.Thread(target=other)
+                thread.start()
+                thread.join()
+    assert had == [False, True, False]
 
 
 @forks
