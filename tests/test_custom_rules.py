@@ -493,3 +493,10 @@ def test_methods():
     for derivative in (wl.grad(scale.times), wl.jit(wl.grad(scale.times)), wl.grad(wl.jit(scale.times))):
         assert derivative(2.0) == 30.0
     assert wl.grad(lambda s: s.times(2.0))(scale).k == 2.0
+
+
+def test_stop_gradient_of_a_decision():
+    """Booleans and integers have no derivative to stop."""
+    f = lambda x: np.sum(np.where(wl.stop_gradient(x > 0), x, 0.0))
+    assert np.array_equal(wl.grad(f)(np.array([1.0, -1.0])), [1, 0])
+    assert np.array_equal(wl.jit(wl.grad(f))(np.array([1.0, -1.0])), [1, 0])

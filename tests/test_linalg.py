@@ -10,6 +10,8 @@ import scipy.linalg
 
 import wonderland as wl
 import wonderland.numpy as wnp
+from wonderland.numpy.dispatch import as_function
+from wonderland.ops import factors
 from wonderland.scipy import linalg as wsl
 from wonderland.testing import check_grads
 
@@ -392,3 +394,12 @@ def test_scipy_functions_under_lift(rng):
     a = hermitian(matrix(rng, 3, 3))
     ours = lambda a: np.sum(wsl.expm(a)) + np.sum(wsl.cho_solve(wsl.cho_factor(a), np.ones(3)))
     np.testing.assert_allclose(wl.grad(wl.lift(plain))(a), wl.grad(ours)(a))
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_factors_of_a_matrix_for_lapack_solve_for_one_column_and_for_several(rng, columns):
+    """The number of columns and the factor 1.0 are arguments of one routine: 1 and 1.0 must not share their memory."""
+    a, b = rng.normal(size=(40, 40)), rng.normal(size=(40, columns))
+    solve = as_function(factors.lu_solve)
+    solved = wl.jit(lambda a, b: solve(*as_function(factors.lu)(a), b, adjoint=False))(a, b)
+    np.testing.assert_allclose(solved, np.linalg.solve(a, b), rtol=1e-9)

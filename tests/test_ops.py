@@ -67,13 +67,11 @@ def test_compiled(row, dtype):
 
 
 # What NumPy and SciPy evaluate between native code: decompositions and what is made of them, FFTs.
-EVALUATED = set(
-    "solve lstsq cholesky slogdet det adjugate adjugate_tangent expm expm_tangent eigh eig svd qr "
-    "fft rfft irfft".split()
-)
+EVALUATED = set("lstsq adjugate adjugate_tangent expm expm_tangent eig svd fft rfft irfft sparse_solve".split())
 EVALUATED_COMPLEX = EVALUATED | set(
-    "triangular_solve sparse_dot sort argsort argmax sinc prod cumprod cumsum recurrence erf erfc erfi "
-    "bessel_i bessel_ie bessel_j bessel_y bessel_k bessel_ke".split()
+    "solve lu lu_solve cholesky_or_nan cholesky slogdet det eigh qr triangular_solve banded_solve sparse_dot sort "
+    "argsort argmax sinc prod cumprod cumsum recurrence erf erfc erfi bessel_i bessel_ie bessel_j bessel_y bessel_k "
+    "bessel_ke".split()
 )
 
 

@@ -37,6 +37,7 @@ SMALL = {
     "seq2seq": ["samples=64", "heads=2", "width=8"],
     "vocabulary": ["text=story.txt", "sizes=256,260,270"],
     "transformer-cost": ["contexts=8,16", "widths=8,16", "context=8", "width=8", "layers=1"],
+    "sudoku": ["samples=12", "batch_size=9", "rules=8"],
 }
 PICTURES = {
     "digits-mlp": ["confusion-matrix", "reliability-diagram", "first-layer-filters", "worst-mistakes"],
@@ -55,6 +56,7 @@ PICTURES = {
     "text-cnn": ["confusion-matrix", "reliability-diagram"],
     "seq2seq": ["dates-without-a-mistake", "where-the-decoder-looks"],
     "vocabulary": ["tokens-against-the-vocabulary", "characters-in-a-token"],
+    "sudoku": [],
 }
 UNTRAINED = ("transformer-cost", "vocabulary")
 FILES = {"gpt": ["model.safetensors"]}  # besides

@@ -25,6 +25,7 @@ ORDER = [
     "first_call",
     "trees",
     "eager",
+    "implicit",
     "random",
     "tokenizers",
     "imports",

@@ -35,6 +35,7 @@ CACHES = {
     "cache._written": False,  # a count by directory
     "emitter._probed": True,
     "foreign.address": True,
+    "foreign._routine_address": True,
     "gemm.external": False,
     **dict.fromkeys(("gemm_kernel.kernel", "gemm_kernel._store_edge", "gemm_tile.tile", "transposes._block"), True),
     **{f"gemm_pack.pack_{what}": True for what in ("rows", "tall", "placed", "columns", "wide")},

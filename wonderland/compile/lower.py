@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from wonderland.compile import attention as attended
-from wonderland.compile import contractions, orders, sorting, transposes, windows
+from wonderland.compile import contractions, elimination, orders, reflections, sorting, symmetric, transposes, windows
 from wonderland.compile.calls import HostNode
 from wonderland.compile.control import Branch, Loop
 from wonderland.compile.emitter import probe
@@ -248,18 +248,34 @@ class Builder:
 
     # -- procedures -------------------------------------------------------------------------------
 
+    def procedures(
+        self, name: str, code: Callable, operands: Sequence[Node], types: Sequence[ArrayType], rows: int, *,
+        cost: float, scratch: int = 0, failure: tuple[Any, str] | None = None, lanes: int | None = None,
+    ) -> tuple[Node, ...]:  # fmt: skip
+        """Code of its own for each row of the results: `code(writer, *outs, *operands)`; see `compile.procedures`."""
+        lead = types[0].shape[:rows]
+        if 0 in lead:
+            return tuple(Number(type, 0) for type in types)
+        operands = [self.broadcast(self.solid(n), (*lead, *n.shape[rows:])) for n in operands]
+        made = Procedure(name, code, operands, lead, scratch=scratch, row_cost=cost, failure=failure, lanes=lanes)
+        return self._results(made, types)
+
     def procedure(
-        self, name: str, code: Callable, operands: Sequence[Node], type: ArrayType, rows: int, *, cost: float,
-        scratch: int = 0, failure: tuple[Any, str] | None = None,
+        self, name: str, code: Callable, operands: Sequence[Node], type: ArrayType, rows: int, **params: Any
     ) -> Node:  # fmt: skip
-        """Code of its own for each row of the result: `code(writer, out, *operands)`; see `compile.procedures`."""
+        """One with one result."""
         if 0 in type.shape:
             return Number(type, 0)
-        operands = [self.broadcast(self.solid(n), (*type.shape[:rows], *n.shape[rows:])) for n in operands]
-        made = Procedure(type, name, code, operands, rows, scratch=scratch, row_cost=cost, failure=failure)
-        return self.keep(made)
+        return self.procedures(name, code, operands, [type], rows, **params)[0]
 
     ordered: Any = sorting.lower
+    system: Any = elimination.lower_system
+    factors: Any = elimination.lower_factors
+    from_factors: Any = elimination.lower_from_factors
+    pivots: Any = elimination.lower_pivots
+    cholesky: Any = symmetric.lower_cholesky
+    symmetric: Any = symmetric.lower_symmetric
+    orthogonal: Any = reflections.lower_orthogonal
     attention: Any = attended.lower
     attention_cotangent: Any = attended.lower_cotangent
 

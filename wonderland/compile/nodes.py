@@ -303,7 +303,8 @@ class Region:
             name = f"n{next(nodes)}"
             seen.update((node, *node.results))
             yield node, name
-            yield from ((result, f"{name}.{i}") for i, result in enumerate(node.results) if result is not node)
+            several = len(node.results) > 1
+            yield from ((r, f"{name}.{i}" if several else name) for i, r in enumerate(node.results) if r is not node)
             for inner in node.regions:
                 yield from inner._name(seen, outside, nodes)
 

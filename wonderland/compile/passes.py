@@ -22,6 +22,8 @@ from wonderland.ops import reduce, shape
 from wonderland.ops.dot import dot
 from wonderland.ops.math import pow
 
+MOST_COMPARED = 1 << 20  # bytes of constants that are compared
+
 
 def optimize(program: Program) -> list[tuple[str, Program]]:
     """The Program after each pass: (name, Program)."""
@@ -43,7 +45,15 @@ def map_programs(params: dict[Any, Any], transform: Callable[[Program], Program]
 def inline(program: Program) -> Program:
     """Replace calls of Programs (`jit` in `jit`) by their equations, everywhere."""
     equations: list[Equation] = []
-    constants = list(program.constants)
+    constants: list[tuple[Var, Any]] = []
+    held: dict[Any, Var] = {}  # one array has one name
+
+    def constant(v: Var, value: Any) -> Var:
+        key = _constant_key(v, value)
+        if key not in held:
+            held[key] = v
+            constants.append((v, value))
+        return held[key]
 
     def walk(body: Program, names: dict[Atom, Atom], copy: bool) -> list[Atom]:
         """Add the equations of a Program whose variables are called by these names; returns its outputs."""
@@ -51,8 +61,7 @@ def inline(program: Program) -> Program:
             inputs, outputs = tuple(names.get(a, a) for a in equation.inputs), equation.outputs
             if equation.primitive.inline is not None:
                 inner, values = hoist(equation.primitive.inline(equation.params))
-                fresh = [Var(None, v.type) for v in inner.inputs[: len(values)]]
-                constants.extend(zip(fresh, values, strict=True))
+                fresh = [constant(Var(None, v.type), value) for v, value in zip(inner.inputs, values)]
                 inside: dict[Atom, Atom] = dict(zip(inner.inputs, (*fresh, *inputs), strict=True))
                 names.update(zip(outputs, walk(inner, inside, True), strict=True))
                 continue
@@ -62,8 +71,14 @@ def inline(program: Program) -> Program:
             equations.append(Equation(equation.primitive, inputs, outputs, map_programs(equation.params, inline)))
         return [names.get(a, a) for a in body.outputs]
 
-    outputs = walk(program, {}, False)
+    outputs = walk(program, {v: constant(v, value) for v, value in program.constants}, False)
     return Program(program.inputs, equations, outputs, constants)
+
+
+def _constant_key(v: Var, value: Any) -> Any:
+    """Equal for constants that are the same for ever: one array, or small ones that nobody can write to."""
+    fixed = type(value) is np.ndarray and not value.flags.writeable and value.base is None
+    return v.type, value.tobytes() if fixed and value.nbytes <= MOST_COMPARED else id(value)
 
 
 def simplified(program: Program) -> Program:

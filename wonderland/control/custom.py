@@ -48,6 +48,7 @@ class CustomCall:
 
     `jvp(*captured, *primals, *tangents) -> (outs, tangents)`, `forward(*captured, *args) -> (outs, residuals)`,
     `backward(*captured, *residuals, *cts) -> cts`. The captured values `for_rules` are those the function doesn't hold.
+    A jvp rule that takes `exact_zeros` gets None for a tangent that is zero, and arrays of zeros otherwise.
     """
 
     name: str
@@ -57,6 +58,7 @@ class CustomCall:
     jvp: Flat | None
     forward: Flat | None
     backward: Flat | None
+    exact_zeros: bool = False
     _program: Program | None = None
 
     def program(self, types: Sequence[ArrayType]) -> Program:
@@ -80,7 +82,8 @@ class CustomCall:
         def over_batch(f: Flat | None, given: Callable[[tuple], Sequence[bool]]) -> Flat | None:
             def g(*args: Any) -> Any:
                 with Batch(size) as level:
-                    lifted = [BatchedValue(level, a) if b else a for a, b in zip(args, given(args), strict=True)]
+                    pairs = zip(args, given(args), strict=True)
+                    lifted = [BatchedValue(level, a) if b and a is not None else a for a, b in pairs]
                     return mapped(f(*lifted), lambda o: materialize(size, *level.split(o)))  # type: ignore[misc]
 
             return f and g
@@ -99,6 +102,7 @@ class CustomCall:
             over_batch(self.jvp, lambda args: [*captured, *own, *own]),
             over_batch(self.forward, lambda args: flags),
             pull and backward,
+            self.exact_zeros,
         )
 
 
@@ -127,7 +131,7 @@ def _jvp(primals: tuple, tangents: tuple, call: CustomCall, linear: bool = False
             "Give one with .defjvp, or use reverse mode."
         )
     pairs = zip(primals[call.count :], tangents[call.count :], strict=True)
-    filled = [zeros_like_type(type_of(p)) if t is None else t for p, t in pairs]
+    filled = [zeros_like_type(type_of(p)) if t is None and not call.exact_zeros else t for p, t in pairs]
     return call.run("jvp", (*primals, *filled), _moved(tangents, call), len(primals) if linear else None)
 
 

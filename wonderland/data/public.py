@@ -25,6 +25,7 @@ from wonderland.data.scalers import MinMax, Scaler, Standardize
 from wonderland.data.sets import breast_cancer, diabetes, digits, moons, parity, sinusoids, spirals, wine, xor
 from wonderland.data.sets_files import mnist, python_docs, read_idx
 from wonderland.data.sets_mnist1d import mnist1d
+from wonderland.data.sets_sudoku import sudoku
 from wonderland.data.splits import kfold, split
 from wonderland.data.streams import Batches, as_loader
 from wonderland.data.tables import Table

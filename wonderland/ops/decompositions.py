@@ -38,16 +38,20 @@ from wonderland.ops.reduce import max as reduce_max
 from wonderland.ops.shape import convert, reshape
 from wonderland.ops.work import matrices
 
+NO_CONVERGENCE = (np.linalg.LinAlgError, "Eigenvalues did not converge")
 _NOT_LINEAR = {"transpose": "it isn't linear"}
 
 
-def _decomposition(name: str, evaluate: Any, infer: Any, jvp: Any, cubic: float) -> Primitive:
+def _decomposition(
+    name: str, evaluate: Any, infer: Any, jvp: Any, cubic: float, lower: Any = None
+) -> Primitive:  # fmt: skip
     return with_shared_rules(
         Primitive(
             name,
             evaluate,
             infer,
             jvp=jvp,
+            lower=lower,
             multiple=True,
             analytic=False,  # lengths and phases of vectors aren't
             raises=True,  # no convergence
@@ -101,7 +105,8 @@ def _eigh_jvp(primals: tuple, tangents: tuple, lower: bool) -> tuple[Any, Any]:
 
 # Eigenvalues in ascending order and orthonormal eigenvectors; one triangle is read, and differentiated.
 eigh: Primitive = _decomposition(
-    "eigh", lambda a, lower: tuple(np.linalg.eigh(a, "L" if lower else "U")), _eigh_type, _eigh_jvp, 4.5
+    "eigh", lambda a, lower: tuple(np.linalg.eigh(a, "L" if lower else "U")), _eigh_type, _eigh_jvp, 4.5,
+    lambda builder, a, lower: builder.symmetric(a, lower, NO_CONVERGENCE),
 )  # fmt: skip
 
 # General matrices -----------------------------------------------------------------------------------------------------
@@ -236,4 +241,6 @@ def _qr(a: Any, full: bool) -> tuple:
 
 
 # q with orthonormal columns and an upper triangular r with real diagonal, whose signs are LAPACK's.
-qr: Primitive = _decomposition("qr", _qr, _qr_type, _qr_jvp, 2)
+qr: Primitive = _decomposition(
+    "qr", _qr, _qr_type, _qr_jvp, 2, lambda builder, a, full: builder.orthogonal(a, full)
+)  # fmt: skip

@@ -44,12 +44,38 @@ def _slogdet_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     return (sign, log), (turned, real(change))
 
 
+def _lower_slogdet(builder: Any, a: Any) -> tuple[Any, Any]:
+    pivots, sign = builder.pivots(a)
+    last, dtype = len(pivots.shape) - 1, a.dtype
+    signs = builder.reduce(builder.map(_sign, [pivots], dtype), (last,), "mul")
+    logs = builder.reduce(builder.map(_log_size, [pivots], dtype), (last,), "add")
+    return builder.map(_product, [sign, signs], dtype), logs
+
+
+def _lower_det(builder: Any, a: Any) -> Any:
+    pivots, sign = builder.pivots(a)
+    return builder.map(_product, [sign, builder.reduce(pivots, (len(pivots.shape) - 1,), "mul")], a.dtype)
+
+
+def _sign(e: Any, x: Any) -> Any:
+    return e.select(e.compare("eq", x, e.constant(0, x)), x, e.select(x < 0, x.like(-1), x.like(1)))  # NaN has 1
+
+
+def _log_size(e: Any, x: Any) -> Any:
+    return e.call("log", e.abs(x))
+
+
+def _product(e: Any, x: Any, y: Any) -> Any:
+    return e.mul(x, y)
+
+
 slogdet: Primitive = with_shared_rules(
     Primitive(
         "slogdet",
         lambda a: tuple(np.linalg.slogdet(a)),
         _slogdet_type,
         jvp=_slogdet_jvp,
+        lower=_lower_slogdet,
         analytic=False,
         multiple=True,
         impossible={"transpose": "it isn't linear"},
@@ -74,6 +100,7 @@ det: Primitive = with_shared_rules(
         lambda a: np.linalg.det(a),
         _det_type,
         jvp=_det_jvp,
+        lower=_lower_det,
         impossible={"transpose": "it isn't linear"},
         cost=matrices(1 / 3),
     )

@@ -60,25 +60,28 @@ from wonderland.ops.work import matrices, systems
 # Systems of equations -------------------------------------------------------------------------------------------------
 
 
-def _solver_batch(primitive: Primitive) -> Callable:
-    """Several right-hand sides for one matrix are more columns: it is factorised once."""
+def solver_batch(primitive: Primitive) -> Callable:
+    """Several right-hand sides for one matrix are more columns: it is factorised once.
+
+    The right-hand side is the last operand; the others are the matrix, or its factors.
+    """
     stacked = stacked_batch(primitive)
 
     def batch(size: int, args: tuple, batched: tuple, **params: Any) -> Any:
-        a, b = args
-        if batched[0]:
+        *matrix, b = args
+        if any(batched[:-1]):
             return stacked(size, args, batched, **params)
         rank = len(shape_of(b))  # (size, ..., n, k) -> (..., n, size, k)
         moved = transpose(b, permutation=(*range(1, rank - 1), 0, rank - 1))
         *head, n, count, k = shape_of(moved)
-        out = primitive(a, reshape(moved, shape=(*head, n, count * k)), **params)
+        out = primitive(*matrix, reshape(moved, shape=(*head, n, count * k)), **params)
         out = reshape(out, shape=(*head, shape_of(out)[-2], count, k))
         return transpose(out, permutation=(rank - 2, *range(rank - 2), rank - 1))
 
     return batch
 
 
-def _solver_pattern(primitive: Primitive) -> Callable:
+def solver_pattern(primitive: Primitive) -> Callable:
     """A column of the solution reads the matrix and its own right-hand side."""
     blockwise = block_pattern(primitive)
 
@@ -88,7 +91,7 @@ def _solver_pattern(primitive: Primitive) -> Callable:
 
     def pattern(types: tuple[ArrayType, ...], params: dict) -> list:
         out = primitive.infer(*map(as_type, types), **params)
-        return [blockwise(types, params)[0], blocks(columns(out), columns(types[1]))]
+        return [*blockwise(types, params)[:-1], blocks(columns(out), columns(types[-1]))]
 
     return pattern
 
@@ -123,12 +126,13 @@ solve: Primitive = with_shared_rules(
             lambda k: _system_taylor(b[k], convolve(a, out, k, product, first=1), lambda rest: solve(a[0], rest))
         ),
         transpose=lambda ct, a, b: (None, solve(adjoint(a), ct)),
+        lower=lambda builder, a, b: builder.system(builder.convert(a, b.dtype), b),
         linear=(1,),
         raises=True,  # a singular matrix
         cost=systems(1 / 3, 1),
     ),
-    _solver_batch,
-    _solver_pattern,
+    solver_batch,
+    solver_pattern,
 )
 
 
@@ -211,8 +215,8 @@ triangular_solve: Primitive = with_shared_rules(
         raises=True,  # a zero on the diagonal
         cost=systems(0, 0.5),
     ),
-    _solver_batch,
-    _solver_pattern,
+    solver_batch,
+    solver_pattern,
 )
 
 
@@ -281,20 +285,23 @@ lstsq: Primitive = with_shared_rules(
         raises=True,  # no convergence
         cost=systems(11, 2),
     ),
-    _solver_batch,
-    _solver_pattern,
+    solver_batch,
+    solver_pattern,
 )
 
 
-def _cholesky_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+def cholesky_jvp(primals: tuple, tangents: tuple, factorise: Primitive) -> tuple[Any, Any]:
+    """The rule of a Cholesky factor, for the primitive that makes it."""
     # dL = L Phi(L^-1 da L^-H), where Phi takes the lower triangle with half the diagonal
     (a,), (da,) = primals, tangents
-    out = cholesky(a)
+    out = factorise(a)
     half = triangular_solve(out, of_triangle(da, lower=True), lower=True, adjoint=False, unit=False)
     whole = triangular_solve(out, adjoint(half), lower=True, adjoint=False, unit=False)
     weights = np.tri(shape_of(a)[-1]) - 0.5 * np.eye(shape_of(a)[-1])
     return out, product(out, mul(adjoint(whole), weights.astype(real_dtype(type_of(out).dtype))))
 
+
+INDEFINITE = (np.linalg.LinAlgError, "Matrix is not positive definite")
 
 # The lower factor L of a = L L^H, of which the lower triangle is read, and differentiated.
 cholesky: Primitive = with_shared_rules(
@@ -302,7 +309,8 @@ cholesky: Primitive = with_shared_rules(
         "cholesky",
         lambda a: np.linalg.cholesky(a),
         same_square,
-        jvp=_cholesky_jvp,
+        jvp=lambda primals, tangents: cholesky_jvp(primals, tangents, cholesky),
+        lower=lambda builder, a: builder.cholesky(a, INDEFINITE),
         analytic=False,
         impossible={"transpose": "it isn't linear"},
         raises=True,  # a matrix that isn't positive definite

@@ -19,11 +19,11 @@ from wonderland.numpy.dispatch import has_tracer, implements, present, space_of,
 from wonderland.numpy.join import as_value
 from wonderland.numpy.linear_algebra import inexact, square_matrix, stacked
 from wonderland.numpy.missing import complete
-from wonderland.ops import decompositions, linalg
+from wonderland.ops import decompositions, factors, linalg
 from wonderland.ops.elementwise import conjugate, where
 from wonderland.ops.index import gather, scatter_slice
 from wonderland.ops.matrices import adjoint, hermitian_part, identity_like, masked, of_triangle
-from wonderland.ops.shape import convert, reshape
+from wonderland.ops.shape import broadcast, convert, reshape
 
 scipy = complete(scipy, ("linalg",))
 
@@ -77,7 +77,41 @@ def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite:
     return Tracer(_solved(values(factor), values(b), lower))
 
 
-for _function in (cho_factor, cho_solve):  # one argument or result of them isn't an array
+def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """L and U in one matrix, and LAPACK's pivots, for `lu_solve`. A singular matrix has a zero on U's diagonal."""
+    if not has_tracer(a):
+        return scipy.linalg.lu_factor(a)
+    (a,) = inexact(values(a))
+    both, places = factors.lu(square_matrix(a))
+    pivots = convert(factors.exchanges(places, back=False), dtype=np.dtype(np.int32))
+    return Tracer(both), Tracer(pivots)
+
+
+def lu_solve(
+    lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True
+) -> Any:  # fmt: skip
+    """Solve a x = b, given what `lu_factor` returned for a; `trans` 1 for its transpose, 2 for its adjoint."""
+    both, pivots = lu_and_piv
+    if not has_tracer((both, pivots, b)):
+        return scipy.linalg.lu_solve((both, pivots), b, trans)
+    if trans not in (0, 1, 2):
+        raise ValueError(f"trans is 0, 1 or 2, not {trans!r}")
+    both, b = inexact(values(both), values(b))
+    vector = len(shape_of(b)) == 1
+    b = reshape(b, shape=(*shape_of(b), 1)) if vector else b
+    if shape_of(both)[-1] != shape_of(b)[-2]:
+        raise ValueError(f"shapes of lu {shape_of(both)} and b {shape_of(b)} are incompatible")
+    lead = np.broadcast_shapes(shape_of(both)[:-2], shape_of(b)[:-2])
+    both, b = stacked(both, b)
+    places = factors.exchanges(convert(values(pivots), dtype=np.dtype(np.int64)), back=True)
+    places = broadcast(places, shape=(*lead, shape_of(places)[-1]))
+    conjugated = trans == 1 and type_of(both).dtype.kind == "c"
+    out = factors.lu_solve(both, places, conjugate(b) if conjugated else b, adjoint=trans != 0)
+    out = conjugate(out) if conjugated else out
+    return Tracer(reshape(out, shape=shape_of(out)[:-1]) if vector else out)
+
+
+for _function in (cho_factor, cho_solve, lu_factor, lu_solve):  # one argument or result of them isn't an array
     for _original in present([getattr(scipy.linalg, _function.__name__)]):
         FUNCTIONS[_original] = space_of(_original)[_function.__name__] = _function
 

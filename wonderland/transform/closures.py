@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -88,11 +89,14 @@ def parts(thing: Any) -> Iterable[Part]:
         return [(thing, key, value) for key, value in islice(list(thing.items()), MOST_SEEN)]
     if isinstance(thing, list):
         return [(thing, i, value) for i, value in enumerate(thing[:MOST_SEEN])]
-    if isinstance(thing, (tuple, set, frozenset)):
+    if isinstance(thing, (tuple, set, frozenset, deque)):
         return [(None, i, value) for i, value in enumerate(islice(thing, MOST_SEEN))]
     if isinstance(thing, types.FunctionType):
         defaults = (*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values())
-        return [*_cells(thing), *((None, thing.__name__, value) for value in defaults)]
+        attributes = [  # what it wraps, if it is called, is in a cell, too
+            (thing.__dict__, name, value) for name, value in list(thing.__dict__.items()) if name != "__wrapped__"
+        ]
+        return [*_cells(thing), *((None, thing.__name__, value) for value in defaults), *attributes]
     if isinstance(thing, types.MethodType):
         return [(None, None, thing.__func__), (None, "self", thing.__self__)]
     if isinstance(thing, functools.partial):
@@ -102,7 +106,8 @@ def parts(thing: Any) -> Iterable[Part]:
     if isinstance(thing, (Tracer, *_PLAIN, *_OURS)):
         return []
     attributes = getattr(thing, "__dict__", {})
-    slots = [name for name in getattr(type(thing), "__slots__", ()) if isinstance(name, str)]
+    declared = (vars(cls).get("__slots__", ()) for cls in type(thing).__mro__)
+    slots = [name for names in declared for name in ((names,) if isinstance(names, str) else names)]
     return [
         *((attributes, name, value) for name, value in list(attributes.items())),
         *((None, name, getattr(thing, name, None)) for name in slots),

@@ -312,4 +312,10 @@ def trace(f: Callable[P, Any]) -> Callable[P, Program]:
 
 def stop_gradient(x: R) -> R:
     """`x` (a tree) as a constant: derivatives don't see where it comes from."""
-    return tree.tree_map(lambda leaf: Tracer(stop_gradient_p(leaf._get())) if isinstance(leaf, Tracer) else leaf, x)
+
+    def stopped(leaf: Any) -> Any:
+        if not isinstance(leaf, Tracer) or not is_differentiable(leaf.dtype):  # a bool has no derivative to stop
+            return leaf
+        return Tracer(stop_gradient_p(leaf._get()))
+
+    return tree.tree_map(stopped, x)

@@ -16,7 +16,7 @@ import wonderland.numpy.linear_algebra  # noqa: F401  (registers the functions)
 from wonderland.core.level import Traced
 from wonderland.core.primitive import registry
 from wonderland.core.tracer import Tracer, unwrap
-from wonderland.ops import decompositions, linalg  # noqa: F401  (registers the primitives)
+from wonderland.ops import decompositions, factors, linalg  # noqa: F401  (registers the primitives)
 from wonderland.scipy import linalg as ours
 from wonderland.testing.op_table import add, function
 from wonderland.testing.samples import Case, Operand, case, reals
@@ -88,6 +88,56 @@ add(
 add(
     "cholesky", definite, reference=np.linalg.cholesky, dtypes="fc", excluded=_dense, cases=_SQUARE,
 )  # fmt: skip
+add(
+    "cholesky_or_nan", definite, reference=np.linalg.cholesky, dtypes="fc", excluded=_dense, cases=_SQUARE,
+)  # fmt: skip
+
+
+def _lu_reference(a: Any) -> tuple:
+    """SciPy's factors in one array, and the rows' order."""
+    found: Any = scipy.linalg.lu(a, p_indices=True) if a.size else (np.zeros(a.shape[:-1], int), a, a)
+    order, low, up = found
+    places = np.argsort(order, axis=-1)  # a[places] = l u
+    return np.tril(low, -1) + np.triu(up), places
+
+
+add("lu", matrices, reference=_lu_reference, dtypes="fc", excluded=_dense, cases=_SQUARE)
+
+
+def _lu_solved(both: Any, places: Any, b: Any, adjoint: bool) -> Any:
+    low, up = np.tril(both, -1) + np.eye(both.shape[-1]), np.triu(both)
+    a = np.take_along_axis(low @ up, np.argsort(places, axis=-1)[..., None], axis=-2)
+    return np.linalg.solve(np.conj(np.swapaxes(a, -1, -2)) if adjoint else a, b)
+
+
+orders: Operand = Operand(
+    lambda rng, shape: np.argsort(rng.uniform(size=shape), axis=-1), dtype=np.int64, differentiable=False
+)
+add(
+    "lu_solve", matrices, orders, vectors, reference=_lu_solved, dtypes="fc", excluded=_dense,
+    cases=[case(a, a[:-1], b, adjoint=adjoint) for a, b in _SYSTEMS for adjoint in (False, True)],
+)  # fmt: skip
+
+
+def _exchanged(x: Any, back: bool) -> Any:
+    """Row by row, by the definition."""
+    out = np.empty_like(x)
+    for place in np.ndindex(x.shape[:-1]):
+        order = list(range(x.shape[-1]))
+        for i, number in enumerate(x[place]):
+            j = number if back else order.index(number)
+            out[place][i] = j
+            order[i], order[j] = order[j], order[i]
+        out[place] = order if back else out[place]
+    return out
+
+
+for _back in (False, True):
+    add(
+        "exchanges", orders, reference=_exchanged, dtypes="i", label=f"exchanges (back={_back})",
+        cases=[case(shape, back=_back) for shape in ((4,), (2, 5), (3, 1), (0,), (0, 3))],
+        excluded={"derivatives": "integers"},
+    )  # fmt: skip
 add("slogdet", matrices, reference=lambda x: tuple(np.linalg.slogdet(x)), dtypes="fc", excluded=_dense, cases=_SQUARE)
 add("det", matrices, reference=np.linalg.det, dtypes="fc", excluded=_dense, cases=_SQUARE)
 
@@ -371,6 +421,17 @@ for _lower in (False, True):
         cases=[case((3, 3), (3,), lower=_lower), case((3, 3), (3, 2), lower=_lower)],
         label=f"scipy.linalg.cho_solve (lower={_lower})",
     )  # fmt: skip
+for _trans in (0, 1, 2):
+    function(
+        scipy.linalg.lu_solve, matrices, vectors, dtypes="ifc", excluded=_lapack,
+        call=lambda a, b, trans: ours.lu_solve(ours.lu_factor(a), b, trans),
+        cases=[case((3, 3), (3,), trans=_trans), case((3, 3), (3, 2), trans=_trans)],
+        label=f"scipy.linalg.lu_solve (trans={_trans})",
+    )  # fmt: skip
+function(
+    scipy.linalg.lu_factor, matrices, dtypes="ifc", excluded=_lapack, call=lambda x: ours.lu_factor(x)[0],
+    cases=[case((3, 3)), case((1, 1))],
+)  # fmt: skip
 function(
     scipy.linalg.cho_factor, definite, dtypes="fc", excluded=_lapack,
     call=lambda x: np.triu(ours.cho_factor(x)[0]), cases=[case((3, 3)), case((1, 1))],

@@ -1,0 +1,1 @@
+"""Solvers of equations and of minima, one family a file; none of them is differentiated."""

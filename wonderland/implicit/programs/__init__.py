@@ -1,0 +1,1 @@
+"""Linear and quadratic programs, and the derivatives of their solutions."""

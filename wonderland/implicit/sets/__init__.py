@@ -1,0 +1,1 @@
+"""Projections, proximal operators and optimal transport."""

@@ -1,0 +1,1 @@
+"""Linear systems: operators, solvers, and the primitive with their derivatives."""
