@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import scipy.sparse as sparse
+from scipy.optimize import linprog
 
 import wonderland as wl
 from wonderland.core.errors import ArgumentError
-from wonderland.implicit import QPStatus, lp, qp
+from wonderland.implicit import QPStatus, Sparse, lp, qp
 
 
 def program(rng, n=30, m=4, p=20):
@@ -47,15 +48,101 @@ def test_one_sparse_row():
     np.testing.assert_allclose(lp(np.array([1.0, -1.0]), row, np.ones(1), lower=-1).x, [-1, 2])
 
 
+def number(found):
+    return np.sum(np.sin(found.x)) + np.sum(found.y**2) + np.sum(found.z * found.z) + np.sum(found.lower**2)
+
+
+@pytest.fixture(scope="module")
+def both():
+    """A function of the numbers of the matrices and of the vectors, by sparse and by dense programs; and these."""
+    Q, c, A, b, G, h, lower = program(np.random.default_rng(0))
+    Q = Q.tocsc()
+
+    def ours(q, c, a, b, g, h, lower):
+        return number(qp(Sparse(Q, q), c, Sparse(A, a), b, Sparse(G, g), h, lower))
+
+    def dense(q, c, a, b, g, h, lower):
+        return number(qp(Sparse(Q, q).dense(), c, Sparse(A, a).dense(), b, Sparse(G, g).dense(), h, lower))
+
+    return ours, dense, (Q.data, c, A.data, b, G.data, h, lower)
+
+
+@pytest.mark.parametrize("transformed", [lambda f: f, wl.jit], ids=["eager", "jit"])
+def test_gradients_in_everything_are_those_of_the_dense_program(both, transformed):
+    ours, dense, data = both
+    everything = tuple(range(len(data)))
+    expected = wl.grad(dense, everything)(*data)
+    for value, right in zip(transformed(wl.grad(ours, everything))(*data), expected, strict=True):
+        np.testing.assert_allclose(value, right, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("transformed", [lambda f: f, wl.jit], ids=["eager", "jit"])
+def test_batches_of_numbers(both, transformed, rng):
+    ours, dense, data = both
+    many = [np.stack([v, v * (1 + 0.01 * rng.random(v.shape))]) if i in (1, 2) else v for i, v in enumerate(data)]
+    axes = tuple(0 if i in (1, 2) else None for i in range(len(data)))
+    found = transformed(wl.vmap(wl.grad(ours, (0, 2)), axes))(*many)
+    expected = wl.vmap(wl.grad(dense, (0, 2)), axes)(*many)
+    for value, right in zip(found, expected, strict=True):
+        np.testing.assert_allclose(value, right, rtol=1e-8, atol=1e-8)
+
+
+def test_second_derivatives_in_the_numbers_of_a_matrix(both):
+    ours, dense, (q, c, a, *rest) = both
+    direction = np.cos(np.arange(len(a)))
+    found, expected = (wl.hvp(lambda a, f=f: f(q, c, a, *rest), (a,), (direction,)) for f in (ours, dense))
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_vectors_with_leading_axes(rng):
+    Q, c, A, b, *_ = program(rng)
+    found = qp(Q, np.stack([c, 2 * c]), A, b)
+    np.testing.assert_allclose(found.x, [qp(Q, c, A, b).x, qp(Q, 2 * c, A, b).x], atol=1e-12)
+
+
+def test_redundant_equations_of_a_large_transport_problem(rng):
+    """One of its equations follows from the others; more than 1,000 unknowns, where nothing is made dense."""
+    k = 35
+    one, ones = sparse.eye_array(k), np.ones((1, k))
+    A = sparse.vstack([sparse.kron(one, ones), sparse.kron(ones, one)])
+    right = np.concatenate([v / v.sum() for v in rng.random((2, k))])
+    costs = rng.random(k * k)
+    found = lp(costs, A, right, lower=0)
+    expected = linprog(costs, A_eq=A, b_eq=right)
+    assert abs(found.value - expected.fun) < 1e-10 and not found.degenerate
+    np.testing.assert_allclose(wl.grad(lambda c: lp(c, A, right, lower=0).value)(costs), found.x, atol=1e-12)
+    move = np.zeros(2 * k)
+    move[:2] = 1, -1
+    _, moved = wl.jvp(lambda right: lp(costs, A, right, lower=0).x, (right,), (move,))
+    np.testing.assert_allclose(A @ moved, move, atol=1e-12)
+
+
+def test_no_convex_program_and_dependent_equations(rng):
+    Q, c, A, b, G, h, lower = program(rng)
+    assert qp(sparse.diags_array([1.0, -1.0]), np.zeros(2), lower=-1, upper=1, full=True).status == QPStatus.NOT_CONVEX
+    twice = sparse.vstack([A, A[:2]]).tocsr()
+    found = qp(Q, c, twice, np.concatenate([b, b[:2]]), G, h, lower)
+    np.testing.assert_allclose(found.x, qp(Q, c, A, b, G, h, lower).x, atol=1e-10)
+    assert not found.degenerate
+    status = qp(Q, c, twice, np.concatenate([b, b[:2] + 1]), G, h, lower, full=True).status
+    assert status == QPStatus.INFEASIBLE
+
+
+def test_dense_matrices_beside_a_sparse_one(rng):
+    Q, c, A, b, *_ = program(rng)
+    f, g = (lambda A, Q=Q: np.sum(qp(Q, c, A, b).x ** 2) for Q in (Q, Q.toarray()))
+    np.testing.assert_allclose(wl.grad(f)(A.toarray()), wl.grad(g)(A.toarray()), rtol=1e-8, atol=1e-9)
+
+
 def test_failures_and_refusals(rng):
     Q, c, A, b, G, h, _ = program(rng)
     assert lp([1.0], sparse.csr_array([[1.0]]), [-1.0], lower=0, full=True).status == QPStatus.INFEASIBLE
     assert lp([-1.0], G=sparse.csr_matrix([[-1.0]]), h=[0.0], full=True).status == QPStatus.UNBOUNDED
-    with pytest.raises(ArgumentError, match="outside of jit"):
-        wl.jit(lambda c: qp(Q, c, A, b).x)(c)
-    with pytest.raises(ArgumentError, match="no leading axes, got c"):
-        qp(Q, np.stack([c, c]))
-    with pytest.raises(ArgumentError, match="A is traced"):
-        wl.grad(lambda A: qp(Q, c, A, b).value)(A.toarray())
+    with pytest.raises(wl.CheckError, match="no x satisfies"):
+        wl.jit(lambda b: lp([1.0], sparse.csr_array([[1.0]]), b, lower=0).x)(np.array([-1.0]))
+    with pytest.raises(ArgumentError, match=r"A has shape .*Map over others"):
+        qp(Q, c, np.stack([A.toarray()] * 2), b)
     with pytest.raises(ArgumentError, match="G must be"):
         qp(Q, c, G=G[:, :5], h=h)
+    with pytest.raises(ArgumentError, match="b was given without A"):
+        qp(Q, c, b=b)

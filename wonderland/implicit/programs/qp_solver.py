@@ -11,6 +11,7 @@ row that is active, or inactive with multiplier 0, has the derivative of the not
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,22 +61,27 @@ class Found(NamedTuple):
 
 def solve_program(data: tuple, tol: float, maxiter: int) -> Found:
     """Solve the program of `data`, (Q, c, A, b, G, h, lower, upper), of which the bounds may be None."""
+    return differentiable(lambda *data: _solve(data, tol, maxiter), _equations)(*data)
+
+
+def differentiable(solve: Callable[..., Found], equations: Callable[..., Any]) -> Callable[..., Found]:
+    """`solve(*data)` with derivatives in the data, by the matrix that `equations` makes (see `_equations`)."""
 
     @custom_jvp
     def solution(*data: Any) -> Found:
         with np.errstate(all="ignore"):
-            return _solve(data, tol, maxiter)
+            return solve(*data)
 
     @solution.defjvp
     def rule(primals: tuple, tangents: tuple) -> tuple[Found, Found]:
         found = solution(*primals)
         zero = Certificate(*map(np.zeros_like, found.certificate))
-        moved = _tangents(primals, tangents, found)
+        moved = _tangents(primals, tangents, found, equations)
         return found, found._replace(
             **moved, certificate=zero, residual=np.zeros_like(found.residual)
         )  # what is a count or a flag has no tangent
 
-    return solution(*data)
+    return solution
 
 
 def _solve(data: tuple, tol: float, maxiter: int) -> Found:
@@ -162,23 +168,16 @@ def certificate(
     )
 
 
-def _tangents(primals: tuple, tangents: tuple, found: Found) -> dict[str, Any]:
-    """Tangents of the solution and of its multipliers, of those of the data."""
+def _tangents(primals: tuple, tangents: tuple, found: Found, equations: Callable[..., Any]) -> dict[str, Any]:
+    """Tangents of the solution and of its multipliers, of those of the data; matrices are arrays or operators."""
     Q, _, A, _, G = primals[:5]
     dQ, dc, dA, db, dG, dh, dlower, dupper = tangents
-    equations, active, low, up, pinned, _ = found.basis
-    m, n, p = A.shape[0], A.shape[1], G.shape[0]
+    rows, active, low, up, pinned, _ = found.basis
+    m, n = A.shape
     failed = ~((found.status == SOLVED) | (found.status == STOPPED))
     x, y, z = (np.where(failed, 0.0, value) for value in (found.x, found.y, found.z))
-    fixed = low | up | pinned
     # The tangents of a failed program are zero: the equations of all its unknowns are `it doesn't move`.
-    still, rows, own = fixed | failed, equations & ~failed, active & ~failed
-    one = lambda flags: diagonal(np.where(flags, 1.0, 0.0))
-    H = np.where(still[:, None], 0.0, Q) + one(still)
-    top = np.concatenate([H, np.where(still[:, None], 0.0, -A.T), np.where(still[:, None], 0.0, G.T)], axis=1)
-    middle = np.concatenate([np.where(rows[:, None], A, 0.0), one(~rows), np.zeros((m, p))], axis=1)
-    bottom = np.concatenate([np.where(own[:, None], G, 0.0), np.zeros((p, m)), one(~own)], axis=1)
-    whole = np.concatenate([top, middle, bottom])  # (n + m + p, n + m + p)
+    still, rows, own = low | up | pinned | failed, rows & ~failed, active & ~failed
     force = -(dQ @ x + dc - dA.T @ y + dG.T @ z)
     moved = np.zeros(n)
     moved = moved if dlower is None else np.where(low & ~failed, dlower, moved)
@@ -186,8 +185,19 @@ def _tangents(primals: tuple, tangents: tuple, found: Found) -> dict[str, Any]:
     right = np.concatenate([
         np.where(still, moved, force), np.where(rows, db - dA @ x, 0.0), np.where(own, dh - dG @ x, 0.0)
     ])  # fmt: skip
-    moves = linear_solve(whole, right, "lu")
+    moves = linear_solve(equations(Q, A, G, still, rows, own), right)
     dx, dy, dz = moves[:n], moves[n : n + m], moves[n + m :]
     push = Q @ dx - A.T @ dy + G.T @ dz - force  # (n,): what the bounds have to hold
     low, up = (np.where(flags & ~failed, value, 0.0) for flags, value in ((low, push), (up, -push)))
     return {"x": dx, "y": dy, "z": dz, "lower": low, "upper": up}
+
+
+def _equations(Q: Any, A: Any, G: Any, still: Any, rows: Any, own: Any) -> Any:
+    """[Q -A' G'; A 0 0; G 0 0] with 1 on the diagonal for what has no equation: x that are still, rows of A and G."""
+    m, p = A.shape[0], G.shape[0]
+    one = lambda flags: diagonal(np.where(flags, 1.0, 0.0))
+    H = np.where(still[:, None], 0.0, Q) + one(still)
+    top = np.concatenate([H, np.where(still[:, None], 0.0, -A.T), np.where(still[:, None], 0.0, G.T)], axis=1)
+    middle = np.concatenate([np.where(rows[:, None], A, 0.0), one(~rows), np.zeros((m, p))], axis=1)
+    bottom = np.concatenate([np.where(own[:, None], G, 0.0), np.zeros((p, m)), one(~own)], axis=1)
+    return np.concatenate([top, middle, bottom])  # (n + m + p, n + m + p)

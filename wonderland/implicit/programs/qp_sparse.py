@@ -1,8 +1,8 @@
-"""Quadratic programs with sparse matrices: the same interior point, with sparse LU; values only, no tracing.
+"""Quadratic programs with sparse matrices: the same interior point, with SciPy's sparse LU.
 
-The derivative is in c, b, h and the bounds; the matrices are constants. Unlike dense programs they aren't looked at for
-redundant equations, dependent active constraints and negative eigenvalues: where that makes the derivative's system
-singular, tangents are NaN.
+Q, A and G come as `Sparse` operators, whose numbers may be traced. The solver runs on values: in compiled code, under
+`vmap` and in loops Python calls it (`host_call`). The derivative is one sparse linear system of a fixed pattern, in
+the numbers of the matrices too.
 """
 
 from __future__ import annotations
@@ -12,59 +12,67 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.control.custom import custom_jvp
-from wonderland.core.errors import ArgumentError
+from wonderland.control.effects import host_call
 from wonderland.core.forks import loading
-from wonderland.core.level import concrete
-from wonderland.core.tracer import Tracer, unwrap
-from wonderland.implicit.programs.active_set import Basis, polished, strictly_active
-from wonderland.implicit.programs.data import Quadratic, residual, scaled
+from wonderland.core.tracer import Tracer
+from wonderland.core.tree import leaves
+from wonderland.implicit.programs.active_set import Basis, basis, polished, strictly_active
+from wonderland.implicit.programs.data import Optimum, Quadratic, residual, scaled
 from wonderland.implicit.programs.interior_point import interior_point, optimal_point
 from wonderland.implicit.programs.kkt import REGULAR
-from wonderland.implicit.programs.qp_solver import Certificate, Found, certificate, finite_data, status_of
+from wonderland.implicit.programs.qp_solver import (
+    CONVEX,
+    Certificate,
+    Found,
+    certificate,
+    differentiable,
+    finite_data,
+    status_of,
+)
 from wonderland.implicit.programs.qp_status import SOLVED, STOPPED
-from wonderland.implicit.systems.linear import linear_solve
+from wonderland.implicit.systems.functions import MOST_DENSE
+from wonderland.implicit.systems.operators_sparse import Sparse
+
+DEPENDENT = 1e-11  # squared, what is left of a row of length one: products of rows have half of the digits
+NOISE = 1e-14  # added to those products, so that the rounding that a dependent row leaves isn't blown up
 
 
 def solve_sparse(data: tuple, tol: float, maxiter: int) -> Found:
-    """`qp_solver.solve_program` where Q, A and G are csr_arrays."""
-    Q, c, A, b, G, h, lower, upper = data
+    """`qp_solver.solve_program` where Q, A and G are `Sparse`."""
 
-    @custom_jvp
-    def solution(*vectors: Any) -> Found:
-        if any(isinstance(v, Tracer) for v in vectors):
-            raise ArgumentError(
-                "qp: programs with sparse matrices are solved by SciPy's sparse LU, outside of jit, vmap and traced "
-                "loops. Make the matrices dense there (Q.toarray())."
-            )
+    def plain(*data: Any) -> Found:
+        Q, c, A, b, G, h, lower, upper = data
+        Q, A, G = (M.pattern.matrix(M.data, M.flipped) for M in (Q, A, G))
         with np.errstate(all="ignore"):
-            c, b, h, lower, upper = vectors
             return _solve((Q, c, A, b, G, h, lower, upper), tol, maxiter)
 
-    @solution.defjvp
-    def rule(primals: tuple, tangents: tuple) -> tuple[Found, Found]:
-        found = solution(*primals)
-        zero = Certificate(*map(np.zeros_like, found.certificate))
-        moved = _tangents(Q, A, G, tangents, found)
-        return found, found._replace(**moved, certificate=zero, residual=np.zeros_like(found.residual))
+    def solve(*data: Any) -> Found:
+        if not any(isinstance(leaf, Tracer) for leaf in leaves(data)):
+            return plain(*data)
+        m, n, p = data[2].shape[0], data[2].shape[1], data[4].shape[0]
+        return host_call(plain, _types(n, m, p), *data)
 
-    return solution(c, b, h, lower, upper)
+    return differentiable(solve, _equations)(*data)
+
+
+def _types(n: int, m: int, p: int) -> Found:
+    number, vectors = ((), np.float64), [((k,), np.float64) for k in (n, m, p, n, n)]
+    flags = [((k,), np.bool_) for k in (m, p, n, n, n)]
+    whole = ((), np.int64)
+    return Found(*vectors, whole, whole, number, Certificate(*vectors), Basis(*flags, ((), np.bool_)))  # type: ignore[arg-type]
 
 
 def _solve(data: tuple, tol: float, maxiter: int) -> Found:
     finite, data = finite_data(data)
-    program = Quadratic(*data)
+    convex = _is_convex(data[0])
+    program = Quadratic(data[0] if convex else data[0] * 0, *data[1:])
     reduced, scale = scaled(program)
     state = interior_point(reduced, maxiter, sparse_factor)
     point = polished(reduced, optimal_point(state), sparse_factor)
-    strict, weak = strictly_active(reduced, point)
-    own, low, up = program.split(strict)
-    both = low & up
-    every, none = np.ones(len(program.b), bool), np.zeros(len(low), bool)
-    held = Basis(every, own, low, up & ~both, none, np.any(weak) | np.any(both))
+    held = _basis(reduced, point)
     point = scale.unscaled(point)
     left = residual(program, point)
-    status = status_of(finite, True, False, state, left, tol)
+    status = status_of(finite, convex, False, state, left, tol)
     known = lambda value: np.where((status == SOLVED) | (status == STOPPED), value, np.nan)
     z, low, up = map(known, program.split(program.where_present(point.z)))
     proof = certificate(program, scale, state, status, False, np.zeros(len(data[3])))
@@ -94,31 +102,103 @@ def sparse_factor(program: Quadratic, inverse: Any) -> Callable[[Any, Any], tupl
     return solve
 
 
-def _tangents(Q: Any, A: Any, G: Any, tangents: tuple, found: Found) -> dict[str, Any]:
-    """As those of `qp_solver`, with a sparse matrix that no tangent goes into."""
+def _pivots(matrix: Any) -> np.ndarray | None:
+    """Those of the elimination of a symmetric matrix without exchanges; None if it can't be done."""
     with loading():
-        from scipy.sparse import block_array, diags_array
+        from scipy.sparse import csc_array
+        from scipy.sparse.linalg import splu
 
-    dc, db, dh, dlower, dupper = tangents
-    value = lambda flags: np.asarray(concrete(unwrap(flags), "a sparse program"))
-    status = value(found.status)
-    fine = (status == SOLVED) | (status == STOPPED)
-    rows, own, low, up = (value(flags) & fine for flags in found.basis[:4])
-    still = low | up | ~fine
-    m, n = A.shape
-    one = lambda flags: diags_array(np.where(flags, 1.0, 0.0))
-    blocks = [
-        [one(~still) @ Q + one(still), -(one(~still) @ A.T), one(~still) @ G.T],
-        [one(rows) @ A, one(~rows), None],
-        [one(own) @ G, None, one(~own)],
-    ]
-    whole = block_array(blocks, format="csr")
-    moved = np.zeros(n)
-    moved = moved if dlower is None else np.where(low, dlower, moved)
-    moved = moved if dupper is None else np.where(up, dupper, moved)
-    right = np.concatenate([np.where(still, moved, -dc), np.where(rows, db, 0.0), np.where(own, dh, 0.0)])
-    moves = linear_solve(whole, right)
-    dx, dy, dz = moves[:n], moves[n : n + m], moves[n + m :]
-    push = Q @ dx - A.T @ dy + G.T @ dz + dc
-    low, up = (np.where(flags, value, 0.0) for flags, value in ((low, push), (up, -push)))
-    return {"x": dx, "y": dy, "z": dz, "lower": low, "upper": up}
+    try:
+        factors = splu(
+            csc_array(matrix), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+        )
+    except RuntimeError:  # exactly singular
+        return None
+    if not np.array_equal(factors.perm_r, factors.perm_c):
+        return None
+    return factors.U.diagonal()[factors.perm_c]
+
+
+def _is_convex(Q: Any) -> bool:
+    """Is Q positive semidefinite? All pivots of Q plus a little are positive then."""
+    with loading():
+        from scipy.sparse import diags_array
+
+    if Q.nnz == 0:
+        return True
+    size = np.sqrt(np.maximum(Q.diagonal(), 0.0))
+    size = np.where(size > 0, size, np.sqrt(abs(Q).max() or 1.0))
+    pivots = _pivots((Q / size[:, None]) / size + diags_array(np.full(len(size), CONVEX)))
+    return pivots is not None and bool(np.all(pivots > 0))
+
+
+def _basis(program: Quadratic, point: Optimum) -> Basis:
+    """`active_set.basis`; of a large program, x is taken to be unique."""
+    kept = _independent(program.A, np.ones(len(program.b), bool))  # others are redundant, which is no choice
+    if sum(program.A.shape) + program.G.shape[0] <= MOST_DENSE:
+        Q, A, G = (M.toarray() for M in (program.Q, program.A, program.G))
+        A = np.where(kept[:, None], A, 0.0)
+        return basis(Quadratic(Q, program.c, A, program.b, G, program.h, program.lower, program.upper), point)
+    with loading():
+        from scipy.sparse import vstack
+
+    strict, weak = strictly_active(program, point)
+    own, low, up = program.split(strict)
+    both = low & up
+    wanted = np.concatenate([kept, own])
+    rows = vstack([program.A, program.G], format="csr") * np.where(low | up, 0.0, 1.0)
+    chosen = _independent(rows.tocsr(), wanted)
+    degenerate = np.any(weak) | np.any(both) | np.any(wanted & ~chosen)
+    m = len(kept)
+    return Basis(chosen[:m], chosen[m:], low, up & ~both, np.zeros(len(low), bool), degenerate)
+
+
+def _independent(rows: Any, wanted: np.ndarray) -> np.ndarray:
+    """Rows, of those that are wanted, none of which is a combination of others: bools.
+
+    The pivots of their products with each other are the squared distances of rows to what rows before them span.
+    """
+    with loading():
+        from scipy.sparse import diags_array
+
+    rows = rows[wanted]
+    length = np.sqrt((rows * rows).sum(axis=1))
+    rows = rows / np.where(length > 0, length, 1.0)[:, None]
+    pivots = _pivots(rows @ rows.T + diags_array(np.full(rows.shape[0], NOISE))) if rows.shape[0] else length
+    chosen = wanted.copy()
+    chosen[wanted] = length > 0 if pivots is None else pivots > DEPENDENT
+    return chosen
+
+
+def _equations(Q: Sparse, A: Sparse, G: Sparse, still: Any, rows: Any, own: Any) -> Sparse:
+    """`qp_solver._equations`: every place that may have a number has one, so the pattern doesn't depend on values."""
+    with loading():
+        from scipy.sparse import coo_array
+
+    (m, n), p = A.shape, G.shape[0]
+    (qi, qj), (ai, aj), (gi, gj) = (M.pattern.places(M.flipped) for M in (Q, A, G))  # Q has all of its diagonal
+    y, z = np.arange(n, n + m), np.arange(n + m, n + m + p)
+    number = lambda flags: np.where(flags, 1.0, 0.0)
+    entries = [
+        (qi, qj, np.where(still[qi], np.where(qi == qj, 1.0, 0.0), Q.data)),
+        (aj, y[ai], np.where(still[aj], 0.0, -A.data)), (gj, z[gi], np.where(still[gj], 0.0, G.data)),
+        (y[ai], aj, np.where(rows[ai], A.data, 0.0)), (y, y, number(~rows)),
+        (z[gi], gj, np.where(own[gi], G.data, 0.0)), (z, z, number(~own)),
+    ]  # fmt: skip
+    i, j, data = (np.concatenate(part) for part in zip(*entries, strict=True))
+    return Sparse(coo_array((np.ones(len(i)), (i, j)), shape=(n + m + p, n + m + p)), data)
+
+
+def symmetric_part(Q: Sparse) -> Sparse:
+    """(Q + Q')/2, with all of its diagonal in the pattern."""
+    with loading():
+        from scipy.sparse import coo_array, csr_array, eye_array
+
+    rows, columns = Q.pattern.places(Q.flipped)
+    n, last = Q.shape[0], len(rows)
+    places = csr_array((np.arange(1, last + 1), (rows, columns)), shape=(n, n))
+    union = (places != 0) + (places.T != 0) + eye_array(n, dtype=bool)
+    i, j = union.tocoo().coords
+    number = np.pad(Q.data, (1, 0))  # 0 where there is none
+    there = lambda a, b: number[np.asarray(places[a, b]).reshape(-1)]
+    return Sparse(coo_array((np.ones(len(i)), (i, j)), shape=(n, n)), (there(i, j) + there(j, i)) / 2)

@@ -13,17 +13,16 @@ import numpy as np
 from wonderland.control.effects import check
 from wonderland.core.errors import ArgumentError
 from wonderland.core.forks import loading
-from wonderland.core.tracer import Tracer
 from wonderland.core.tree import tree_map
 from wonderland.implicit.programs.qp_solver import Certificate as Certificate
 from wonderland.implicit.programs.qp_solver import Found, solve_program
-from wonderland.implicit.programs.qp_sparse import solve_sparse
+from wonderland.implicit.programs.qp_sparse import solve_sparse, symmetric_part
 from wonderland.implicit.programs.qp_status import INFEASIBLE, NOT_CONVEX, NOT_FINITE, STOPPED, UNBOUNDED
+from wonderland.implicit.systems.operators_sparse import Sparse
 from wonderland.numpy.sparse import is_sparse
 from wonderland.transform.vmap import vmap
 
 NAMES = ("Q", "c", "A", "b", "G", "h", "lower", "upper")
-MATRICES = ("Q", "A", "G")
 
 
 class QPSolution(NamedTuple):
@@ -55,7 +54,8 @@ def qp(
     A program that has no solution raises `wl.CheckError`, with the proof and its place in the batch; with `full=True`
     its x and multipliers are NaN, `status` says why, `certificate` is the proof, and other elements are as if alone.
 
-    Matrices of `scipy.sparse` are solved with by sparse LU, not under jit or vmap, and have derivatives in the vectors.
+    Q, A and G may be matrices of `scipy.sparse`, or `wl.implicit.Sparse(matrix, data)` for derivatives in their
+    numbers: then all of it is sparse, solved by SciPy's LU, which compiled code calls.
 
     float32 is computed in float64, and rounded. `tol` bounds the relative residuals of the optimality conditions.
     """
@@ -77,20 +77,18 @@ def lp(
 
 def _solved(name: str, *args: Any) -> QPSolution:
     *data, tol, maxiter, full = args
-    if any(is_sparse(v) for v in data):
-        data, dtype = _arguments(name, _as_sparse(name, data))
-        solution = _one(name, data, tol, maxiter, full, solve_sparse)
-    else:
-        data, dtype = _arguments(name, data)
-        solve = lambda *data: _one(name, data, tol, maxiter, full)
-        solution = _batched(name, solve, data)(*data)
+    sparse = any(is_sparse(v) or isinstance(v, Sparse) for v in data)
+    data, dtype = _arguments(name, _as_sparse(name, data) if sparse else data)
+    method = solve_sparse if sparse else solve_program
+    solve = lambda *data: _one(name, data, tol, maxiter, full, method)
+    solution = _batched(name, solve, data)(*data)
     if dtype == np.float64:
         return solution
     rounded = lambda value: value.astype(dtype) if value.dtype.kind == "f" else value
     return tree_map(rounded, solution)
 
 
-def _one(name: str, data: tuple, tol: float, maxiter: int, full: bool, solve: Any = solve_program) -> QPSolution:
+def _one(name: str, data: tuple, tol: float, maxiter: int, full: bool, solve: Any) -> QPSolution:
     """One program of complete float64 data."""
     Q, c = data[:2]
     found = solve(data, tol, maxiter)
@@ -139,7 +137,7 @@ def _arguments(name: str, given: list) -> tuple[tuple, Any]:
     if found["c"] is None or found["c"].ndim == 0:
         raise ArgumentError(f"{name}: c is a vector of shape (n,), got {_shape(found['c'])}")
     n = found["c"].shape[-1]
-    dtypes = [value.dtype for value in found.values() if value is not None and value.ndim]
+    dtypes = [value.dtype for value in found.values() if value is not None and len(value.shape)]
     dtype = np.result_type(*dtypes)
     dtype = np.dtype(float) if dtype.kind in "biu" else dtype
     for matrix, right in (("A", "b"), ("G", "h")):
@@ -150,43 +148,47 @@ def _arguments(name: str, given: list) -> tuple[tuple, Any]:
             found[matrix], found[right] = np.zeros((0, n)), np.zeros(0)
         _check_shapes(name, matrix, right, found, n)
     Q = np.zeros((n, n)) if found["Q"] is None else found["Q"]
-    if Q.ndim < 2 or Q.shape[-2:] != (n, n):
+    if len(Q.shape) < 2 or Q.shape[-2:] != (n, n):
         raise ArgumentError(f"{name}: Q must be (n, n) with the n = {n} of c, got {_shape(Q)}")
-    found["Q"] = (Q + (Q.T if is_sparse(Q) else np.swapaxes(Q, -1, -2))) / 2
+    found["Q"] = symmetric_part(Q) if isinstance(Q, Sparse) else (Q + np.swapaxes(Q, -1, -2)) / 2
     for key in ("lower", "upper"):
         value = found[key]
         if value is not None and value.ndim and value.shape[-1] not in (1, n):
             raise ArgumentError(f"{name}: {key} must be (n,) with the n = {n} of c, or one number, got {_shape(value)}")
         if value is not None:
             found[key] = np.broadcast_to(value, (*value.shape[:-1], n))
-    return tuple(None if v is None else v.astype(np.float64) for v in found.values()), dtype
+    in_double = lambda value: tree_map(lambda leaf: leaf.astype(np.float64), value)
+    return tuple(None if v is None else in_double(v) for v in found.values()), dtype
 
 
 def _as_sparse(name: str, given: list) -> list:
-    """Data of which a matrix is sparse, with all matrices as csr_arrays, which have no derivative."""
+    """Data of which a matrix is sparse, with all matrices as `Sparse`."""
     with loading():
         from scipy.sparse import csr_array
 
-    found = []
-    for key, value in zip(NAMES, given, strict=True):
-        if isinstance(value, Tracer) and key in MATRICES:
-            raise ArgumentError(
-                f"{name}: {key} is traced, and another matrix is sparse: matrices of a sparse program have no "
-                "derivatives. Make all of them dense, or take derivatives in c, b, h and the bounds."
-            )
-        if np.ndim(value) > (2 if key in MATRICES else 1):
-            raise ArgumentError(f"{name}: sparse programs have no leading axes, got {key} of shape {np.shape(value)}")
-        found.append(csr_array(value) if key in MATRICES and value is not None else value)
-    n = np.shape(found[1])[-1] if np.ndim(found[1]) else 0
-    found[0] = csr_array((n, n)) if found[0] is None else found[0]
-    for matrix, right in ((2, 3), (4, 5)):
-        if found[matrix] is None and found[right] is None:
-            found[matrix], found[right] = csr_array((0, n)), np.zeros(0)
+    found = list(given)
+    n = np.shape(given[1])[-1] if np.ndim(given[1]) else 0
+    for i in (0, 2, 4):
+        value = given[i]
+        if value is None:  # unless its right-hand side is there
+            if i == 0 or given[i + 1] is None:
+                found[i], found[i + 1] = Sparse(csr_array((n if i == 0 else 0, n))), np.zeros(0) if i else given[1]
+        elif is_sparse(value):
+            found[i] = Sparse(value)
+        elif not isinstance(value, Sparse):
+            array = _array(name, NAMES[i], value)
+            if array.ndim != 2:
+                raise ArgumentError(
+                    f"{name}: {NAMES[i]} has shape {array.shape}, and another matrix is sparse: matrices of sparse "
+                    "programs have two axes. Map over others with wl.vmap."
+                )
+            found[i] = Sparse(csr_array(np.ones(array.shape)), array.reshape(-1))
     return found
 
 
 def _array(name: str, key: str, value: Any) -> Any:
-    array = value if hasattr(value, "shape") and hasattr(value, "astype") else np.asarray(value)
+    ready = isinstance(value, Sparse) or (hasattr(value, "shape") and hasattr(value, "astype"))
+    array = value if ready else np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise ArgumentError(f"{name}: {key} must be real numbers, got {array.dtype}")
     return array
@@ -194,7 +196,7 @@ def _array(name: str, key: str, value: Any) -> Any:
 
 def _check_shapes(name: str, matrix: str, right: str, found: dict[str, Any], n: int) -> None:
     rows, limits = found[matrix], found[right]
-    if rows.ndim < 2 or rows.shape[-1] != n:
+    if len(rows.shape) < 2 or rows.shape[-1] != n:
         raise ArgumentError(f"{name}: {matrix} must be (rows, n) with the n = {n} of c, got {_shape(rows)}")
     if limits.ndim < 1 or limits.shape[-1] != rows.shape[-2]:
         raise ArgumentError(
@@ -209,7 +211,7 @@ def _shape(value: Any) -> str:
 def _batched(name: str, solve: Any, data: tuple) -> Any:
     """`solve` over the leading axes of the data, which broadcast."""
     ranks = (2, 1, 2, 1, 2, 1, 1, 1)
-    lead = [() if v is None else v.shape[: v.ndim - rank] for v, rank in zip(data, ranks, strict=True)]
+    lead = [() if v is None else v.shape[: len(v.shape) - rank] for v, rank in zip(data, ranks, strict=True)]
     try:
         whole = np.broadcast_shapes(*lead)
     except ValueError:

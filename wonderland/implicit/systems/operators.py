@@ -16,6 +16,7 @@ from wonderland.core.kinds import register_node
 from wonderland.core.tracer import Tracer
 from wonderland.implicit.systems.solvers_direct import LU, Cholesky, LeastSquares
 from wonderland.implicit.systems.solvers_structured import Division, Substitution, Woodbury
+from wonderland.transform.vmap import vmap
 
 
 class Operator:
@@ -62,6 +63,17 @@ class Operator:
     def diagonal(self) -> Any:
         """The elements on the diagonal, (min(m, n),)."""
         return np.diagonal(self.dense())
+
+    @property
+    def T(self) -> Operator:
+        """`transposed()`."""
+        return self.transposed()
+
+    def __matmul__(self, x: Any) -> Any:
+        """The product with a vector (n,), or with the columns of (n, k)."""
+        if np.ndim(x) == 2:
+            return vmap(self.matvec, in_axes=1, out_axes=1)(x)
+        return self.matvec(x)
 
     def expanded(self) -> Operator:
         """The same, with what every product would compute again computed: for many products."""
