@@ -35,7 +35,8 @@ from wonderland.ops.work import each, matrices, systems
 # LU -------------------------------------------------------------------------------------------------------------------
 
 
-def _lapack(name: str, a: Any) -> Any:
+def lapack(name: str, a: Any) -> Any:
+    """LAPACK's function of that name for matrices like a."""
     return _lapack_function(name, a.dtype)
 
 
@@ -55,7 +56,7 @@ def _lu(a: Any) -> tuple[Any, Any]:
         return np.array(a), places
     if count > n:
         return _many_lu(np.array(a, order="C"), places)
-    out, factorise = np.empty_like(a), _lapack("getrf", a)
+    out, factorise = np.empty_like(a), lapack("getrf", a)
     for place in np.ndindex(a.shape[:-2]):
         out[place], swaps, _ = factorise(a[place])
         order = places[place]
@@ -127,7 +128,7 @@ lu: Primitive = with_shared_rules(
 def _substituted(a: Any, b: Any, lower: bool, adjoint: bool, unit: bool) -> Any:
     """`triangular_solve` where a zero on the diagonal gives NaN."""
     if a.ndim == 2:
-        x, info = _lapack("trtrs", a)(a, b, lower=lower, trans=2 if adjoint else 0, unitdiag=unit)
+        x, info = lapack("trtrs", a)(a, b, lower=lower, trans=2 if adjoint else 0, unitdiag=unit)
         return np.full_like(x, np.nan) if info > 0 else x
     if adjoint:
         a, lower = np.conj(np.swapaxes(a, -1, -2)), not lower
@@ -260,7 +261,7 @@ def _cholesky_or_nan(a: Any) -> Any:
     try:
         return np.linalg.cholesky(a)
     except np.linalg.LinAlgError:
-        out, factorise = np.full_like(a, np.nan), _lapack("potrf", a)
+        out, factorise = np.full_like(a, np.nan), lapack("potrf", a)
         for place in np.ndindex(a.shape[:-2]):
             found, info = factorise(a[place], lower=True, clean=True)
             if info == 0:

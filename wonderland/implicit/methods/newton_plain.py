@@ -16,7 +16,7 @@ from wonderland.implicit.methods.convergence import SURE, square
 from wonderland.implicit.systems.operators import Dense
 from wonderland.implicit.systems.solvers_direct import LU
 from wonderland.implicit.tasks import Task
-from wonderland.ops import factors
+from wonderland.ops.factors import lapack
 
 
 def plain_newton(problem: Task, x: np.ndarray, tol: float, maxiter: int) -> tuple[Any, Any, Any] | None:
@@ -31,7 +31,9 @@ def plain_newton(problem: Task, x: np.ndarray, tol: float, maxiter: int) -> tupl
         a = at.operator.a
         if weights is not None and not float(square(weights * value)) <= allowed:
             return None
-        s = -factors.lu_solve.evaluate(*factors.lu.evaluate(a), value[:, None], adjoint=False)[:, 0]
+        _, _, s, singular = lapack("gesv", a)(a, -value) if a.size else (None, None, -value, 0)
+        if singular:
+            return None
         size, steps, sizes = np.abs(x), np.abs(s), np.abs(a)
         ahead = np.maximum(size, np.abs(x + s))
         length = float(steps.max(initial=0.0))
