@@ -13,6 +13,7 @@ import gc
 import importlib.util
 import json
 import multiprocessing
+import os
 import sys
 from multiprocessing.connection import Connection
 from typing import Any
@@ -84,10 +85,8 @@ def prepare(benchmark: registry.Benchmark, name: str) -> registry.Call:
         import torch
 
         torch.set_num_threads(environment.THREADS)
-    if name.startswith("jax") and benchmark.float64:
-        import jax
-
-        jax.config.update("jax_enable_x64", True)
+    if benchmark.float64:
+        os.environ["JAX_ENABLE_X64"] = "1"  # of JAX, and of what stands on it
     return benchmark.contenders[name](*inputs)
 
 

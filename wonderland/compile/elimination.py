@@ -7,6 +7,7 @@ its column; where it is in each lane differs, so two rows change their places in
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,8 @@ from wonderland.compile.procedures import Code, Stacked
 from wonderland.core.types import ArrayType
 
 I64 = np.dtype(np.int64)
+FEW = 4  # right-hand sides whose sums are kept in registers
+PANEL = 4  # columns that are eliminated before the others are touched
 
 
 def eliminate(w: Lanes, a: Interleaved, n: int, order: Interleaved | None = None) -> tuple[ir.Variable, ir.Variable]:
@@ -41,9 +44,9 @@ def eliminate(w: Lanes, a: Interleaved, n: int, order: Interleaved | None = None
     f = w.f
     sign, regular = w.variable(1.0), w.variable(1.0)
 
-    def exchange(k: Index, place: ir.Value) -> None:
+    def exchange(k: Index, place: ir.Value, first: Index) -> None:
         def rows(here: ir.Value | None, r: Index) -> None:
-            a.swap(here, r, k, k if order is None else 0)  # what is left of the diagonal is L
+            a.swap(here, r, k, first if order is None else 0)  # what is left of the first column is L, and not needed
             if order is not None:
                 order.swap(here, r, k)
 
@@ -57,7 +60,8 @@ def eliminate(w: Lanes, a: Interleaved, n: int, order: Interleaved | None = None
             w.each(k + 1, n, row)
         sign.set(f.select(place.equals(w.index(k)), sign.get(), -sign.get()))
 
-    def step(k: Index) -> None:
+    def step(k: Index, first: Index, stop: Index) -> None:
+        """Eliminate below the diagonal of column k, in the columns from `first` to below `stop`."""
         best, place = w.variable(w.abs(a[k, k])), w.variable(w.index(k))
 
         def look(r: Index) -> None:
@@ -67,7 +71,7 @@ def eliminate(w: Lanes, a: Interleaved, n: int, order: Interleaved | None = None
             best.set(f.select(larger, size, best.get()))
 
         w.each(k + 1, n, look)
-        exchange(k, place.get())
+        exchange(k, place.get(), first)
         pivot = a[k, k]
         zero = pivot.equals(0.0)
         regular.set(w.where(zero, 0.0, regular.get()))
@@ -76,19 +80,40 @@ def eliminate(w: Lanes, a: Interleaved, n: int, order: Interleaved | None = None
         def below(r: Index) -> None:
             factor = a[r, k] / divisor
             a[r, k] = factor
-            add_row(w, a, r, k, -factor, k + 1, a.columns)
+            add_rows(w, a, r, [k], [-factor], k + 1, stop)
 
         w.each(k + 1, n, below)
 
-    w.each(0, n, step)
+    def panel(p: Index) -> None:
+        """A few columns at once: the rest of the matrix, which a fast cache doesn't hold, is gone through once."""
+        first, rest = p * PANEL, p * PANEL + PANEL
+        pivots = [first + i for i in range(PANEL)]
+
+        def update(r: Index, count: int) -> None:
+            add_rows(w, a, r, pivots[:count], [-a[r, k] for k in pivots[:count]], rest, a.columns)
+
+        for k in pivots:
+            step(k, first, rest)
+        for i in range(1, PANEL):
+            update(pivots[i], i)
+        w.each(rest, n, lambda r: update(r, PANEL))
+
+    panels = 0 if w.written_out else n // PANEL
+    w.each(0, panels, panel)
+    w.each(panels * PANEL, n, lambda k: step(k, k, a.columns))
     return sign, regular
 
 
-def add_row(w: Lanes, a: Interleaved, r: Index, k: Index, factor: ir.Value, start: Index, stop: Index) -> None:
-    """Add a multiple of row k to row r, from one column to another."""
+def add_rows(
+    w: Lanes, a: Interleaved, r: Index, rows: Sequence[Index], factors: Sequence[ir.Value], start: Index, stop: Index
+) -> None:  # fmt: skip
+    """Add multiples of rows to row r, from one column to another."""
 
     def column(j: Index) -> None:
-        a[r, j] = w.sum_of(factor, a[k, j], a[r, j])
+        total = a[r, j]
+        for k, factor in zip(rows, factors, strict=True):
+            total = w.sum_of(factor, a[k, j], total)
+        a[r, j] = total
 
     w.each(start, stop, column)
 
@@ -127,7 +152,7 @@ def _solve(code: Code, out: Stacked, a: Stacked, b: Stacked, n: int, k: int, scr
             whole[i, c] = whole[i, c] / pivot
 
         w.each(n, n + k, divide)
-        w.each(0, i, lambda r: add_row(w, whole, r, i, -whole[r, i], n, n + k))
+        w.each(0, i, lambda r: add_rows(w, whole, r, [i], [-whole[r, i]], n, n + k))
 
     w.each(0, n, step, backwards=True)
     store(w, whole, out, n)
@@ -201,6 +226,7 @@ def _from_factors(
     w = Lanes(code, lu.dtype, written_out(n, k))
     x = w.interleaved(n, k, scratch)
     regular = w.variable(1.0)
+    by_rows = not adjoint and k <= FEW and w.has_blocks(lu)
 
     def rows(to: Any) -> None:
         def row(i: Index) -> None:
@@ -218,29 +244,65 @@ def _from_factors(
     def substitute(upper: bool, unit: bool) -> None:
         """The triangle (transposed, if adjoint) is upper: the last number first."""
 
+        def divide_by(i: Index) -> None:
+            pivot = w.read(lu, i, i)
+            regular.set(w.where(pivot.equals(0.0), 0.0, regular.get()))
+
+            def divide(c: Index) -> None:
+                x[i, c] = x[i, c] / pivot
+
+            w.each(0, k, divide)
+
         def step(i: Index) -> None:
             if not unit:
-                pivot = w.read(lu, i, i)
-                regular.set(w.where(pivot.equals(0.0), 0.0, regular.get()))
-
-                def divide(c: Index) -> None:
-                    x[i, c] = x[i, c] / pivot
-
-                w.each(0, k, divide)
+                divide_by(i)
 
             def other(r: Index) -> None:
                 factor = w.read(lu, i, r) if adjoint else w.read(lu, r, i)
-                add_row(w, x, r, i, -factor, 0, k)
+                add_rows(w, x, r, [i], [-factor], 0, k)
 
             w.each(0, i, other) if upper else w.each(i + 1, n, other)
 
-        w.each(0, n, step, backwards=upper)
+        def step_by_rows(i: Index) -> None:
+            add_products(w, x, i, lu, k, (i + 1, n) if upper else (0, i))
+            if not unit:
+                divide_by(i)
+
+        w.each(0, n, step_by_rows if by_rows else step, backwards=upper)
 
     rows(take)
     # L U x = b[places], or U' L' x[places] = b
     substitute(upper=False, unit=not adjoint)
     substitute(upper=True, unit=adjoint)
     rows(give)
+
+
+def add_products(w: Lanes, x: Interleaved, i: Index, lu: Stacked, k: int, columns: tuple[Index, Index]) -> None:
+    """Subtract row i of lu, from one column to another, times x from row i of x, which has k columns: few.
+
+    A block of each row is read at once. Two sums for each column, as one would have to wait for itself.
+    """
+    code, (start, stop) = w.code, (w.code.number(c) for c in columns)
+    sums = [(w.variable(x[i, c]), w.variable(0.0)) for c in range(k)]
+
+    def add(r: Index, factor: ir.Value, which: int) -> None:
+        for c, both in enumerate(sums):
+            both[which].set(w.sum_of(-factor, x[r, c], both[which].get()))
+
+    def block(b: Index) -> None:
+        for t, factor in enumerate(w.read_block(lu, i, b * w.width)):
+            add(b * w.width + t, factor, t % 2)
+
+    def one(r: Index) -> None:
+        add(r, w.read(lu, i, r), 0)
+
+    first = code.quotient(start + (w.width - 1), code.number(w.width))
+    last = code.quotient(stop, code.number(w.width))
+    w.each(start, code.minimum(first * w.width, stop), one)
+    w.each(first, last, block)
+    w.each(code.maximum(last * w.width, first * w.width), stop, one)
+    for c, (one_sum, other) in enumerate(sums):
+        x[i, c] = one_sum.get() + other.get()
 
 
 # Determinants ---------------------------------------------------------------------------------------------------------

@@ -158,6 +158,23 @@ class Lanes:
         for lane, (row, at) in enumerate(zip(x.rows, self._lanes_of(index), strict=True)):
             row.store(Scalar(self.lane(value, lane).text, x.dtype, self.code), *at)
 
+    def has_blocks(self, x: Stacked) -> bool:
+        """Can `width` numbers of a row of x be read at once, for all lanes?"""
+        whole = self.width > 1 and self.width == tile(NAMES[x.dtype.itemsize]).lanes
+        return whole and not self.written_out and x.rows[0].strides[-1] == 1
+
+    def read_block(self, x: Stacked, i: Index, j: Index) -> list[ir.Value]:
+        """The elements (i, j), (i, j + 1), ... of each matrix, `width` of them: through registers, not one by one."""
+        numbers = x.dtype.itemsize
+        rows = [self.f.load(self.type, row.place(i, j), align=numbers) for row in x.rows]
+        return tile(NAMES[numbers]).transpose(rows)
+
+    def write_block(self, values: list[ir.Value], x: Stacked, i: Index, j: Index) -> None:
+        """What `read_block` reads."""
+        numbers = x.dtype.itemsize
+        for row, value in zip(x.rows, tile(NAMES[numbers]).transpose(values), strict=True):
+            self.f.store(value, row.place(i, j), align=numbers)
+
     def _lanes_of(self, index: Sequence[Any]) -> list[list[Any]]:
         return [[i[lane] if isinstance(i, list) else i for i in index] for lane in range(self.width)]
 
@@ -193,15 +210,21 @@ class Interleaved:
         self.lanes.each(start, self.columns, column)
 
 
-def load(w: Lanes, to: Interleaved, x: Stacked, first: int = 0) -> None:
-    """A matrix as columns of another."""
+def load(w: Lanes, to: Interleaved, x: Stacked, first: int = 0, flipped: bool = False) -> None:
+    """A matrix as columns of another; `flipped`: as its transpose."""
     rows, columns = x.shape
 
-    def row(i: Index) -> None:
-        def one(j: Index) -> None:
-            to[i, first + j] = w.read(x, i, j)
+    def put(i: Index, j: Index, value: ir.Value) -> None:
+        to[(j, i) if flipped else (i, first + j)] = value
 
-        w.each(0, columns, one)
+    def row(i: Index) -> None:
+        def block(b: Index) -> None:
+            for t, value in enumerate(w.read_block(x, i, b * w.width)):
+                put(i, b * w.width + t, value)
+
+        blocks = columns // w.width if w.has_blocks(x) else 0
+        w.each(0, blocks, block)
+        w.each(blocks * w.width, columns, lambda j: put(i, j, w.read(x, i, j)))
 
     w.each(0, rows, row)
 
@@ -209,4 +232,13 @@ def load(w: Lanes, to: Interleaved, x: Stacked, first: int = 0) -> None:
 def store(w: Lanes, a: Interleaved, out: Stacked, first: int = 0) -> None:
     """Columns of a matrix as a result."""
     rows, columns = out.shape
-    w.each(0, rows, lambda i: w.each(0, columns, lambda j: w.write(a[i, first + j], out, i, j)))
+
+    def row(i: Index) -> None:
+        def block(b: Index) -> None:
+            w.write_block([a[i, first + b * w.width + t] for t in range(w.width)], out, i, b * w.width)
+
+        blocks = columns // w.width if w.has_blocks(out) else 0
+        w.each(0, blocks, block)
+        w.each(blocks * w.width, columns, lambda j: w.write(a[i, first + j], out, i, j))
+
+    w.each(0, rows, row)

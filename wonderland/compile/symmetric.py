@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.compile import ir, lapack
-from wonderland.compile.elimination import add_row
+from wonderland.compile.elimination import add_rows
 from wonderland.compile.lanes import (
     SMALL,
     Index,
@@ -22,6 +22,7 @@ from wonderland.compile.lanes import (
     bytes_for,
     check,
     cost_of,
+    load,
     width_for,
     written_out,
 )
@@ -57,12 +58,6 @@ def _cholesky(code: Code, out: Stacked, a: Stacked, n: int, fails: bool, scratch
     w = Lanes(code, a.dtype, written_out(n))
     u, definite = w.interleaved(n, n, scratch), w.variable(1.0)
 
-    def load(i: Index) -> None:
-        def one(j: Index) -> None:
-            u[j, i] = w.read(a, i, j)
-
-        w.each(0, i + 1, one)
-
     def step(k: Index) -> None:
         square = u[k, k]
         bad = square <= 0.0  # NaN isn't: it stays
@@ -74,7 +69,7 @@ def _cholesky(code: Code, out: Stacked, a: Stacked, n: int, fails: bool, scratch
             u[k, j] = u[k, j] / root
 
         w.each(k + 1, n, divide)
-        w.each(k + 1, n, lambda r: add_row(w, u, r, k, -u[k, r], r, n))
+        w.each(k + 1, n, lambda r: add_rows(w, u, r, [k], [-u[k, r]], r, n))
 
     def store(i: Index) -> None:
         def one(j: Index) -> None:
@@ -84,7 +79,7 @@ def _cholesky(code: Code, out: Stacked, a: Stacked, n: int, fails: bool, scratch
         rest = w.constant(0.0) if fails else w.where(bad, np.nan, 0.0)
         w.each(i + 1, n, lambda j: w.write(rest, out, i, j))
 
-    w.each(0, n, load)
+    load(w, u, a, flipped=True)
     w.each(0, n, step)
     bad = definite.get().equals(0.0)
     if fails:

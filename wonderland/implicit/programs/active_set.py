@@ -11,7 +11,6 @@ multipliers. If x isn't unique some of its coordinates are pinned: they don't mo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from wonderland.implicit.loops import times
 from wonderland.implicit.programs.data import Optimum, Quadratic, largest, residual
 from wonderland.implicit.programs.independent import independent, surely
-from wonderland.implicit.programs.kkt import dense_factor, diagonal, system
+from wonderland.implicit.programs.kkt import Factor, diagonal, system
 
 ACTIVE = 1e-9  # a multiplier up to this, relative to the largest one, is zero
 WEAK = 1e-6  # multiplier and relative slack up to this, in scaled units: perhaps weakly active
@@ -38,7 +37,7 @@ class Basis(NamedTuple):
     degenerate: Any  # (): is the derivative a choice?
 
 
-def polished(program: Quadratic, point: Optimum, factor: Callable = dense_factor) -> Optimum:
+def polished(program: Quadratic, point: Optimum, factor: Factor) -> Optimum:
     """The solution of the equations of the active set, where that is better than the point itself.
 
     Proximal steps: the linear system has a small penalty in place of its zero blocks, which stays solvable if active

@@ -12,14 +12,13 @@ is feasible (Farkas), or c'x < 0 along a ray with Qx = 0, Ax = 0, Rx <= 0, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wonderland.implicit.loops import repeat
 from wonderland.implicit.programs.data import Optimum, Quadratic, largest
-from wonderland.implicit.programs.kkt import dense_factor, system
+from wonderland.implicit.programs.kkt import Factor, system
 from wonderland.implicit.programs.qp_status import INFEASIBLE, SOLVED, STOPPED, UNBOUNDED
 
 GOING = -1
@@ -55,8 +54,8 @@ class Reached(NamedTuple):
     error: Any  # of the best one, relative: it is solved at CLOSE
 
 
-def interior_point(program: Quadratic, maxiter: int, factor: Callable = dense_factor) -> Reached:
-    """Embedded until the status says what was found."""
+def interior_point(program: Quadratic, maxiter: int, factor: Factor) -> Reached:
+    """Embedded until the status says what was found; `factor` is `dense_factor(program)`, or a sparse one."""
     limit, Q, A = program.limit, program.Q, program.A
     everywhere = np.ones(limit.shape, bool)
 

@@ -36,24 +36,32 @@ def diagonal(values: Any) -> Any:
     return np.eye(values.shape[0]) * values
 
 
-def dense_factor(program: Quadratic, inverse: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
-    """Solutions of [[Q + R' diag(inverse) R + e, -A'], [A, e]] (dx, dy) = (r1, r2)."""
-    own, low, up = program.split(inverse)
+Solve = Callable[[Any, Any], tuple[Any, Any]]
+Factor = Callable[[Any], Solve]
+
+
+def dense_factor(program: Quadratic) -> Factor:
+    """A function of `inverse` (k,) that solves [[Q + R' diag(inverse) R + e, -A'], [A, e]] (dx, dy) = (r1, r2)."""
     Q, A, G = program.Q, program.A, program.G
     m, n = A.shape
-    H = Q + (G.T * own) @ G + diagonal(low + up + (REGULAR + ROUNDED * largest(inverse)))
-    kept = lu(np.block([[H, -A.T], [A, REGULAR * np.eye(m)]]))
+    fixed = np.block([[Q + REGULAR * np.eye(n), -A.T], [A, REGULAR * np.eye(m)]])  # what no iteration changes
+    padded = lambda values: np.pad(values, [(0, m)] * values.ndim)
 
-    def solve(r1: Any, r2: Any) -> tuple[Any, Any]:
-        found = lu_solve(*kept, np.concatenate([r1, r2]), adjoint=False)
-        return found[:n], found[n:]
+    def factorise(inverse: Any) -> Solve:
+        own, low, up = program.split(inverse)
+        kept = lu(fixed + padded((G.T * own) @ G) + diagonal(padded(low + up + ROUNDED * largest(inverse))))
 
-    return solve
+        def solve(r1: Any, r2: Any) -> tuple[Any, Any]:
+            found = lu_solve(*kept, np.concatenate([r1, r2]), adjoint=False)
+            return found[:n], found[n:]
+
+        return solve
+
+    return factorise
 
 
 def system(
-    program: Quadratic, weights: Any, there: Any, factor: Callable = dense_factor, refinements: int = 2,
-    exact: float = 0.0,
+    program: Quadratic, weights: Any, there: Any, factor: Factor, refinements: int = 2, exact: float = 0.0
 ) -> Callable[[Any, Any, Any], Triple]:
     """A function `(r1, r2, r3) -> (dx, dy, dz)` of columns, (n, j), (m, j) and (k, j).
 
@@ -61,7 +69,7 @@ def system(
     are below `exact` of the right-hand side.
     """
     inverse = np.where(there, 1 / np.where(there, weights + SOFT, 1.0), 0.0)
-    reduced = factor(program, np.where(program.present, inverse, 0.0))
+    reduced = factor(np.where(program.present, inverse, 0.0))
     inverse, weights, there = inverse[:, None], weights[:, None], there[:, None]
 
     def solve(r1: Any, r2: Any, r3: Any) -> Triple:

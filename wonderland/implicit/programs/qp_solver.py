@@ -21,7 +21,7 @@ from wonderland.implicit.programs.active_set import Basis, basis, polished
 from wonderland.implicit.programs.data import Quadratic, Scale, largest, residual, scaled
 from wonderland.implicit.programs.independent import cholesky_or_nan, independent, surely
 from wonderland.implicit.programs.interior_point import Reached, interior_point, optimal_point
-from wonderland.implicit.programs.kkt import diagonal
+from wonderland.implicit.programs.kkt import dense_factor, diagonal
 from wonderland.implicit.programs.qp_status import INFEASIBLE, NOT_CONVEX, NOT_FINITE, SOLVED, STOPPED, UNBOUNDED
 from wonderland.implicit.systems.linear import linear_solve
 from wonderland.numpy.sparse import is_sparse
@@ -91,8 +91,9 @@ def _solve(data: tuple, tol: float, maxiter: int) -> Found:
     kept, clash, refutation = _redundant(program)
     A, b = np.where(kept[:, None], program.A, 0.0), np.where(kept, program.b, 0.0)
     reduced, scale = scaled(Quadratic(program.Q, program.c, A, b, program.G, program.h, program.lower, program.upper))
-    state = interior_point(reduced, maxiter)
-    point = polished(reduced, optimal_point(state))
+    factor = dense_factor(reduced)
+    state = interior_point(reduced, maxiter, factor)
+    point = polished(reduced, optimal_point(state), factor)
     held = basis(reduced, point)
     point = scale.unscaled(point)
     left = residual(program, point)

@@ -7,7 +7,6 @@ the numbers of the matrices too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from wonderland.core.tree import leaves
 from wonderland.implicit.programs.active_set import Basis, basis, polished, strictly_active
 from wonderland.implicit.programs.data import Optimum, Quadratic, residual, scaled
 from wonderland.implicit.programs.interior_point import interior_point, optimal_point
-from wonderland.implicit.programs.kkt import REGULAR
+from wonderland.implicit.programs.kkt import REGULAR, Factor, Solve
 from wonderland.implicit.programs.qp_solver import (
     CONVEX,
     Certificate,
@@ -67,8 +66,9 @@ def _solve(data: tuple, tol: float, maxiter: int) -> Found:
     convex = _is_convex(data[0])
     program = Quadratic(data[0] if convex else data[0] * 0, *data[1:])
     reduced, scale = scaled(program)
-    state = interior_point(reduced, maxiter, sparse_factor)
-    point = polished(reduced, optimal_point(state), sparse_factor)
+    factor = sparse_factor(reduced)
+    state = interior_point(reduced, maxiter, factor)
+    point = polished(reduced, optimal_point(state), factor)
     held = _basis(reduced, point)
     point = scale.unscaled(point)
     left = residual(program, point)
@@ -79,27 +79,31 @@ def _solve(data: tuple, tol: float, maxiter: int) -> Found:
     return Found(known(point.x), known(point.y), z, low, up, status, state.iterations, known(left), proof, held)
 
 
-def sparse_factor(program: Quadratic, inverse: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
+def sparse_factor(program: Quadratic) -> Factor:
     """`kkt.dense_factor` by sparse LU of a larger matrix, in which the rows of G stay as sparse as they are."""
     with loading():
         from scipy.sparse import block_array, diags_array
         from scipy.sparse.linalg import splu
 
-    own, low, up = program.split(inverse)
     (m, n), p = program.A.shape, program.G.shape[0]
-    rows = program.G * np.sqrt(own)[:, None]
-    blocks = [
-        [program.Q + diags_array(low + up + REGULAR), -program.A.T, rows.T],
-        [program.A, diags_array(np.full(m, REGULAR)), None],
-        [rows, None, -diags_array(np.ones(p))],
-    ]
-    kept = splu(block_array(blocks, format="csc"))
 
-    def solve(r1: Any, r2: Any) -> tuple[Any, Any]:
-        found = kept.solve(np.concatenate([r1, r2, np.zeros((p, r1.shape[1]))]))
-        return found[:n], found[n : n + m]
+    def factorise(inverse: Any) -> Solve:
+        own, low, up = program.split(inverse)
+        rows = program.G * np.sqrt(own)[:, None]
+        blocks = [
+            [program.Q + diags_array(low + up + REGULAR), -program.A.T, rows.T],
+            [program.A, diags_array(np.full(m, REGULAR)), None],
+            [rows, None, -diags_array(np.ones(p))],
+        ]
+        kept = splu(block_array(blocks, format="csc"))
 
-    return solve
+        def solve(r1: Any, r2: Any) -> tuple[Any, Any]:
+            found = kept.solve(np.concatenate([r1, r2, np.zeros((p, r1.shape[1]))]))
+            return found[:n], found[n : n + m]
+
+        return solve
+
+    return factorise
 
 
 def _pivots(matrix: Any) -> np.ndarray | None:
