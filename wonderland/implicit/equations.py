@@ -15,9 +15,10 @@ import numpy as np
 
 from wonderland.core.errors import NoValueError
 from wonderland.core.level import Traced, freeze
-from wonderland.core.program import Program
+from wonderland.core.program import Equation, Program, Var
 from wonderland.core.types import ArrayType, shape_of, type_of
 from wonderland.implicit.straight import evaluated
+from wonderland.ops.dot import dot
 from wonderland.ops.shape import transpose
 from wonderland.transform.batch import Batch, BatchedValue, materialize
 from wonderland.transform.derivatives import quiet
@@ -37,6 +38,27 @@ def _shared(key: Any) -> dict[Any, Program | None]:
 def _identity(n: int, dtype: np.dtype) -> np.ndarray:
     """One object, so that Jacobians of the same function at the same point are seen to be the same."""
     return freeze(np.eye(n, dtype=dtype))
+
+
+def with_units(program: Program) -> Program:
+    """The same for a last input that is the identity: a matrix times that is the matrix, and needs no product."""
+    if "with units" not in program.cache:
+        every = program.inputs[-1]
+        equations = [_without_product(e, every) for e in program.equations]
+        program.cache["with units"] = Program(program.inputs, equations, program.outputs, program.constants)
+    return program.cache["with units"]
+
+
+def _without_product(equation: Equation, every: Var) -> Equation:
+    if equation.primitive is not dot or every not in equation.inputs:
+        return equation
+    side = equation.inputs.index(every)
+    other, contracted = equation.inputs[1 - side], equation.params["contract"][1 - side]
+    if any(equation.params["batch"]) or len(contracted) != 1 or other.type.dtype != every.type.dtype:
+        return equation
+    rest = [i for i in range(len(other.type.shape)) if i not in contracted]
+    permutation = (*rest, *contracted) if side else (*contracted, *rest)
+    return Equation(transpose, (other,), equation.outputs, {"permutation": permutation})
 
 
 class Equations:
@@ -105,5 +127,5 @@ class Equations:
         none = (False,) * len(theta)
         moved, _ = jvp_program(program, (*none, True), (True,))
         batched, _ = batch_program(moved, n, (*none, False, True), (False, True))
-        value, rows = evaluated(batched, [*theta, x, every])
+        value, rows = evaluated(with_units(batched), [*theta, x, every])
         return value, transpose(rows, permutation=(1, 0))

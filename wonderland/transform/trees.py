@@ -85,8 +85,8 @@ def tree_ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
     dtype = np.result_type(*(t.dtype for t in types)) if types else np.dtype(float)
     ends = np.cumsum([0, *(t.size for t in types)]).tolist()
     numbers = [leaf._is_number() if isinstance(leaf, Tracer) else not isinstance(leaf, np.ndarray) for leaf in leaves]
-    parts = [np.ravel(leaf).astype(dtype) for leaf in leaves]
-    vector = np.concatenate(parts) if parts else np.zeros(0, dtype)
+    parts = [_copy_as(np.ravel(leaf), dtype) for leaf in leaves]
+    vector = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, dtype)
 
     def unravel(vector: Any) -> Any:
         """The tree of a vector."""
@@ -99,8 +99,13 @@ def tree_ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
         for start, end, kind, number in zip(ends[:-1], ends[1:], types, numbers, strict=True):
             part = given[start] if number else given[start:end].reshape(kind.shape)
             real = given.dtype.kind == "c" and kind.dtype.kind != "c"
-            parts.append((part.real if real else part).astype(kind.dtype))
+            parts.append(_copy_as(part.real if real else part, kind.dtype))
         given = iter(parts)
         return structure.unflatten([next(given) if f else leaf.copy() for leaf, f in zip(rest, flags, strict=True)])
 
     return vector, unravel
+
+
+def _copy_as(x: Any, dtype: np.dtype) -> Any:
+    """`x.astype(dtype)`; a traced value that has that dtype never changes, and needs a handle of its own alone."""
+    return Tracer(unwrap(x)) if isinstance(x, Tracer) and x.dtype == dtype else x.astype(dtype)
