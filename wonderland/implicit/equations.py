@@ -128,4 +128,4 @@ class Equations:
         moved, _ = jvp_program(program, (*none, True), (True,))
         batched, _ = batch_program(moved, n, (*none, False, True), (False, True))
         value, rows = evaluated(with_units(batched), [*theta, x, every])
-        return value, transpose(rows, permutation=(1, 0))
+        return value, rows.T if isinstance(rows, np.ndarray) else transpose(rows, permutation=(1, 0))
