@@ -4,6 +4,8 @@ optimistix and jaxopt (for JAX), qpth and cvxpylayers (for PyTorch) aren't among
 they ask for older versions of the others. Where they are there (pip install --no-deps), they take part.
 """
 
+from functools import partial
+
 import numpy as np
 
 from bench.registry import Benchmark
@@ -234,31 +236,20 @@ def _(w, b):
 
 # Fixed points ---------------------------------------------------------------------------------------------------------
 
-WIDTH = 100
-
-
-def layer_inputs():
+def layer_inputs(width):
     rng = np.random.default_rng(3)
-    return 0.5 * rng.standard_normal((WIDTH, WIDTH)) / np.sqrt(WIDTH), rng.standard_normal(WIDTH)
+    return 0.5 * rng.standard_normal((width, width)) / np.sqrt(width), rng.standard_normal(width)
 
 
-equilibrium = Benchmark(
-    "fixed-point-100", GROUP, f"z = tanh(W z + x) of width {WIDTH}, the gradient by W", layer_inputs, limit=0.5,
-    float64=True, rtol=1e-7, atol=1e-9,
-)  # fmt: skip
-
-
-@equilibrium.contender("wonderland")
-def _(w, x):
+def by_wonderland(w, x):
     import wonderland as wl
 
-    solve = lambda w: np.sum(wl.implicit.fixed_point(lambda z, w: np.tanh(w @ z + x), np.zeros(WIDTH), w) ** 2)
+    solve = lambda w: np.sum(wl.implicit.fixed_point(lambda z, w: np.tanh(w @ z + x), np.zeros(len(x)), w) ** 2)
     compiled = wl.jit(wl.grad(solve))
     return lambda: compiled(w)
 
 
-@equilibrium.contender("optimistix")
-def _(w, x):
+def by_optimistix(w, x):
     import jax
     import jax.numpy as jnp
     import optimistix
@@ -266,15 +257,14 @@ def _(w, x):
     solver = optimistix.FixedPointIteration(rtol=1e-12, atol=1e-12)
 
     def solve(w):
-        found = optimistix.fixed_point(lambda z, w: jnp.tanh(w @ z + x), solver, jnp.zeros(WIDTH), w, max_steps=1000)
+        found = optimistix.fixed_point(lambda z, w: jnp.tanh(w @ z + x), solver, jnp.zeros(len(x)), w, max_steps=1000)
         return jnp.sum(found.value**2)
 
     compiled, w = jax.jit(jax.grad(solve)), jnp.asarray(w)
     return lambda: compiled(w).block_until_ready()
 
 
-@equilibrium.contender("jaxopt")
-def _(w, x):
+def by_jaxopt(w, x):
     import jax
     import jax.numpy as jnp
     import jaxopt
@@ -283,10 +273,19 @@ def _(w, x):
     solver = jaxopt.AndersonAcceleration(
         lambda z, w: jnp.tanh(w @ z + x), tol=1e-12, maxiter=1000, implicit_diff_solve=exact
     )
-    compiled = jax.jit(jax.grad(lambda w: jnp.sum(solver.run(jnp.zeros(WIDTH), w).params ** 2)))
+    compiled = jax.jit(jax.grad(lambda w: jnp.sum(solver.run(jnp.zeros(len(x)), w).params ** 2)))
     w = jnp.asarray(w)
     return lambda: compiled(w).block_until_ready()
 
+
+for width, limit in ((8, 0.5), (100, 1.0)):
+    equilibrium = Benchmark(
+        f"fixed-point-{width}", GROUP, f"z = tanh(W z + x) of width {width}, the gradient by W",
+        partial(layer_inputs, width), limit=limit, float64=True, rtol=1e-7, atol=1e-9,
+    )  # fmt: skip
+    equilibrium.contender("wonderland")(by_wonderland)
+    equilibrium.contender("optimistix")(by_optimistix)
+    equilibrium.contender("jaxopt")(by_jaxopt)
 
 # Quadratic programs ---------------------------------------------------------------------------------------------------
 
