@@ -51,7 +51,8 @@ class Quadratic:
     def columns(self, z: Any) -> Any:
         """R'z, (n,); of several z, (k, j), as columns (n, j)."""
         own, low, up = self.split(self.where_present(z))
-        return self.G.T @ own - low + up
+        own = own @ self.G if own.ndim == 1 else self.G.T @ own  # of one vector: G is read as it lies
+        return own - low + up
 
     def where_present(self, values: Any) -> Any:
         """Values of the constraints, 0 for those that are none."""

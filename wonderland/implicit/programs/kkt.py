@@ -45,11 +45,12 @@ def dense_factor(program: Quadratic) -> Factor:
     Q, A, G = program.Q, program.A, program.G
     m, n = A.shape
     fixed = np.block([[Q + REGULAR * np.eye(n), -A.T], [A, REGULAR * np.eye(m)]])  # what no iteration changes
-    padded = lambda values: np.pad(values, [(0, m)] * values.ndim)
+    wide = np.pad(G, [(0, 0), (0, m)])  # (p, n + m): so no iteration has to put blocks together
 
     def factorise(inverse: Any) -> Solve:
         own, low, up = program.split(inverse)
-        kept = lu(fixed + padded((G.T * own) @ G) + diagonal(padded(low + up + ROUNDED * largest(inverse))))
+        more = np.pad(low + up + ROUNDED * largest(inverse), (0, m))
+        kept = lu(fixed + (wide.T * own) @ wide + diagonal(more))
 
         def solve(r1: Any, r2: Any) -> tuple[Any, Any]:
             found = lu_solve(*kept, np.concatenate([r1, r2]), adjoint=False)
