@@ -451,3 +451,9 @@ def test_a_name_that_has_no_value_yet():
 def test_a_tolerance_is_a_positive_number(tol):
     with pytest.raises(wl.ArgumentError, match="tol must be a positive number"):
         implicit.root(lambda x: x - 1, 0.0, tol=tol)
+
+
+@pytest.mark.parametrize("transformed", [lambda f: f, wl.jit], ids=["eager", "jit"])
+def test_a_root_far_smaller_than_the_guess_is_no_double_root(transformed):
+    slope = transformed(wl.grad(lambda a: implicit.root(lambda x, a: x * x - a, 1.0, a)))
+    np.testing.assert_allclose(slope(1e-20), 0.5e10, rtol=1e-9)

@@ -84,9 +84,9 @@ class Implicit:
     def regular(self, theta: Sequence[Any], init: Any, x: Any, solver: Any, operator: Any, kept: Any) -> Any:
         """Isn't dF/dx singular? From a regular solution, F along a line is that far off as its slope says.
 
-        With p the direction in which F moves least and t the square root of the tolerance, of x and of where it began,
-        F(x + t p) - F(x) is t times the slope at x + t p; at a root of multiplicity m it is 1/m of that, as Newton's
-        steps are.
+        With p the direction in which F moves least and t the square root of the tolerance, of x and, unless Newton's
+        step at x is small beside x, of where it began, F(x + t p) - F(x) is t times the slope at x + t p; at a root of
+        multiplicity m it is 1/m of that, as Newton's steps are.
         """
         n, dtype = type_of(x).shape[0], type_of(x).dtype
         if isinstance(solver, LeastSquares) or n == 0:
@@ -94,10 +94,12 @@ class Implicit:
         theta, init, x, operator = tree_map(stop_gradient, (handles(list(theta)), *handles([init, x]), operator))
         some = np.cos(np.arange(1, n + 1) ** 2).astype(dtype)  # in no particular direction
         p = solver.solve(operator, kept, some, False)
-        scale = np.maximum(np.abs(x), np.abs(init))  # of each number: they may be in different units
-        scale = np.where(scale == 0, np.where(np.all(scale == 0), 1, np.max(scale)), scale)
-        far = x + float(np.sqrt(self.tolerance)) * p / np.max(np.abs(p) / scale)
         values, nothing = [unwrap(v) for v in theta], [None] * len(theta)
-        there, slope = handles(list(self.equations.pushed(values, unwrap(far), nothing, unwrap(far - x))))
         here = handles([self.equations.residual(values, unwrap(x))])[0]
+        t, own = float(np.sqrt(self.tolerance)), np.abs(x)  # of each number: they may be in different units
+        exact = (own > 0) & (np.abs(solver.solve(operator, kept, here, False)) <= t * own)
+        scale = np.where(exact, own, np.maximum(own, np.abs(init)))
+        scale = np.where(scale == 0, np.where(np.all(scale == 0), 1, np.max(scale)), scale)
+        far = x + t * p / np.max(np.abs(p) / scale)
+        there, slope = handles(list(self.equations.pushed(values, unwrap(far), nothing, unwrap(far - x))))
         return np.sum((there - here) * slope) / np.sum(slope * slope) > REGULAR
