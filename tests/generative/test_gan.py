@@ -52,9 +52,10 @@ def test_a_step_moves_both_networks_and_compiled_as_eager(penalty, rng):
     results = []
     for f in (update, wl.jit(update)):
         gan, optimizers = made()
-        before = gan.generator.weight.copy(), gan.discriminator.weight.copy()
+        before = [part.weight.copy() for part in (gan.generator, gan.discriminator)]
         losses = f(gan, optimizers, x, wl.random.key(2))
-        assert all(np.any(a != b) for a, b in zip(before, (gan.generator.weight, gan.discriminator.weight), strict=True))
+        after = [part.weight for part in (gan.generator, gan.discriminator)]
+        assert all(np.any(a != b) for a, b in zip(before, after, strict=True))
         results.append([*losses, gan.generator.weight, gan.discriminator.weight])
     for eager, compiled in zip(*results, strict=True):
         np.testing.assert_allclose(compiled, eager, rtol=2e-5, atol=1e-6)

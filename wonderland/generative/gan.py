@@ -32,7 +32,8 @@ def discriminator_loss(discriminator: Callable, x: Any, made: Any) -> Any:
 def gradient_penalty(discriminator: Callable, x: Any, made: Any = None, key: Any = None) -> Any:
     """R1, 1/2 E |dD/dx|^2 at data x (Mescheder et al. 2018); both have derivatives in D's parameters.
 
-    With `made` and a key that of WGAN-GP, E (|dD/dx| - 1)^2 at random points between x and made (Gulrajani et al. 2017).
+    With `made` and a key it is that of WGAN-GP, E (|dD/dx| - 1)^2 at random points between x and made (Gulrajani et
+    al. 2017).
     """
     if made is not None:
         share = as_sigma(random.uniform(key, x.shape[:1], dtype=x.dtype), x)
