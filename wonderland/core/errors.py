@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import index
 from typing import Any
 
 from wonderland.core.tracebacks import doing
@@ -53,16 +52,3 @@ def check_function(f: Any, name: str) -> None:
     if not callable(f):
         came = f"{type(f).__name__} ({str(f)[:60]})"
         raise ArgumentError(f"{name} takes a function, not {came}: pass the function itself, not what it returns")
-
-
-def check_whole(value: Any, name: str, least: int = 0) -> int:
-    """A whole number, at least so large, as one of Python's; `name` says which it is."""
-    try:
-        number = index(value)
-    except TracingError:
-        raise
-    except TypeError:
-        number = least - 1
-    if number < least:
-        raise ArgumentError(f"{name} must be a whole number, at least {least}, got {value!r}")
-    return number

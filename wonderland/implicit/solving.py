@@ -14,13 +14,14 @@ import numpy as np
 
 from wonderland.control.effects import check
 from wonderland.core import tree
-from wonderland.core.errors import ArgumentError, check_function, check_whole
+from wonderland.core.errors import ArgumentError, check_function
 from wonderland.core.functions import handles
 from wonderland.core.tracer import Tracer, unwrap
 from wonderland.core.types import type_of
 from wonderland.implicit.equations import Equations, Flat
 from wonderland.implicit.hoisting import Hoisted, fingerprint
 from wonderland.implicit.jacobians import Linearised
+from wonderland.implicit.limits import check_tolerance, check_whole
 from wonderland.implicit.methods.convergence import share, size
 from wonderland.implicit.reports import Report, Status
 from wonderland.implicit.systems.operators import Dense
@@ -127,13 +128,6 @@ def tolerance_of(tol: float | None, dtype: np.dtype, name: str) -> float:
     if tol is None:
         return TOLERANCES.get(dtype.itemsize, 1e-2)
     return check_tolerance(tol, name)
-
-
-def check_tolerance(tol: Any, name: str) -> float:
-    """A positive number, as one of Python's."""
-    if not isinstance(tol, (int, float, np.number)) or not tol > 0:
-        raise ArgumentError(f"{name}: tol must be a positive number, got {tol!r}")
-    return float(tol)
 
 
 def solution(

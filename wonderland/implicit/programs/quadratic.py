@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wonderland.control.effects import check
-from wonderland.core.errors import ArgumentError, check_whole
+from wonderland.core.errors import ArgumentError
 from wonderland.core.forks import loading
 from wonderland.core.tree import tree_map
+from wonderland.implicit.limits import check_tolerance, check_whole
 from wonderland.implicit.programs.qp_solver import Certificate as Certificate
 from wonderland.implicit.programs.qp_solver import Found, solve_program
 from wonderland.implicit.programs.qp_sparse import solve_sparse, symmetric_part
 from wonderland.implicit.programs.qp_status import INFEASIBLE, NOT_CONVEX, NOT_FINITE, STOPPED, UNBOUNDED
-from wonderland.implicit.solving import check_tolerance
 from wonderland.implicit.systems.operators_sparse import Sparse
 from wonderland.numpy.sparse import is_sparse
 from wonderland.transform.vmap import vmap

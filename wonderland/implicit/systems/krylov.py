@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wonderland.core.errors import ArgumentError, check_whole
+from wonderland.core.errors import ArgumentError
 from wonderland.core.forks import loading
+from wonderland.implicit.limits import check_whole
 from wonderland.implicit.loops import repeat
 from wonderland.implicit.reports import Report, Status
 from wonderland.implicit.systems.operators import Operator

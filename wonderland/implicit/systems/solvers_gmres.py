@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wonderland.core.errors import check_whole
+from wonderland.implicit.limits import check_whole
 from wonderland.implicit.loops import repeat
 from wonderland.implicit.systems.krylov import Square, norm, ratio
 from wonderland.implicit.systems.solvers_direct import substitute
