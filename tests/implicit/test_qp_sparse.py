@@ -146,3 +146,60 @@ def test_failures_and_refusals(rng):
         qp(Q, c, G=G[:, :5], h=h)
     with pytest.raises(ArgumentError, match="b was given without A"):
         qp(Q, c, b=b)
+
+
+def test_nan_in_a_matrix_is_said(rng):
+    Q, c, A, b, G, h, _ = program(rng)
+    for data in ((Q * np.nan, c, A, b, G, h), (Q, c, A * np.inf, b, G, h), (Q, c, A, b, G * np.nan, h)):
+        assert qp(*data, full=True).status == QPStatus.NOT_FINITE
+        with pytest.raises(wl.CheckError, match="the data have NaN"):
+            qp(*data)
+    some = np.ones((3, Q.tocsr().nnz))
+    some[1, 0] = np.nan
+    found = wl.jit(wl.vmap(lambda data: qp(Sparse(Q.tocsr(), data), c, A, b, full=True)))(some)
+    assert [*found.status] == [QPStatus.SOLVED, QPStatus.NOT_FINITE, QPStatus.SOLVED]
+    assert np.isnan(found.x[1]).all() and np.isfinite(found.x[::2]).all()
+
+
+def test_what_is_absent_has_no_dtype():
+    Q, A, zero = sparse.eye_array(3, dtype=np.float32), sparse.csr_array(np.ones((1, 3), np.float32)), np.float32(0)
+    c, b = np.ones(3, np.float32), np.ones(1, np.float32)
+    assert qp(Q, c).x.dtype == qp(Q, c, A, b).value.dtype == lp(c, A, b, lower=zero).x.dtype == np.float32
+    assert qp(Q, c, A.astype(float), b).x.dtype == lp(np.ones(3, int), A.astype(int), [1], lower=0).x.dtype == float
+
+
+def test_no_unknowns():
+    none = sparse.csr_array((0, 0))
+    assert qp(none, np.zeros(0)).x.shape == (0,)
+    assert lp(np.zeros(0), sparse.csr_array((1, 0)), np.ones(1), full=True).status == QPStatus.INFEASIBLE
+
+
+def test_redundant_equations_have_multiplier_zero(rng):
+    """Which of them are dropped is the elimination's choice; the derivative of y is that of y."""
+    Q, c, A, *_ = program(rng, m=6)
+    A = sparse.vstack([A, A[[0]] + A[[1]], A[[2]] - 2 * A[[3]], A[[5]]]).tocsr()
+    b = A @ rng.normal(size=30)
+    found = qp(Q, c, A, b, lower=-5.0)
+    assert np.sum(found.y == 0) == 3 and not found.degenerate and found.residual < 1e-12
+    Qs = (Q + Q.T).toarray() / 2
+    np.testing.assert_allclose(Qs @ found.x + c - A.T @ found.y - found.lower, 0, atol=1e-10)
+    y = lambda c: qp(Q, c, A, b, lower=-5.0).y
+    d = rng.normal(size=30)
+    np.testing.assert_allclose(wl.jvp(y, (c,), (d,))[1], (y(c + 1e-5 * d) - y(c - 1e-5 * d)) / 2e-5, atol=1e-7)
+
+
+def test_more_wrong_arguments(rng):
+    Q, c, A, b, *_ = program(rng)
+    for call, message in (
+        (lambda: qp(Q, sparse.csr_array(c[None]), A, b), "c is a vector, and can't be sparse"),
+        (lambda: qp(Q, c, A, sparse.csr_array(b[None])), "b is a vector, and can't be sparse"),
+        (lambda: qp(Q, c, A, b, maxiter=1.5), "qp: maxiter must be a whole number, at least 0, got 1.5"),
+        (lambda: lp(c, A, b, lower=0, maxiter=None), "lp: maxiter must be a whole number, at least 0, got None"),
+        (lambda: qp(Q, c, A, b, tol=None), "qp: tol must be a positive number, got None"),
+        (lambda: qp(Q, c, A, b, tol="small"), "qp: tol must be a positive number, got 'small'"),
+        (lambda: wl.implicit.CG(maxiter=1.5), "CG: maxiter must be a whole number, at least 0, got 1.5"),
+        (lambda: wl.implicit.CG(tol="small"), "CG: tol must be a number, got 'small'"),
+        (lambda: wl.implicit.GMRES(restart=0), "GMRES: restart must be a whole number, at least 1, got 0"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            call()

@@ -23,7 +23,7 @@ from wonderland.core.tree import tree_map
 from wonderland.implicit.equations import Equations
 from wonderland.implicit.methods.bisection import Bisection
 from wonderland.implicit.methods.names import method_of
-from wonderland.implicit.solving import Setting, solution, tolerance_of
+from wonderland.implicit.solving import Setting, number_leaves, solution, tolerance_of
 from wonderland.implicit.tasks import Task
 from wonderland.implicit.theorem import Implicit
 from wonderland.ops.elementwise import sub
@@ -105,7 +105,11 @@ def bisect(
     halves the interval. Otherwise as `root`.
     """
     check_function(F, "bisect")
-    low, high = (tree_map(lambda end, other: end + 0.0 * other, *ends) for ends in ((low, high), (high, low)))
+    low, high = (number_leaves(end, "bisect") for end in (low, high))
+    try:
+        low, high = (tree_map(lambda end, other: end + 0.0 * other, *ends) for ends in ((low, high), (high, low)))
+    except ValueError as error:
+        raise ArgumentError(f"bisect: the ends of the interval don't fit together: {error}") from None
 
     def function(x: Any, high: Any, *params: Any) -> Any:  # `high` may be traced
         return F(x, *params)

@@ -21,6 +21,7 @@ from wonderland.core.types import type_of
 from wonderland.implicit.equations import Equations, Flat
 from wonderland.implicit.hoisting import Hoisted, fingerprint
 from wonderland.implicit.jacobians import Linearised
+from wonderland.implicit.limits import check_tolerance, check_whole
 from wonderland.implicit.methods.convergence import share, size
 from wonderland.implicit.reports import Report, Status
 from wonderland.implicit.systems.operators import Dense
@@ -43,7 +44,7 @@ class Setting:
     def __init__(self, f: Callable, init: Any, params: Sequence[Any], name: str, others: Sequence[Any] = ()):
         check_function(f, name)
         self.name: str = f"{name}: {getattr(f, '__name__', type(f).__name__)}"
-        init = tree.tree_map(lambda leaf: _as_float(leaf, name), init)
+        init = number_leaves(init, name)
         self.x, self.unravel = tree_ravel(init)
         leaves, structure = tree.flatten(init)
         self.layout: Any = structure, tuple((np.shape(leaf), np.result_type(leaf), type(leaf)) for leaf in leaves)
@@ -80,8 +81,12 @@ class Setting:
         def function(*args: Any) -> Any:
             *theta, x = args
             out = self.call(self.hoisted.f, theta, x)
+            if out is None:
+                raise ArgumentError(f"{self.name} returned None: is there a return missing?")
             if expected == "number":
                 out = out if isinstance(out, Tracer) else np.asarray(out)
+                if out.dtype.kind not in "biufc":
+                    raise ArgumentError(f"{self.name} must return one number, got {out.dtype}")
                 self.check_real(out)
                 if out.shape != ():
                     raise ArgumentError(f"{self.name} must return one number, got shape {out.shape}. np.sum of it?")
@@ -103,6 +108,13 @@ class Setting:
             raise ArgumentError(f"{self.name} must return real numbers, got {out.dtype}. Return (out.real, out.imag)?")
 
 
+def number_leaves(init: Any, name: str) -> Any:
+    """A tree of floats, of where a solver starts."""
+    if init is None:  # a tree without leaves, which nobody means
+        raise ArgumentError(f"{name}: where it starts is None: expected a number, an array or a tree of them")
+    return tree.tree_map(lambda leaf: _as_float(leaf, name), init)
+
+
 def _as_float(leaf: Any, name: str) -> Any:
     try:
         kind = type_of(unwrap(leaf)).dtype.kind
@@ -115,9 +127,7 @@ def tolerance_of(tol: float | None, dtype: np.dtype, name: str) -> float:
     """That asked for, or the dtype's."""
     if tol is None:
         return TOLERANCES.get(dtype.itemsize, 1e-2)
-    if not isinstance(tol, (int, float, np.number)) or not tol > 0:
-        raise ArgumentError(f"{name}: tol must be a positive number, got {tol!r}")
-    return float(tol)
+    return check_tolerance(tol, name)
 
 
 def solution(
@@ -126,6 +136,7 @@ def solution(
 ) -> Any:  # fmt: skip
     """The tree x that a method finds, with its derivatives; `full` adds a report, otherwise failure raises."""
     tolerance = tolerance_of(tol, setting.x.dtype, setting.name)
+    maxiter = check_whole(maxiter, f"{setting.name}: maxiter")
 
     def solve(theta: list, init: Any) -> tuple:
         problem = make([unwrap(t) for t in theta])

@@ -36,7 +36,7 @@ class Anderson:
     regularisation: float | None = None
 
     def __post_init__(self) -> None:
-        if self.memory < 1:
+        if not isinstance(self.memory, (int, np.integer)) or self.memory < 1:
             raise ArgumentError(f"Anderson: memory is the number of changes kept, at least 1, got {self.memory}")
 
     def solve(self, problem: Task, x: Any, tol: float, maxiter: int) -> tuple[Any, Any, Any]:

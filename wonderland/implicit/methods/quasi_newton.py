@@ -75,7 +75,7 @@ class LBFGS:
     memory: int = 10
 
     def __post_init__(self) -> None:
-        if self.memory < 1:
+        if not isinstance(self.memory, (int, np.integer)) or self.memory < 1:
             raise ArgumentError(f"LBFGS: memory is the number of steps kept, at least 1, got {self.memory}")
 
     def solve(self, problem: Task, x: Any, tol: float, maxiter: int) -> tuple[Any, Any, Any]:

@@ -121,7 +121,12 @@ def finite_data(data: tuple) -> tuple[Any, tuple]:
         finite = finite & np.all(np.isfinite(matrix.data if is_sparse(matrix) else matrix))
     finite = finite if lower is None else finite & np.all(lower < np.inf)
     finite = finite if upper is None else finite & np.all(upper > -np.inf)
-    zeroed = lambda v: v * 0 if is_sparse(v) and not finite else v if is_sparse(v) else np.where(finite, v, 0.0)
+
+    def zeroed(v: Any) -> Any:
+        if not is_sparse(v):
+            return np.where(finite, v, 0.0)
+        return v if finite else type(v)(v.shape)  # a product with 0 would leave NaN
+
     return finite, tuple(None if v is None else zeroed(v) for v in data)
 
 

@@ -33,6 +33,7 @@ from wonderland.implicit.systems.functions import MOST_DENSE
 from wonderland.implicit.systems.operators_sparse import Sparse
 
 DEPENDENT = 1e-11  # squared, what is left of a row of length one: products of rows have half of the digits
+CLEAN = 1e-12  # a residual that is as good as none
 NOISE = 1e-14  # added to those products, so that the rounding that a dependent row leaves isn't blown up
 
 
@@ -68,8 +69,9 @@ def _solve(data: tuple, tol: float, maxiter: int) -> Found:
     reduced, scale = scaled(program)
     factor = sparse_factor(reduced)
     state = interior_point(reduced, maxiter, factor)
-    point = polished(reduced, optimal_point(state), factor)
-    held = _basis(reduced, point)
+    kept = _independent(reduced.A, np.ones(len(reduced.b), bool))  # the others are redundant
+    point = _without_redundant(reduced, polished(reduced, optimal_point(state), factor), kept)
+    held = _basis(reduced, point, kept)
     point = scale.unscaled(point)
     left = residual(program, point)
     status = status_of(finite, convex, False, state, left, tol)
@@ -136,9 +138,8 @@ def _is_convex(Q: Any) -> bool:
     return pivots is not None and bool(np.all(pivots > 0))
 
 
-def _basis(program: Quadratic, point: Optimum) -> Basis:
-    """`active_set.basis`; of a large program, x is taken to be unique."""
-    kept = _independent(program.A, np.ones(len(program.b), bool))  # others are redundant, which is no choice
+def _basis(program: Quadratic, point: Optimum, kept: np.ndarray) -> Basis:
+    """`active_set.basis`, with the equations that are kept; of a large program, x is taken to be unique."""
     if sum(program.A.shape) + program.G.shape[0] <= MOST_DENSE:
         Q, A, G = (M.toarray() for M in (program.Q, program.A, program.G))
         A = np.where(kept[:, None], A, 0.0)
@@ -155,6 +156,24 @@ def _basis(program: Quadratic, point: Optimum) -> Basis:
     degenerate = np.any(weak) | np.any(both) | np.any(wanted & ~chosen)
     m = len(kept)
     return Basis(chosen[:m], chosen[m:], low, up & ~both, np.zeros(len(low), bool), degenerate)
+
+
+def _without_redundant(program: Quadratic, point: Optimum, kept: np.ndarray) -> Optimum:
+    """The point with multiplier 0 for equations that aren't kept: those that are take over what they did."""
+    with loading():
+        from scipy.sparse import csc_array, diags_array
+        from scipy.sparse.linalg import splu
+
+    if kept.all():
+        return point
+    rows, force = program.A[kept], program.A.T @ point.y
+    y = np.where(kept, point.y, 0.0)
+    if kept.any():
+        factors = splu(csc_array(rows @ rows.T + diags_array(np.full(rows.shape[0], NOISE))))
+        for _ in range(3):  # products of rows have half of the digits: the next time, with what the last one left
+            y[kept] += factors.solve(rows @ (force - rows.T @ y[kept]))
+    new = point._replace(y=y)
+    return new if residual(program, new) <= max(residual(program, point), CLEAN) else point
 
 
 def _independent(rows: Any, wanted: np.ndarray) -> np.ndarray:

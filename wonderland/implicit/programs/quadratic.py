@@ -14,6 +14,7 @@ from wonderland.control.effects import check
 from wonderland.core.errors import ArgumentError
 from wonderland.core.forks import loading
 from wonderland.core.tree import tree_map
+from wonderland.implicit.limits import check_tolerance, check_whole
 from wonderland.implicit.programs.qp_solver import Certificate as Certificate
 from wonderland.implicit.programs.qp_solver import Found, solve_program
 from wonderland.implicit.programs.qp_sparse import solve_sparse, symmetric_part
@@ -77,7 +78,14 @@ def lp(
 
 def _solved(name: str, *args: Any) -> QPSolution:
     *data, tol, maxiter, full = args
+    tol, maxiter = check_tolerance(tol, name), check_whole(maxiter, f"{name}: maxiter")
+    for i in (1, 3, 5, 6, 7):
+        if is_sparse(data[i]) or isinstance(data[i], Sparse):
+            raise ArgumentError(f"{name}: {NAMES[i]} is a vector, and can't be sparse: write it out as an array")
     sparse = any(is_sparse(v) or isinstance(v, Sparse) for v in data)
+    if sparse and np.shape(data[1]) and np.shape(data[1])[-1] == 0:  # SciPy's LU takes no matrix without numbers
+        data = [np.zeros(v.shape) if is_sparse(v) or isinstance(v, Sparse) else v for v in data]
+        sparse = False
     data, dtype = _arguments(name, _as_sparse(name, data) if sparse else data)
     method = solve_sparse if sparse else solve_program
     solve = lambda *data: _one(name, data, tol, maxiter, full, method)
@@ -168,11 +176,12 @@ def _as_sparse(name: str, given: list) -> list:
 
     found = list(given)
     n = np.shape(given[1])[-1] if np.ndim(given[1]) else 0
+    empty = lambda rows: Sparse(csr_array((rows, n)), np.zeros(0, np.float16))  # whose dtype isn't that of the answer
     for i in (0, 2, 4):
         value = given[i]
         if value is None:  # unless its right-hand side is there
             if i == 0 or given[i + 1] is None:
-                found[i], found[i + 1] = Sparse(csr_array((n if i == 0 else 0, n))), np.zeros(0) if i else given[1]
+                found[i], found[i + 1] = empty(0 if i else n), np.zeros(0, np.float16) if i else given[1]
         elif is_sparse(value):
             found[i] = Sparse(value)
         elif not isinstance(value, Sparse):

@@ -15,6 +15,7 @@ import numpy as np
 
 from wonderland.core.errors import ArgumentError
 from wonderland.core.forks import loading
+from wonderland.implicit.limits import check_whole
 from wonderland.implicit.loops import repeat
 from wonderland.implicit.reports import Report, Status
 from wonderland.implicit.systems.operators import Operator
@@ -85,7 +86,11 @@ class Krylov:
         for name in ("tol", "atol"):  # which are static: an array is taken for its number, and a traced one refused
             value = getattr(self, name)
             if value is not None and not isinstance(value, (int, float)):
+                if isinstance(value, str):
+                    raise ArgumentError(f"{type(self).__name__}: {name} must be a number, got {value!r}")
                 object.__setattr__(self, name, float(value))
+        if self.maxiter is not None:
+            check_whole(self.maxiter, f"{type(self).__name__}: maxiter")
 
     def prepare(self, A: Any) -> Any:
         """The preconditioner as an operator."""

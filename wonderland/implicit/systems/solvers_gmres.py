@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from wonderland.implicit.limits import check_whole
 from wonderland.implicit.loops import repeat
 from wonderland.implicit.systems.krylov import Square, norm, ratio
 from wonderland.implicit.systems.solvers_direct import substitute
@@ -34,10 +35,14 @@ class GMRES(Square):
     restart: int = 30
     progress: ClassVar[float] = 1.0  # attempts are short: any that makes the residual smaller may have another one
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole(self.restart, "GMRES: restart", 1)
+
     def attempt(self, A: Callable, M: Callable, r: Any, goal: Any, budget: Any) -> tuple[Any, Any]:
         """d with A d about r, and how many iterations it took."""
         (n,), dtype = r.shape, r.dtype
-        m = max(min(self.restart, n), 1)
+        m = max(min(self.restart, n), 1)  # 1 of no unknowns
         eps = np.finfo(dtype).eps
         size = norm(r)
 
