@@ -1,6 +1,7 @@
 """What every test shares: quiet thread pools, a cache of its own, repeatable random numbers, and real peers."""
 
 import atexit
+import gc
 import importlib.util
 import os
 import shutil
@@ -35,6 +36,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 import hypothesis
 import numpy as np
 import pytest
+
+# Records and traces are many small objects, few of which are in cycles: the collector may look for those less often.
+gc.set_threshold(100_000, 20, 50)
 
 # No deadline: the first example of a jitted test compiles. Derandomised: a run tells about the change alone.
 hypothesis.settings.register_profile("wonderland", deadline=None, derandomize=True, print_blob=True)

@@ -40,8 +40,13 @@ def network(f):
 # -- the same results --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=NAMES)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize(
+    ("dtype", "policy"),
+    [
+        *(pytest.param(np.float64, policy, id=f"float64-{name}") for policy, name in zip(POLICIES, NAMES)),
+        *((dtype, policy) for dtype in (np.float32, np.complex128) for policy in ("nothing", "products")),
+    ],
+)
 def test_values_and_gradients_are_those_of_the_function(policy, dtype, weights, rng):
     ws = wl.tree_map(lambda a: a.astype(dtype), weights)
     x = rng.normal(size=(5, 3)).astype(dtype)
@@ -319,7 +324,7 @@ def test_random_numbers_are_the_same_again(rng):
         same(wl.jit(wl.grad(g, 1))(key, x), wl.grad(f, 1)(key, x), 1e-12)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_random_programs(seed):
     """Whatever people write: loops, writes in place, decisions by values."""
     f, args = random_program(seed)
@@ -440,9 +445,10 @@ def test_peak_memory_of_blocks():
     plain, saved = (wl.grad(deep(f, 16)) for f in (block, wl.checkpoint(block)))
     assert peak_of(plain, x) > 155 * x.nbytes
     assert peak_of(saved, x) < 35 * x.nbytes
+    compiled = wl.jit(saved)
     assert wl.jit(plain).inspect(x).peak_bytes > 150 * x.nbytes
-    assert wl.jit(saved).inspect(x).peak_bytes < 32 * x.nbytes
-    same(wl.jit(saved)(x), plain(x))
+    assert compiled.inspect(x).peak_bytes < 32 * x.nbytes
+    same(compiled(x), plain(x))
 
 
 def test_nothing_of_size_stays_behind():
@@ -499,7 +505,7 @@ def test_checkpoint_sequential_of_modules(rng):
 
 @pytest.mark.parametrize("share", [2.0, 0.6, *(pytest.param(n, marks=pytest.mark.slow) for n in (0.8, 0.45))])
 def test_memory_budget_is_kept(share, rng):
-    ws = [rng.normal(size=(30, 30)) / 6 for _ in range(10)]
+    ws = [rng.normal(size=(30, 30)) / 6 for _ in range(6)]
     x = rng.normal(size=(3000, 30))
 
     def loss(ws, x):
@@ -511,10 +517,11 @@ def test_memory_budget_is_kept(share, rng):
     most = peak_of(plain, ws, x)
     budget = share * most
     gradient = wl.grad(loss, memory_budget=budget)
+    compiled = wl.jit(gradient)
     assert peak_of(gradient, ws, x) < budget + 300_000  # Python's own objects
-    assert wl.jit(gradient).inspect(ws, x).peak_bytes < budget
+    assert compiled.inspect(ws, x).peak_bytes < budget
     same(gradient(ws, x), plain(ws, x))
-    same(wl.jit(gradient)(ws, x), plain(ws, x), 1e-9, 1e-9)
+    same(compiled(ws, x), plain(ws, x), 1e-9, 1e-9)
     value, _ = wl.value_and_grad(loss, memory_budget=budget)(ws, x)
     assert value == loss(ws, x)
 

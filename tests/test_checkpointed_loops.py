@@ -26,8 +26,10 @@ def recurrence(checkpoint, reverse=False):
     return f
 
 
-@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-@pytest.mark.parametrize("way", WAYS, ids=str)
+REVERSED = ("sqrt", 5, wl.binomial(3))
+
+
+@pytest.mark.parametrize(("way", "reverse"), [*((w, False) for w in WAYS), *((w, True) for w in REVERSED)], ids=str)
 def test_loops_have_the_same_derivatives(way, reverse, rng):
     operands = rng.normal(size=(3, 3)), rng.normal(size=3), rng.normal(size=(23, 3))
     plain, saved = recurrence(None, reverse), recurrence(way, reverse)
@@ -187,7 +189,7 @@ def test_segments_are_evaluated_twice(way, steps, compiled):
     assert ticks == 2 * steps
 
 
-def long_loop(checkpoint, steps=1000):
+def long_loop(checkpoint, steps):
     def loss(h):
         h, _ = wl.scan(lambda h, _: (np.sin(tick(h)) * 1.001 + 0.01, None), h, length=steps, checkpoint=checkpoint)
         return np.sum(h * h)
@@ -196,21 +198,31 @@ def long_loop(checkpoint, steps=1000):
 
 
 @pytest.mark.parametrize(
-    ("way", "most"), [pytest.param("sqrt", 80, marks=pytest.mark.slow), (wl.binomial(20), 30)], ids=str
+    ("way", "steps", "most"),
+    [
+        pytest.param("sqrt", 1000, 80, marks=pytest.mark.slow),
+        pytest.param(wl.binomial(20), 1000, 30, marks=pytest.mark.slow),
+        (wl.binomial(20), 200, 30),
+    ],
+    ids=str,
 )
-def test_a_thousand_steps(way, most):
-    """Memory of 80 states by the square root, of 30 in 20 slots, eager and compiled; the plain loop takes 1,000."""
+def test_many_steps(way, steps, most):
+    """Memory of 80 states by the square root, of 30 in 20 slots, eager and compiled; the plain loop takes them all."""
     h = np.linspace(0.0, 1.0, MEGABYTE // 32)
     few = h[:: h.size // 4]
-    expected = wl.grad(long_loop(None))(few)
-    (found, ticks), peak = with_peak(counted, wl.grad(long_loop(way)), h)
+    expected = wl.grad(long_loop(None, steps))(few)
+    (found, ticks), peak = with_peak(counted, wl.grad(long_loop(way, steps)), h)
     assert peak < most * h.nbytes
-    assert ticks == (2000 if way == "sqrt" else 2747 + 1 + 1000)
+    assert ticks == (2 * steps if way == "sqrt" else forward_steps(steps, 20) + 1 + steps)
     np.testing.assert_array_equal(found[:: h.size // 4], expected)  # the same operations, to the last bit
-    compiled = wl.jit(wl.grad(long_loop(way)))
+    compiled = wl.jit(wl.grad(long_loop(way, steps)))
     assert compiled.inspect(h).peak_bytes < most * h.nbytes
-    assert wl.jit(wl.grad(long_loop(None))).inspect(h).peak_bytes > 1000 * h.nbytes
-    np.testing.assert_allclose(wl.jit(wl.grad(long_loop(way)))(few), expected, rtol=1e-12)
+    assert wl.jit(wl.grad(long_loop(None, steps))).inspect(h).peak_bytes > steps * h.nbytes
+    np.testing.assert_allclose(compiled(few), expected, rtol=1e-12)
+
+
+def test_forward_steps_of_a_thousand():
+    assert forward_steps(1000, 20) == 2747
 
 
 def test_slices_of_xs_are_not_kept_twice():

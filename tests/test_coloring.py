@@ -26,7 +26,7 @@ def colored(pattern, partition, decompression, generator, **options):
     return color(pattern, partition, decompression, **options)
 
 
-@pytest.mark.parametrize("chunk", [*range(6), *(pytest.param(n, marks=pytest.mark.slow) for n in range(6, 12))])
+@pytest.mark.parametrize("chunk", [*range(2), *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 12))])
 def test_random_patterns(chunk):
     """100 patterns each, every partition and decompression, with orders and post-processing in turn."""
     generator = np.random.default_rng(chunk)
@@ -51,8 +51,11 @@ def test_random_patterns_with_everything(chunk):
 
 @pytest.mark.parametrize("name", STRUCTURED)
 def test_structured_patterns(name):
+    """Every order for every kind, with and without post-processing in turn; random patterns have both."""
     generator = np.random.default_rng(0)
-    for (partition, decompression), order, postprocess in itertools.product(KINDS, (None, *ORDERS), (False, True)):
+    every = itertools.product(KINDS, (None, *ORDERS))
+    for number, ((partition, decompression), order) in enumerate(every):
+        postprocess = bool((number + number // (1 + len(ORDERS))) % 2)
         coloring = colored(STRUCTURED[name], partition, decompression, generator, order=order, postprocess=postprocess)
         check_coloring(coloring)
 
@@ -76,7 +79,7 @@ def test_larger_patterns(partition, decompression):
 @pytest.mark.parametrize("distance", [1, 2])
 def test_graphs(distance):
     generator = np.random.default_rng(4)
-    for number in range(200):
+    for number in range(60):
         graph = symmetric(random_pattern(generator), generator)
         for order in ORDERS:
             colors = color_graph(graph, distance, order, seed=number)
@@ -107,7 +110,7 @@ def chromatic_number(fault, n):
 ALL = {n: partitions(n) for n in range(7)}
 
 
-@pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.parametrize("chunk", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))])
 def test_chromatic_inequalities(chunk):
     """Distance-1 <= acyclic <= star <= distance-2 numbers (A1.69), and no colouring of ours is below its own."""
     generator = np.random.default_rng(chunk)
@@ -166,7 +169,7 @@ def test_broken_colorings_are_rejected(partition, decompression):
     """
     generator = np.random.default_rng(5)
     rejected = accepted = 0
-    while rejected < 60:
+    while rejected < 25:
         pattern = random_pattern(generator)
         coloring = colored(pattern, partition, decompression, generator, postprocess=bool(generator.integers(0, 2)))
         if not coloring.nnz or coloring.num_colors < 2:
@@ -358,7 +361,7 @@ def test_given_colors(partition, decompression):
     """Colours that a colouring found, broken or not, are accepted as the definitions say; the rest is the same."""
     generator = np.random.default_rng(6)
     accepted = rejected = 0
-    while rejected < 40:
+    while rejected < 25:
         postprocess = bool(generator.integers(0, 2))
         coloring = colored(random_pattern(generator), partition, decompression, generator, postprocess=postprocess)
         again = color(coloring.pattern, partition, decompression, colors=coloring.colors, postprocess=postprocess)

@@ -192,9 +192,16 @@ def test_native_loops_do_what_plain_ones_do_and_stay_in_bounds(partition, kind, 
         assert all(np.array_equal(a, b) for a, b in zip(native, plain))
 
 
-@pytest.mark.parametrize(("partition", "decompression"), KINDS)
-def test_a_million_columns(partition, decompression):
-    n = 10**6
+SIZES = [  # both sides take seconds for a million
+    pytest.param(10**6, kind, marks=[pytest.mark.slow] * ("bidirectional" in kind), id=f"1000000-{'-'.join(kind)}")
+    for kind in KINDS
+]
+SIZES += [pytest.param(10**5, kind, id=f"100000-{'-'.join(kind)}") for kind in KINDS if "bidirectional" in kind]
+
+
+@pytest.mark.parametrize(("n", "kind"), SIZES)
+def test_a_million_columns(n, kind):
+    partition, decompression = kind
     pattern = sparse.diags_array([np.ones(n - abs(k)) for k in (-1, 0, 1)], offsets=(-1, 0, 1), format="csr")
     color(band(3, 1), partition, decompression)  # compiles
     start = time.perf_counter()

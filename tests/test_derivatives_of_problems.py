@@ -11,9 +11,16 @@ from wonderland.testing.problems import PROBLEMS
 from wonderland.transform.second_order import STRATEGIES
 
 
-@pytest.fixture(params=["eager", "jit"])
-def run(request):
-    return {"eager": lambda f: f, "jit": wl.jit}[request.param]
+def eager_and_compiled(ways):
+    """(problem, way, how to run it): each problem compiled in one of the ways, in turn; the slow run has all."""
+    params = []
+    for number, name in enumerate(PROBLEMS):
+        for i, way in enumerate(ways):
+            label = "-".join(map(str, (name, *(way if isinstance(way, tuple) else (way,)))))
+            slow = [pytest.mark.slow] * (i != number % len(ways))
+            params.append(pytest.param(name, way, lambda f: f, id=f"eager-{label}"))
+            params.append(pytest.param(name, way, wl.jit, id=f"jit-{label}", marks=slow))
+    return params
 
 
 def close(found, expected):
@@ -51,31 +58,24 @@ def reference(name):
     return jacobian, hessian
 
 
-@pytest.mark.parametrize("chunk_size", ["auto", 3])
-@pytest.mark.parametrize("mode", ["forward", "reverse"])
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_jacobians(run, name, mode, chunk_size):
+MODES = [("forward", "auto"), ("reverse", 3), ("reverse", "auto"), ("forward", 3)]
+
+
+@pytest.mark.parametrize(("name", "way", "run"), eager_and_compiled(MODES))
+def test_jacobians(name, way, run):
     f, args, argnums = PROBLEMS[name]
+    mode, chunk_size = way
     close(run(wl.jacobian(f, argnums, mode, chunk_size))(*args), reference(name)[0])
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_hessians(run, name, strategy):
+@pytest.mark.parametrize(("name", "strategy", "run"), eager_and_compiled(STRATEGIES))
+def test_hessians(name, strategy, run):
     _, args, argnums = PROBLEMS[name]
     close(run(wl.hessian(scalar(name), argnums, strategy))(*args), reference(name)[1])
 
 
-LONG = ("deep_chain", "robot_arm", "roe_flux", "relu_network")  # seconds to compile: products in the slow run
-PRODUCTS = [
-    *(pytest.param(name, lambda f: f, id=f"eager-{name}") for name in PROBLEMS),
-    *(pytest.param(name, wl.jit, id=f"jit-{name}", marks=[pytest.mark.slow] * (name in LONG)) for name in PROBLEMS),
-]
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize(("name", "run"), PRODUCTS)
-def test_products(name, run, strategy):
+@pytest.mark.parametrize(("name", "strategy", "run"), eager_and_compiled(STRATEGIES))
+def test_products(name, strategy, run):
     f, args = scalar(name), PROBLEMS[name].args
     v, w = direction(name, 0), direction(name, 1)
     expected = wl.jvp(wl.grad(f, numbers(name)), args, v)[1]

@@ -139,7 +139,7 @@ def contractions(draw):
     return text, shapes
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(contractions())
 def test_random_subscripts(contraction):
     text, shapes = contraction

@@ -193,7 +193,7 @@ def test_what_is_refused():
         eliminated(f)(np.arange(3))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_generated_programs(seed):
     f, args = random_program(seed)
     chosen = tuple(i for i, a in enumerate(args) if np.asarray(a).dtype.kind == "f")
@@ -297,7 +297,7 @@ def test_no_time_is_the_best_of_the_known_orders():
 # ---- the counts ----
 
 
-@pytest.mark.parametrize("name", FOUR)
+@pytest.mark.parametrize("name", [FOUR[0], pytest.param(FOUR[1], marks=pytest.mark.slow), *FOUR[2:]])
 def test_the_searched_order_beats_the_others(name):
     """In the literature's counting, strictly; of the multiplications that are made there may be no fewer to be had."""
     f, args, _ = PROBLEMS[name]

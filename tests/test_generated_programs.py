@@ -14,7 +14,7 @@ from wonderland.testing.check_grads import inner, is_inexact, numeric_jvp, rando
 from wonderland.testing.compiled_programs import KEPT, TOGETHER, failures, shrunk
 from wonderland.testing.random_programs import FAMILIES, random_program
 
-SEEDS = range(150)
+SEEDS = [*range(90), *(pytest.param(n, marks=pytest.mark.slow) for n in range(90, 150))]
 COMPILED = range(0, 300, TOGETHER)  # the first program of each module
 NARROW = [name for name in FAMILIES if name not in ("library", "integers")]  # which may give float64 for float32
 
@@ -117,9 +117,9 @@ def test_single_precision(seed):
 @pytest.mark.parametrize(
     "first",
     [
-        *(pytest.param(n, marks=pytest.mark.optimised) for n in COMPILED[:2]),
-        *COMPILED[2:5],
-        *(pytest.param(n, marks=pytest.mark.slow) for n in COMPILED[5:]),
+        pytest.param(COMPILED[0], marks=pytest.mark.optimised),
+        *COMPILED[1:3],
+        *(pytest.param(n, marks=pytest.mark.slow) for n in COMPILED[3:]),
     ],
 )
 def test_compiled(first):

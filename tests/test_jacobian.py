@@ -213,8 +213,8 @@ class TestMemory:
 
     @pytest.mark.parametrize("mode", ["forward", "reverse"])
     def test_a_budget_is_kept(self, mode):
-        """All at once, 400 seeds through a Program of 400 x 400 values take 0.5 GB for each."""
-        n, budget = 400, 16e6
+        """All at once, 250 seeds through a Program of 250 x 250 values take 125 MB for each."""
+        n, budget = 250, 6e6
 
         def f(x):
             return np.sum(np.sin(np.outer(x, x)), 1)

@@ -18,7 +18,7 @@ from wonderland.testing.op_checks import (
     check_second_order,
     check_value,
 )
-from wonderland.testing.op_samples import samples
+from wonderland.testing.op_samples import of_each_kind, samples
 
 op_table.load()
 ROWS = op_table.NUMPY
@@ -53,26 +53,24 @@ def test_derivatives(row):
     """Single precision for one case: dtypes of tangents and cotangents. `test_everything` has it for all."""
     if is_primitive(row):
         return
-    for sample in samples(row, ["float64", "complex128"], ("contiguous",)):
+    real = "f" in row.dtypes
+    for sample in (*samples(row, ["float64"], ("contiguous",)), *of_each_kind(row, "complex128")):
         check_forward(sample)
         check_reverse(sample)
-    for sample in (largest(row, "float32"), largest(row, "complex64")):
-        if sample:
-            check_forward(sample)
-            check_reverse(sample)
-    for sample in (largest(row, "float64"), largest(row, "complex128")):
-        if sample:
-            check_forward(sample)
-            check_second_order(sample)
-            check_batched_gradient(sample)
+    narrow, double = largest(row, "float32" if real else "complex64"), largest(row, "float64" if real else "complex128")
+    check_forward(narrow)
+    check_reverse(narrow)
+    check_forward(double)
+    check_second_order(double)
+    check_batched_gradient(double)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_compiled(row):
-    """In double precision: what they are made of, the primitives, is tested in both."""
+    """In double precision: what they are made of, the primitives, is tested in both, and in batches."""
     names = row.dtype_names()
     if not is_primitive(row):
-        check_compiled(largest(row, "float64" if "float64" in names else names[0]))
+        check_compiled(largest(row, "float64" if "float64" in names else names[0]), batched=False)
 
 
 def is_primitive(row):

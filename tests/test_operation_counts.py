@@ -105,7 +105,7 @@ def test_a_gradient_costs_a_few_times_the_function(name):
     assert wl.cost(wl.grad(total, argnums), *args).operations <= 5 * wl.cost(total, *args).operations
 
 
-@pytest.mark.parametrize("name", ["roe_flux", "robot_arm"])
+@pytest.mark.parametrize("name", [pytest.param("roe_flux", marks=pytest.mark.slow), "robot_arm"])
 def test_elimination_costs_less_than_the_modes(name):
     f, args, _ = PROBLEMS[name]
     of = lambda **how: wl.cost(wl.jacobian(f, **how), *args).multiplications

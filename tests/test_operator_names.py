@@ -20,6 +20,9 @@ FREE_FILES = {
 }
 
 
+LITERALS = (ast.Constant, ast.Set, ast.Tuple, ast.List, ast.Dict, ast.Call)
+
+
 def words(node):
     """The strings of a literal: one, those of a collection, the keys of a dict, or "a b".split()."""
     if isinstance(node, ast.Constant):
@@ -40,9 +43,9 @@ def is_name(node):
     return isinstance(node, ast.Attribute) and node.attr == "name"
 
 
-def aliases(tree):
+def aliases(nodes):
     """Variables that are `...primitive.name`: `primitive, name = e.primitive, e.primitive.name`."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 pairs = [(target, node.value)]
@@ -55,10 +58,10 @@ def aliases(tree):
 
 def faults_of(source, layer):
     """(line, what) of each place of a file that knows operators by their names."""
-    tree = ast.parse(source)
-    known = {*aliases(tree)}
+    nodes = [*ast.walk(ast.parse(source))]
+    known = {*aliases(nodes)}
     found = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             named = any(is_name(side) or (isinstance(side, ast.Name) and side.id in known) for side in sides)
@@ -72,7 +75,7 @@ def faults_of(source, layer):
             found[node.lineno] = "looks primitives up"
         elif isinstance(node, ast.Attribute) and node.attr == "registry":
             found[node.lineno] = "looks primitives up"
-        listed = words(node) if layer not in NUMPYS else ()
+        listed = words(node) if isinstance(node, LITERALS) and layer not in NUMPYS else ()
         if len(listed) > 1 and all(word in registry for word in listed):
             # In the compiler, scalar operations are LLVM's and the C library's words as well.
             if layer != "compile" or not all(registry[word].elementwise for word in listed):

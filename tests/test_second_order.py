@@ -261,9 +261,16 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_of_every_kind(run, name, strategy):
+KINDS = []  # (function, strategy, how to run it): each function compiled by one strategy, in turn; the slow run has all
+for number, name in enumerate(FUNCTIONS):
+    for i, strategy in enumerate(STRATEGIES):
+        slow = [pytest.mark.slow] * (i != number % len(STRATEGIES))
+        KINDS.append(pytest.param(name, strategy, lambda f: f, id=f"eager-{name}-{strategy}"))
+        KINDS.append(pytest.param(name, strategy, wl.jit, id=f"jit-{name}-{strategy}", marks=slow))
+
+
+@pytest.mark.parametrize(("name", "strategy", "run"), KINDS)
+def test_functions_of_every_kind(name, strategy, run):
     """Against differences of gradients; in chunks too."""
     f, x = FUNCTIONS[name], np.array([0.7, -0.4, 1.1, 0.3])
     g, h = wl.grad(f), 1e-5

@@ -13,7 +13,7 @@ from wonderland.core.primitive import registry
 from wonderland.studio.sympy_functions import derived, exceptions, function_of
 from wonderland.studio.to_sympy import _rules
 from wonderland.testing import op_table
-from wonderland.testing.samples import make
+from wonderland.testing.op_samples import of_each_kind
 
 op_table.load()
 ROWS = [row for row in op_table.TABLE if "f" in row.dtypes]
@@ -42,11 +42,8 @@ def symbols_like(name, x):
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_a_primitive_is_its_expression(row):
-    for case in row.cases:
-        if sum(int(np.prod(shape)) for shape in case.shapes if shape is not None) > 12:
-            continue
-        args = make(row.operands, case.shapes, "float64")
-        call = row.call(case.params)
+    for sample in of_each_kind(row, "float64", most=12):
+        args, call = sample.args(), sample.function
         places = [i for i, a in enumerate(args) if np.result_type(a).kind in "fc" and row.operands[i].dtype is None]
         named = {i: symbols_like("xyzuvw"[i % 6] + str(i), args[i]) for i in places}
 

@@ -19,8 +19,8 @@ from wonderland.testing.op_table import Row
 
 
 @quiet
-def check_compiled(s: Sample) -> None:
-    """jit gives eager's types, and values as exact as NumPy's (SEMANTICS 7); of gradients and batches, too."""
+def check_compiled(s: Sample, batched: bool = True) -> None:
+    """jit gives eager's types, and values as exact as NumPy's (SEMANTICS 7); of gradients and (or not) batches too."""
     if is_excluded(s, "recording"):
         return
     args = s.args()
@@ -30,10 +30,10 @@ def check_compiled(s: Sample) -> None:
         wider, eps = s.dtype, s.tolerance
     compare_compiled(s.function, args, s.args(wider), f"{s}: jit", eps)
     flags = tuple(shape is not None for shape in s.case.shapes)
-    if any(flags):
-        batched = wl.vmap(s.function, tuple(0 if b else None for b in flags))
+    if batched and any(flags):
+        mapped = wl.vmap(s.function, tuple(0 if b else None for b in flags))
         wide = s.args(wider, flags)
-        compare_compiled(batched, s.args(batch=flags), wide, f"{s}: jit of vmap", eps)
+        compare_compiled(mapped, s.args(batch=flags), wide, f"{s}: jit of vmap", eps)
     chosen = s.differentiated(args)
     if is_excluded(s, "derivatives") or not chosen:
         return

@@ -14,7 +14,7 @@ from wonderland.core import tree
 from wonderland.core.types import is_python_scalar
 from wonderland.testing.check_grads import is_inexact
 from wonderland.testing.op_table import Row
-from wonderland.testing.samples import LAYOUTS, Case, make
+from wonderland.testing.samples import LAYOUTS, Case, broadcast_cases, make
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,26 @@ def samples(row: Row, dtypes: Sequence[str] | None = None, layouts: Sequence[str
         if dtypes is not None and dtype not in dtypes:
             continue
         yield from (Sample(row, c, dtype) for c in row.cases if "contiguous" in layouts)
-        largest = max(row.cases, key=lambda c: sum(int(np.prod(s)) for s in c.shapes if s is not None))
+        largest = max(row.cases, key=_size)
         yield from (Sample(row, largest, dtype, layout) for layout in layouts if layout != "contiguous")
+
+
+def _size(c: Case) -> int:
+    return sum(int(np.prod(shape)) for shape in c.shapes if shape is not None)
+
+
+def of_each_kind(row: Row, dtype: str, most: float = np.inf) -> list[Sample]:
+    """Contiguous arrays, and of cases that differ in sizes alone the largest: what one dtype needs beside another.
+
+    Of an elementwise operator that is: equal shapes, shapes that broadcast, and a Python scalar. Operands have no more
+    than `most` elements together.
+    """
+    elementwise = row.cases == broadcast_cases(len(row.operands))
+    kinds: dict[Any, Case] = {}
+    for c in sorted((c for c in row.cases if _size(c) <= most), key=_size):
+        ranks = tuple(None if shape is None else len(shape) for shape in c.shapes)
+        kinds[(None in ranks, len(set(c.shapes)) == 1) if elementwise else (ranks, repr(c.params))] = c
+    return [Sample(row, c, dtype) for c in kinds.values() if dtype in row.dtype_names()]
 
 
 def mixed_samples(row: Row) -> Iterator[Sample]:
