@@ -15,9 +15,9 @@ import pytest
 import shared_data
 
 import wonderland as wl
-from wonderland import cli, data, models, nn, recipes, text, train
+from wonderland import cli, cli_train, data, models, nn, recipes, text, train
 from wonderland.core.errors import ArgumentError
-from wonderland.recipes import drawing, language
+from wonderland.recipes import drawing, gpt, language
 from wonderland.recipes.catalog import converted
 
 SMALL = {
@@ -31,7 +31,7 @@ SMALL = {
     "gradient-variance": ["hidden=4", "sizes=1,4,16", "draws=50"],
     "digits-patches": ["model=mixer", "layers=1", "width=8", "batch_size=256"],
     "multi-view": ["views=2", "width=8", "batch_size=256"],
-    "gpt": ["steps=2", "batch_size=2", "text=story.txt"],
+    "gpt": ["steps=2", "text=story.txt"],
     "masked-lm": ["text=story.txt", "context=8", "layers=1", "heads=2", "width=8", "batch_size=8"],
     "text-cnn": ["packages=xml,email", "words=8", "width=4", "filters=2"],
     "seq2seq": ["samples=64", "heads=2", "width=8"],
@@ -86,6 +86,11 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def small_gpt(monkeypatch):
+    monkeypatch.setitem(gpt.CONFIGS, "tiny", (2, 2, 8, 8, 2, 0, 2e-3))
+
+
+@pytest.fixture
 def own():
     path = Path("my_line.py")
     path.write_text(OWN)
@@ -106,6 +111,7 @@ def complaint(capsys, *arguments):
 # Each of them --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("small_gpt")
 @pytest.mark.parametrize("name", SMALL)
 def test_a_recipe_runs_and_writes_its_report(name, capsys):
     trained = name not in UNTRAINED
@@ -134,8 +140,10 @@ def test_all_recipes_are_here_and_of_one_screen():
         assert len(recipe.path.read_text(encoding="utf-8").splitlines()) <= 60
 
 
-def test_gpt_is_trained_by_options_resumed_and_sampled(capsys):
+@pytest.mark.usefixtures("small_gpt")
+def test_gpt_is_trained_by_options_resumed_and_sampled(capsys, monkeypatch):
     """Settings are options of their own; a run that is resumed is that of one piece; what it keeps writes text."""
+    monkeypatch.setattr(cli_train, "write_files", lambda *_: [])  # pictures, which take longest, as without Matplotlib
     small = ["--text", "story.txt", "--steps", "2", "--batch-size=2", "--vocab-size", "260", "--quiet"]
     assert command("gpt", *small, "--epochs", "2", "--out", "whole") == 0
     assert command("gpt", *small, "--epochs", "1", "--out", "parts") == 0

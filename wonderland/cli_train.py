@@ -295,6 +295,7 @@ def write_files(
     for name, figure in {**curves, **figures}.items():
         files.append(re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".png")
         write_atomically(out / files[-1], png(figure))
+        figure.set_layout_engine("none")  # everything has its place now, in the report as well
     facts = {name: said(name, value) if "accuracy" in name else value for name, value in outcome.numbers.items()}
     if outcome.model is not None:
         facts["parameters"] = sum(np.size(leaf) for leaf in outcome.model.parameters())

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import wonderland as wl
-from wonderland.compile import schedule
+from wonderland.compile import noticed, schedule
 from wonderland.compile.memory import Holes
 
 
@@ -69,7 +69,7 @@ def test_long_programs_are_right_and_grow_linearly(kind, monkeypatch):
     counted = lambda self, unit, on: visited.append(1) or depends(self, unit, on)
     monkeypatch.setattr(schedule.Schedule, "_depends", counted)
     sizes = []
-    for n in (100, 400):
+    for n in (60, 240):
         visited.clear()
         f, args = kind(n)
         jitted = wl.jit(f)
@@ -82,9 +82,9 @@ def test_long_programs_are_right_and_grow_linearly(kind, monkeypatch):
 
 def test_equal_kernels_are_written_once():
     """A chain of equal updates is one function, called often and not copied into each place."""
-    f, args = chain_in_place(600)
+    f, args = chain_in_place(200)
     compiled = wl.jit(f).inspect(*args)
-    assert len(compiled.plan.kernels) >= 600
+    assert len(compiled.plan.kernels) >= 200
     written = [line for line in compiled.ir.splitlines() if line.startswith("define internal void @k")]
     assert len(written) <= 6 and any("noinline" in line for line in written)
 
@@ -122,24 +122,28 @@ def _stack():
 # The warning ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_unrolled_loop_is_reported_once_with_its_line():
+def test_an_unrolled_loop_is_reported_once_with_its_line(monkeypatch):
+    monkeypatch.setattr(noticed, "MANY", 500)
+
     def f(x):
-        for _ in range(2000):
+        for _ in range(200):
             x = np.sin(x) * 0.9 + 0.1
         return np.sum(x)
 
     line = f.__code__.co_firstlineno + 2
     jitted = wl.jit(f)
-    with pytest.warns(UserWarning, match=rf"f has 6001 equations.*test_compile_time\.py:{line}\..*wl\.scan"):
+    with pytest.warns(UserWarning, match=rf"f has 601 equations.*test_compile_time\.py:{line}\..*wl\.scan"):
         jitted(np.ones(2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         jitted(np.ones(3))
 
 
-def test_in_a_gradient_the_line_is_that_of_the_loop():
+def test_in_a_gradient_the_line_is_that_of_the_loop(monkeypatch):
+    monkeypatch.setattr(noticed, "MANY", 500)
+
     def f(x):
-        for _ in range(2000):
+        for _ in range(200):
             x = np.sin(x) * 0.9 + 0.1
         return np.sum(x)
 

@@ -78,8 +78,13 @@ def test_conversions_out_of_range_are_defined():
     check(lambda x: [shape_ops.convert(x, dtype=np.dtype(n)) for n in [*names, "u4", "u8", "f8"]], wrap)
 
 
-@pytest.mark.parametrize("shape", [(4, 6), (33, 20), (20, 600), (600, 20), (2, 3, 40), (5, 1, 7), (1, 1, 3)])
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "?"])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        *((s, "f8") for s in [(4, 6), (33, 20), (20, 600), (600, 20), (2, 3, 40), (5, 1, 7), (1, 1, 3)]),
+        *((s, dtype) for s in [(20, 600), (2, 3, 40)] for dtype in ("f4", "i4", "?")),
+    ],
+)
 def test_reductions_over_all_axes(shape, dtype):
     x = sample(shape, dtype)
     rank = len(shape)
@@ -143,8 +148,13 @@ def test_batch_norm_is_one_kernel(shape):
     assert len(check(lambda x: normalise(x, (0,)), x).kernels) == 1
 
 
-@pytest.mark.parametrize("shape", [(4096, 20), (300, 129), (40, 33, 50), (33, 1000), (9, 16384), (20, 10)])
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        *((s, "f8") for s in [(4096, 20), (300, 129), (40, 33, 50), (33, 1000), (9, 16384), (20, 10)]),
+        *((s, "f4") for s in [(300, 129), (9, 16384)]),
+    ],
+)
 def test_rows_are_summed_up_while_they_are_swept(shape, dtype):
     rows = tuple(range(len(shape) - 1))
 
@@ -260,7 +270,7 @@ def test_a_value_is_the_same_number_wherever_it_is_computed():
     np.testing.assert_array_equal(counts, np.ones(50))
 
 
-@pytest.mark.parametrize("block", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 7))])
+@pytest.mark.parametrize("block", [*range(2), *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 7))])
 def test_random_programs(block):
     for seed in range(block * 14, block * 14 + 14):
         compare(seed, 4 + seed % 23)

@@ -21,9 +21,13 @@ INSTRUCTION = re.compile(
     r"load \w+, |store [\w<]+ |call \w+ @|(?:define|declare) [\w ]*[@<{]|ret (?:void|\w+ [%0-9]))"
 )
 
+ADJACENT = re.compile(r"""["']\s+[rf]?["']""")  # strings that are one
+
 
 def instructions(source: str) -> Iterator[str]:
     """Text that looks like LLVM's, in strings that aren't docstrings."""
+    if not INSTRUCTION.search(ADJACENT.sub("", source)):
+        return  # which takes far less time than to parse it
     tree = ast.parse(source)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
     described = {ast.get_docstring(n, clean=False) for n in ast.walk(tree) if isinstance(n, documented)}

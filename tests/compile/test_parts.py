@@ -20,7 +20,7 @@ SMALL = 2000  # characters of a part, so that small programs have several
 
 def layers(x, w):
     """Kernels of many kinds; sine has functions that LLVM must not drop, and several kernels call it."""
-    for i in range(4):
+    for i in range(2):
         x = np.sin(x @ w) + np.exp(-np.abs(x)) * (i + 1.0)
         x = x - np.max(x, axis=1, keepdims=True)
         x = x / np.sum(np.tanh(x) ** 2 + 1.0, axis=0)
@@ -82,7 +82,7 @@ def test_parts_are_made_of_the_text_alone():
         text = wl.jit(lambda x: np.sum(np.exp(x), axis=0) + np.sum(np.sin(x @ x), axis=0)).inspect(np.ones((90, 90))).ir
         print(len(parts.cut(text)), hashlib.sha256("".join(parts.cut(text)).encode()).hexdigest())
     """
-    found = {run(code, WONDERLAND_THREADS=threads, PYTHONHASHSEED=threads) for threads in ("1", "2", "5")}
+    found = {run(code, WONDERLAND_THREADS=threads, PYTHONHASHSEED=threads) for threads in ("1", "5")}
     assert len(found) == 1 and int(found.pop().split()[0]) > 1
 
 

@@ -241,8 +241,9 @@ def test_why_numpy_evaluates_is_kept():
 
 def classes():
     """(name, bases, lines) of the package's classes."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    texts = (path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py")))
+    for text in texts:
+        for node in ast.walk(ast.parse(text)) if "class " in text else ():
             if isinstance(node, ast.ClassDef):
                 bases = [base.id if isinstance(base, ast.Name) else getattr(base, "attr", "") for base in node.bases]
                 yield node.name, bases, node.end_lineno - node.lineno + 1

@@ -189,10 +189,10 @@ def test_inside_of_other_things(wrap):
         return implicit.root(lambda x: x - inner(x, a), 0.5)
 
     def looped(a):
-        return wl.scan(lambda c, x: (c + inner(c, x * a), None), 1.0, np.arange(1.0, 4.0))[0]
+        return wl.scan(lambda c, x: (c + inner(c, x * a), None), 1.0, np.arange(1.0, 3.0))[0]
 
-    for f in (nested, looped):
-        wl.testing.check_grads(wrap(f), (0.4,), order=1 if wrap is wl.jit else 2)
+    wl.testing.check_grads(wrap(nested), (0.4,), order=1 if wrap in (wl.jit, wl.checkpoint) else 2)
+    wl.testing.check_grads(wrap(looped), (0.4,), order=1 if wrap is wl.jit else 2)
 
 
 # Other solvers --------------------------------------------------------------------------------------------------------

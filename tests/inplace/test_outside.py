@@ -106,4 +106,4 @@ class TestRows:
         def peak(n):
             return with_peak(wl.grad(self.sweep), np.ones((2, n)))[1] / n
 
-        assert peak(1600) < 1.5 * peak(200)
+        assert peak(800) < 1.5 * peak(100)

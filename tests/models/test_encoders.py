@@ -13,6 +13,7 @@ from wonderland import models, nn
 SIZES = {"vocab_size": 11, "context": 8, "layers": 2, "heads": 2, "width": 16}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_published_numbers_of_parameters():
     """BERT base and ViT-B/16 with one of their 12 layers, each of 7,087,872."""
     bert = models.Encoder(30522, 512, 1, 12, 768, head=False, pooler=True)

@@ -171,6 +171,7 @@ def test_a_mu_layer_is_a_polynomial_of_degree_two():
 # Whole models --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_published_numbers_of_parameters():
     """Mixer-B/16, gMLP-S and PoolFormer-S12."""
     assert grown(models.Mixer, 12) == 59_880_472

@@ -22,6 +22,7 @@ def sounds():
     return x, nn.length_mask(40 * lengths, 120), labels, lengths
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_published_numbers_of_parameters():
     """Whisper tiny with 65 tokens and one of its 4 layers; sinusoids aren't trained, and keys have biases."""
     d, layer = 384, 28 * 384**2 + 32 * 384

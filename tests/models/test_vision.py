@@ -11,6 +11,7 @@ def count(model):
     return sum(p.size for p in model.parameters())
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("make", "parameters"),
     [

@@ -81,10 +81,10 @@ def test_bins_of_sigmoids():
 def test_several_inputs_by_ridge_functions():
     g = lambda x: np.sin(x[:, 0]) * np.cos(2 * x[:, 1])
     rng = np.random.default_rng(0)
-    x = rng.uniform(-1, 1, (2000, 2))
+    x = rng.uniform(-1, 1, (500, 2))
     errors = []
     for count in (4, 16, 64):
-        model = nn.ridge_network(g, [-1, -1], [1, 1], rng.normal(0, 1.5, (count, 2)), pieces=400)
+        model = nn.ridge_network(g, [-1, -1], [1, 1], rng.normal(0, 1.5, (count, 2)), pieces=200)
         errors.append(np.max(np.abs(model(x)[:, 0] - g(x))))
     assert errors[0] > 2 * errors[1] > 20 * errors[2]
     assert errors[2] < 0.01

@@ -11,7 +11,8 @@ from wonderland import nn
 JIT = pytest.mark.parametrize("jit", [lambda f: f, wl.jit], ids=["eager", "compiled"])
 LENGTHS = [17, 9, 20, 12]
 SIZE = 20
-FILLS = pytest.mark.parametrize("fill", [0.0, 7.0, np.nan, np.inf])
+FILLS = [0.0, 7.0, np.nan, np.inf]
+EACH_FILL = pytest.mark.parametrize("fill", FILLS)
 
 
 def samples(channels, lengths=LENGTHS, last=False):
@@ -64,39 +65,41 @@ MODELS = {
 
 
 @JIT
-@FILLS
 @pytest.mark.parametrize("name", MODELS)
-def test_each_sample_is_as_if_alone(name, fill, jit):
+def test_each_sample_is_as_if_alone(name, jit):
     model, parts = nn.Masked(*MODELS[name]()), samples(3)
     plain = nn.Sequential(*model.layers)
     assert list(plain.state()) == list(model.state())
-    x, mask = batch(parts, fill), nn.length_mask(np.array(LENGTHS), SIZE)
-    y, after = jit(lambda model, x, mask: model(x, mask))(model, x, mask)
-    for part, found, real in zip(parts, y, [None] * 4 if after is None else after, strict=True):
-        expected = plain(part[None])[0]
-        if real is None:
-            np.testing.assert_allclose(found, expected, atol=1e-12)
-        else:
-            assert real.sum() == expected.shape[-1] and real[: real.sum()].all()
-            np.testing.assert_allclose(found[:, real], expected, atol=1e-12)
-            assert not found[:, ~real].any()
-    if after is not None:
-        np.testing.assert_array_equal(nn.mask_after(plain, mask), after)
-        np.testing.assert_array_equal(nn.mask_after(model, mask), after)
-
-    loss = lambda model, x, mask: np.sum(np.sin(model(x, mask)[0]))
+    mask = nn.length_mask(np.array(LENGTHS), SIZE)
     alone = lambda model, x: np.sum(np.sin(model(x)))
-    of_model, of_x = jit(wl.grad(loss, (0, 1)))(model, x, mask)
+    values = [plain(part[None])[0] for part in parts]
     grads = [wl.grad(alone, (0, 1))(plain, part[None]) for part in parts]
-    for i, (_, expected) in enumerate(grads):
-        np.testing.assert_allclose(of_x[i][:, mask[i]], expected[0], atol=1e-12)
-        assert not of_x[i][:, ~mask[i]].any()
-    for name, _ in model.named_parameters():
-        found = dict(of_model.named_parameters())[name]
-        np.testing.assert_allclose(found, sum(dict(g.named_parameters())[name] for g, _ in grads), atol=1e-11)
+    of_parameters = [dict(g.named_parameters()) for g, _ in grads]
+    call = jit(lambda model, x, mask: model(x, mask))
+    gradient = jit(wl.grad(lambda model, x, mask: np.sum(np.sin(model(x, mask)[0])), (0, 1)))
+    for fill in FILLS:
+        x = batch(parts, fill)
+        y, after = call(model, x, mask)
+        for expected, found, real in zip(values, y, [None] * 4 if after is None else after, strict=True):
+            if real is None:
+                np.testing.assert_allclose(found, expected, atol=1e-12)
+            else:
+                assert real.sum() == expected.shape[-1] and real[: real.sum()].all()
+                np.testing.assert_allclose(found[:, real], expected, atol=1e-12)
+                assert not found[:, ~real].any()
+        if after is not None:
+            np.testing.assert_array_equal(nn.mask_after(plain, mask), after)
+            np.testing.assert_array_equal(nn.mask_after(model, mask), after)
+
+        of_model, of_x = gradient(model, x, mask)
+        for i, (_, expected) in enumerate(grads):
+            np.testing.assert_allclose(of_x[i][:, mask[i]], expected[0], atol=1e-12)
+            assert not of_x[i][:, ~mask[i]].any()
+        for parameter, found in of_model.named_parameters():
+            np.testing.assert_allclose(found, sum(own[parameter] for own in of_parameters), atol=1e-11)
 
 
-@FILLS
+@EACH_FILL
 def test_positions_that_layers_act_on_one_by_one(fill):
     layers = [
         f64(nn.Linear, 3, 5), nn.LayerNorm(5, dtype=np.float64), nn.gelu, f64(nn.Conv1d, 5, 4, 3, channels_last=True),
@@ -123,7 +126,7 @@ def test_embedded_words():
 
 
 @JIT
-@FILLS
+@EACH_FILL
 def test_images_of_different_sizes(fill, jit):
     rng = np.random.default_rng(0)
     sizes = [(9, 12), (12, 7), (8, 8)]
@@ -141,7 +144,7 @@ def test_images_of_different_sizes(fill, jit):
 
 
 @JIT
-@FILLS
+@EACH_FILL
 def test_batch_norm_counts_real_positions(fill, jit):
     parts = samples(3)
     model = nn.Masked(nn.BatchNorm1d(3, dtype=np.float64), f64(nn.Conv1d, 3, 2, 3), nn.BatchNorm1d(2, dtype=np.float64))
@@ -172,7 +175,7 @@ def test_batch_norm_counts_real_positions(fill, jit):
 
 
 @JIT
-@FILLS
+@EACH_FILL
 def test_masked_pooling(fill, jit):
     parts, mask = samples(3), nn.length_mask(LENGTHS, SIZE)
     x = batch(parts, fill)

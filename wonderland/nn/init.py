@@ -300,4 +300,5 @@ def _drawn(draw: Any, dtype: Any) -> Any:
     wanted = np.dtype(dtype)
     if wanted.kind not in "fc":
         raise TypeError(f"weights are drawn as floating-point or complex numbers, not {wanted}")
-    return draw(np.float32).astype(wanted) if wanted.itemsize < 4 else draw(wanted).astype(wanted)
+    drawn = draw(np.float32 if wanted.itemsize < 4 else wanted)
+    return drawn if drawn.dtype == wanted else drawn.astype(wanted)
