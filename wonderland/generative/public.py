@@ -2,4 +2,8 @@
 
 # ruff: noqa: F401
 
+from wonderland.generative.autoencoders import AutoEncoder, DenoisingAutoEncoder, LinearAutoEncoder, discarded_spectrum
 from wonderland.generative.denoising import as_sigma
+from wonderland.generative.gaussians import diagonal_gaussian_kl, gaussian_kl
+from wonderland.generative.likelihoods import BernoulliLikelihood, CholeskyLikelihood, GaussianLikelihood
+from wonderland.generative.vae import VAE, ConditionalVAE, LatentGaussian, cubature
