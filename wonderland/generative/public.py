@@ -4,6 +4,21 @@
 
 from wonderland.generative.autoencoders import AutoEncoder, DenoisingAutoEncoder, LinearAutoEncoder, discarded_spectrum
 from wonderland.generative.denoising import as_sigma
+from wonderland.generative.exponential_example import (
+    exponential_elbo,
+    exponential_evidence,
+    exponential_gap,
+    exponential_optimum,
+)
 from wonderland.generative.gaussians import diagonal_gaussian_kl, gaussian_kl
+from wonderland.generative.gradient_estimators import (
+    compare_elbo_gradients,
+    difference_gradient,
+    pathwise_gradient,
+    score_gradient,
+    stochastic_backpropagation,
+)
+from wonderland.generative.importance import Evidence, estimate_evidence, evidence
 from wonderland.generative.likelihoods import BernoulliLikelihood, CholeskyLikelihood, GaussianLikelihood
+from wonderland.generative.linear_gaussian import LinearGaussian, probabilistic_pca
 from wonderland.generative.vae import VAE, ConditionalVAE, LatentGaussian, cubature
