@@ -22,3 +22,4 @@ from wonderland.generative.importance import Evidence, estimate_evidence, eviden
 from wonderland.generative.likelihoods import BernoulliLikelihood, CholeskyLikelihood, GaussianLikelihood
 from wonderland.generative.linear_gaussian import LinearGaussian, probabilistic_pca
 from wonderland.generative.vae import VAE, ConditionalVAE, LatentGaussian, cubature
+from wonderland.generative.vq import VQVAE, Quantized, VectorQuantizer
