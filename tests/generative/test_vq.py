@@ -36,7 +36,9 @@ def test_the_nearest_code(run, update, dtype):
     np.testing.assert_allclose(found.losses, factor * distances.min(1).reshape(4, 5, 2), **tol)
     assert found.values.dtype == dtype and found.values.shape == z.shape
     np.testing.assert_allclose(found.values, layer.decode_tokens(found.tokens), rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(layer.encode_tokens(z), found.tokens)
+    np.testing.assert_array_equal(run(lambda z: layer.encode_tokens(z))(z), found.tokens)
+    decoded = run(lambda tokens: layer.decode_tokens(tokens))(found.tokens)
+    np.testing.assert_array_equal(np.moveaxis(decoded, 1, -1), layer.codebook[found.tokens])
 
 
 @UPDATES

@@ -4,6 +4,7 @@
 
 from wonderland.generative.autoencoders import AutoEncoder, DenoisingAutoEncoder, LinearAutoEncoder, discarded_spectrum
 from wonderland.generative.denoising import as_sigma
+from wonderland.generative.em import MixtureFit, fit_mixture, kmeans_plus_plus, maximization, responsibilities
 from wonderland.generative.exponential_example import (
     exponential_elbo,
     exponential_evidence,

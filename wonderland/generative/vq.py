@@ -17,6 +17,7 @@ from wonderland.generative.noise_keys import KeyHolder
 from wonderland.nn.arguments import axis_of, floating
 from wonderland.nn.building import positive
 from wonderland.nn.module import Buffer, Module
+from wonderland.numpy import take
 from wonderland.numpy.at import at
 from wonderland.transform.derivatives import stop_gradient
 
@@ -73,7 +74,7 @@ class VectorQuantizer(KeyHolder):
         """Vectors along `axis` to rounded vectors, tokens and losses."""
         vectors = self._vectors(z)
         tokens = self._nearest(vectors)
-        codes = self.codebook[tokens]
+        codes = take(self.codebook, tokens, axis=0)
         losses = self.commitment * np.sum((vectors - stop_gradient(codes)) ** 2, axis=-1)
         if self.update == "gradient":
             losses = losses + np.sum((stop_gradient(vectors) - codes) ** 2, axis=-1)
@@ -88,7 +89,7 @@ class VectorQuantizer(KeyHolder):
 
     def decode_tokens(self, tokens: Any) -> Any:
         """The vectors of codes: integers (B, ...) to (B, ...) with the axis of vectors."""
-        return np.moveaxis(self.codebook[tokens], -1, self.axis)
+        return np.moveaxis(take(self.codebook, tokens, axis=0), -1, self.axis)
 
     def perplexity(self, tokens: Any) -> Any:
         """exp of the entropy of how often codes are chosen: as many as are in use, if those are used alike."""
@@ -128,7 +129,7 @@ class VectorQuantizer(KeyHolder):
     def _chosen(self, vectors: Any, key: Any) -> Any:
         """A random vector for each code."""
         places = random.randint(self.next_key() if key is None else key, (self.codes,), 0, vectors.shape[0])
-        return vectors[places].astype(self.usage.dtype)
+        return take(vectors, places, axis=0).astype(self.usage.dtype)
 
     def _move(self, vectors: Any, tokens: Any) -> None:
         """Averages of how often codes are chosen, and with "ema" of the vectors that choose them."""
