@@ -30,13 +30,17 @@ class LinearGaussian(NamedTuple):
         """Of X: W W' + sigma^2 I."""
         return self.weight @ self.weight.T + self.sigma**2 * np.eye(self.weight.shape[0], dtype=self.weight.dtype)
 
+    def decode(self, z: Any) -> Any:
+        """W z + b: the expected data of codes (..., latent)."""
+        return z @ self.weight.T + self.mean
+
     def log_likelihood(self, x: Any) -> Any:
         """log p(x) = log N(x | b, W W' + sigma^2 I): the evidence."""
         return gaussian_log_density(x, self.mean, self.covariance)
 
     def log_joint(self, x: Any, z: Any) -> Any:
         """log p(x, z) = log N(z | 0, I) + log N(x | W z + b, sigma^2 I)."""
-        left = x - self.mean - z @ self.weight.T
+        left = x - self.decode(z)
         count = self.weight.shape[0]
         likelihood = -0.5 * count * LOG_2PI - count * np.log(self.sigma) - 0.5 * np.sum(left**2, -1) / self.sigma**2
         return likelihood - 0.5 * np.sum(LOG_2PI + z**2, axis=-1)
@@ -54,7 +58,7 @@ class LinearGaussian(NamedTuple):
         log p(x) - elbo is KL(q || p(z | x)), `gap`.
         """
         count, latent = self.weight.shape
-        left = x - self.mean - mean @ self.weight.T
+        left = x - self.decode(mean)
         spread = np.sum((self.weight @ covariance) * self.weight, axis=(-2, -1))  # tr W S W'
         squares = np.sum(left**2, axis=-1) + spread
         likelihood = -0.5 * count * LOG_2PI - count * np.log(self.sigma) - 0.5 * squares / self.sigma**2
