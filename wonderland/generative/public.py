@@ -11,7 +11,7 @@ from wonderland.generative.exponential_example import (
     exponential_gap,
     exponential_optimum,
 )
-from wonderland.generative.gaussians import diagonal_gaussian_kl, gaussian_kl
+from wonderland.generative.gaussians import diagonal_gaussian_kl, gaussian_kl, gaussian_log_density
 from wonderland.generative.gradient_estimators import (
     compare_elbo_gradients,
     difference_gradient,
