@@ -230,6 +230,17 @@ def test_noise_depends_on_the_key_and_the_sample_alone():
     np.testing.assert_array_equal(model.elbo(x), model.elbo(x))
 
 
+def test_it_is_trained_and_validated_by_fit():
+    x = points(100, dtype=np.float32)
+    model = linear_vae(dtype=np.float32, variance="scalar", samples=2)
+    key = model.key.copy()
+    history = train.fit(model, lambda model, x: model.loss(x), train.Adam(model, 1e-2), x[:80], epochs=30,
+                        validation=x[80:], progress=False)  # fmt: skip
+    for name in ("loss", "validation_loss"):
+        assert history[name][-1] < history[name][0]
+    assert not np.array_equal(model.key, key)  # new noise for each batch
+
+
 def test_samples_have_the_covariance_of_the_model():
     model = linear_vae(sigma=0.5)
     weight = model.decoder.weight
@@ -303,6 +314,8 @@ def test_errors_say_what_was_expected():
         linear_vae().loss(x, np.zeros(4))
     with pytest.raises(ArgumentError, match="takes a condition for each sample"):
         linear_vae(cls=ConditionalVAE).loss(x)
+    with pytest.raises(ArgumentError, match=r"each of 3 samples, got one of shape \(2,\)"):
+        linear_vae(cls=ConditionalVAE).sample(3, np.zeros(2))
     with pytest.raises(ArgumentError, match=r"noise is \(L, 2\) or \(L, 4, 2\)"):
         linear_vae().elbo(x, noise=np.ones((3, 3)))
     with pytest.raises(ArgumentError, match="no KL divergence to weigh"):

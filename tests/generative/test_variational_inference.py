@@ -138,6 +138,7 @@ def test_the_gap_is_the_divergence_from_the_posterior(run, dtype):
     np.testing.assert_allclose(evidence, law.logpdf(x), rtol=1e-4 if dtype == np.float32 else 1e-12)
     np.testing.assert_allclose(evidence - elbo, gap, rtol=1e-4 if dtype == np.float32 else 1e-11)
     assert np.all(gap > 0.1) and elbo.dtype == dtype
+    assert all(part.dtype == dtype for part in all_of_it(model._replace(sigma=0.6), x, mean, covariance))
     best = model.posterior(x)
     np.testing.assert_allclose(model.elbo(x, *best), evidence, rtol=1e-4 if dtype == np.float32 else 1e-12)
 

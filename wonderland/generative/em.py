@@ -150,8 +150,9 @@ def fit_mixture(
 
     nothing = np.full(steps, np.nan, x.dtype)
     state = ((weights, means, covariances), nothing, np.int64(0), x.dtype.type(-np.inf), np.bool_(False))
-    parameters, history, count, _, converged = while_loop(going, step, state)
-    return MixtureFit(*parameters, np.mean(responsibilities(x, *parameters)[0]), history, count, converged)
+    (weights, means, covariances), history, count, _, converged = while_loop(going, step, state)
+    found = np.mean(responsibilities(x, weights, means, covariances)[0])
+    return MixtureFit(weights, means, covariances, found, history, count, converged)
 
 
 def _log_densities(x: Any, means: Any, covariances: Any) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from wonderland.core.errors import ArgumentError
 from wonderland.generative.autoencoders import principal_directions
 from wonderland.generative.gaussians import LOG_2PI, gaussian_kl, gaussian_log_density
+from wonderland.nn.arguments import floating
 
 
 class LinearGaussian(NamedTuple):
@@ -26,9 +27,14 @@ class LinearGaussian(NamedTuple):
     sigma: Any
 
     @property
+    def variance(self) -> Any:
+        """sigma^2, in the dtype of W."""
+        return floating(self.sigma, "LinearGaussian: sigma").astype(self.weight.dtype) ** 2
+
+    @property
     def covariance(self) -> Any:
         """Of X: W W' + sigma^2 I."""
-        return self.weight @ self.weight.T + self.sigma**2 * np.eye(self.weight.shape[0], dtype=self.weight.dtype)
+        return self.weight @ self.weight.T + self.variance * np.eye(self.weight.shape[0], dtype=self.weight.dtype)
 
     def decode(self, z: Any) -> Any:
         """W z + b: the expected data of codes (..., latent)."""
@@ -40,30 +46,28 @@ class LinearGaussian(NamedTuple):
 
     def log_joint(self, x: Any, z: Any) -> Any:
         """log p(x, z) = log N(z | 0, I) + log N(x | W z + b, sigma^2 I)."""
-        left = x - self.decode(z)
-        count = self.weight.shape[0]
-        likelihood = -0.5 * count * LOG_2PI - count * np.log(self.sigma) - 0.5 * np.sum(left**2, -1) / self.sigma**2
-        return likelihood - 0.5 * np.sum(LOG_2PI + z**2, axis=-1)
+        return self._likelihood(np.sum((x - self.decode(z)) ** 2, axis=-1)) - 0.5 * np.sum(LOG_2PI + z**2, axis=-1)
 
     def posterior(self, x: Any) -> tuple[Any, Any]:
         """p(z | x) = N(m, S): m (..., latent), and for all x the same S = (I + W'W / sigma^2)^-1 (latent, latent)."""
         latent = self.weight.shape[1]
-        inner = self.weight.T @ self.weight + self.sigma**2 * np.eye(latent, dtype=self.weight.dtype)
-        covariance = self.sigma**2 * np.linalg.inv(inner)
-        return (x - self.mean) @ (self.weight @ covariance) / self.sigma**2, 0.5 * (covariance + covariance.T)
+        inner = self.weight.T @ self.weight + self.variance * np.eye(latent, dtype=self.weight.dtype)
+        inverse = np.linalg.inv(inner)
+        return (x - self.mean) @ (self.weight @ inverse), 0.5 * self.variance * (inverse + inverse.T)
 
     def elbo(self, x: Any, mean: Any, covariance: Any) -> Any:
         """E_{z ~ N(mean, covariance)} log p(x, z) - log q(z), exactly: an expectation of squares.
 
         log p(x) - elbo is KL(q || p(z | x)), `gap`.
         """
-        count, latent = self.weight.shape
-        left = x - self.decode(mean)
         spread = np.sum((self.weight @ covariance) * self.weight, axis=(-2, -1))  # tr W S W'
-        squares = np.sum(left**2, axis=-1) + spread
-        likelihood = -0.5 * count * LOG_2PI - count * np.log(self.sigma) - 0.5 * squares / self.sigma**2
-        eye = np.eye(latent, dtype=self.weight.dtype)
-        return likelihood - gaussian_kl(mean, covariance, 0 * eye[0], eye)
+        squares = np.sum((x - self.decode(mean)) ** 2, axis=-1) + spread
+        eye = np.eye(self.weight.shape[1], dtype=self.weight.dtype)
+        return self._likelihood(squares) - gaussian_kl(mean, covariance, 0 * eye[0], eye)
+
+    def _likelihood(self, squares: Any) -> Any:
+        """-(n/2) log 2 pi sigma^2 - squares / (2 sigma^2)."""
+        return -0.5 * self.weight.shape[0] * (LOG_2PI + np.log(self.variance)) - 0.5 * squares / self.variance
 
     def gap(self, x: Any, mean: Any, covariance: Any) -> Any:
         """KL(N(mean, covariance) || p(z | x))."""

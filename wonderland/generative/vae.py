@@ -160,7 +160,7 @@ class Variational(KeyHolder):
 
         def step(total: Any, key: Any) -> Any:
             found = logsumexp(self.log_weights(x, condition, samples=chunk, key=key), axis=0)
-            return np.logaddexp(total, found), None
+            return np.logaddexp(total, found.astype(total.dtype)), None
 
         keys = random.split(self.key_of(key), count)
         nothing = np.full(np.shape(x)[0], -np.inf, self._dtype())
@@ -177,6 +177,9 @@ class Variational(KeyHolder):
 
     def sample(self, count: int, condition: Any = None, *, noisy: bool = False, key: Any = None) -> Any:
         """New data (count, ...): expected data of codes of the prior; with `noisy`, draws of the likelihood."""
+        for c in self._given(condition):
+            if not np.ndim(c) or np.shape(c)[0] != count:
+                raise ArgumentError(f"a condition for each of {count} samples, got one of shape {np.shape(c)}")
         keys = random.split(self.key_of(key))
         z, prior = random.normal(keys[0], (count, self.latent), dtype=self._dtype()), self.prior_of(condition)
         z = z if prior is None else prior.sample(z)
