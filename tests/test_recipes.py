@@ -38,6 +38,7 @@ SMALL = {
     "vocabulary": ["text=story.txt", "sizes=256,260,270"],
     "transformer-cost": ["contexts=8,16", "widths=8,16", "context=8", "width=8", "layers=1"],
     "sudoku": ["samples=12", "batch_size=9", "rules=8"],
+    "vae-digits": ["hidden=8", "batch_size=256"],
 }
 PICTURES = {
     "digits-mlp": ["confusion-matrix", "reliability-diagram", "first-layer-filters", "worst-mistakes"],
@@ -57,6 +58,7 @@ PICTURES = {
     "seq2seq": ["dates-without-a-mistake", "where-the-decoder-looks"],
     "vocabulary": ["tokens-against-the-vocabulary", "characters-in-a-token"],
     "sudoku": [],
+    "vae-digits": ["latent-space", "plane-of-codes", "reconstructions", "samples"],
 }
 UNTRAINED = ("transformer-cost", "vocabulary")
 FILES = {"gpt": ["model.safetensors"]}  # besides

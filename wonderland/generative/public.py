@@ -2,8 +2,29 @@
 
 # ruff: noqa: F401
 
+from wonderland.generative.autoencoders import AutoEncoder, DenoisingAutoEncoder, LinearAutoEncoder, discarded_spectrum
 from wonderland.generative.denoising import as_sigma
+from wonderland.generative.em import MixtureFit, fit_mixture, kmeans_plus_plus, maximization, responsibilities
+from wonderland.generative.exponential_example import (
+    exponential_elbo,
+    exponential_evidence,
+    exponential_gap,
+    exponential_optimum,
+)
 from wonderland.generative.flow_matching import flow_matching_loss, flow_sample, optimal_pairs
 from wonderland.generative.gan import GAN, discriminator_loss, generator_loss, gradient_penalty
+from wonderland.generative.gaussians import diagonal_gaussian_kl, gaussian_kl, gaussian_log_density
+from wonderland.generative.gradient_estimators import (
+    compare_elbo_gradients,
+    difference_gradient,
+    pathwise_gradient,
+    score_gradient,
+    stochastic_backpropagation,
+)
+from wonderland.generative.importance import Evidence, estimate_evidence, evidence
+from wonderland.generative.likelihoods import BernoulliLikelihood, CholeskyLikelihood, GaussianLikelihood
+from wonderland.generative.linear_gaussian import LinearGaussian, probabilistic_pca
 from wonderland.generative.pixelcnn import MaskedConv2d, PixelCNN
 from wonderland.generative.raster import PatchTransformer, RasterGPT
+from wonderland.generative.vae import VAE, ConditionalVAE, LatentGaussian, cubature
+from wonderland.generative.vq import VQVAE, Quantized, VectorQuantizer
