@@ -3,3 +3,26 @@
 # ruff: noqa: F401
 
 from wonderland.generative.denoising import as_sigma
+from wonderland.generative.ideal import IdealDenoiser
+from wonderland.generative.mixtures import GaussianMixture, gaussian_flow
+from wonderland.generative.parametrisations import (
+    as_denoiser,
+    edm_denoiser,
+    from_epsilon,
+    from_frame,
+    to_epsilon,
+    to_frame,
+)
+from wonderland.generative.schedules import (
+    check_sigmas,
+    cosine,
+    ddpm_linear,
+    flow,
+    geometric,
+    karras,
+    log_linear,
+    scaled_linear,
+    sigmoid,
+    to_alpha_bar,
+    to_sigma,
+)
