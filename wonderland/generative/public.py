@@ -13,6 +13,14 @@ from wonderland.generative.parametrisations import (
     to_epsilon,
     to_frame,
 )
+from wonderland.generative.samplers.ddim import DDIM, DDPM
+from wonderland.generative.samplers.dpm_solver import DPMSolver
+from wonderland.generative.samplers.heun import Heun
+from wonderland.generative.samplers.linear_multistep import LMS, Accelerated
+from wonderland.generative.samplers.noise import sample_noise
+from wonderland.generative.samplers.sampling import invert, sample
+from wonderland.generative.samplers.solver import DiffusionSolver
+from wonderland.generative.samplers.unipc import UniPC
 from wonderland.generative.schedules import (
     check_sigmas,
     cosine,
