@@ -13,9 +13,12 @@ from wonderland.generative.parametrisations import (
     to_epsilon,
     to_frame,
 )
+from wonderland.generative.samplers.adaptive import AdaptiveHeun
 from wonderland.generative.samplers.ddim import DDIM, DDPM
 from wonderland.generative.samplers.dpm_solver import DPMSolver
 from wonderland.generative.samplers.heun import Heun
+from wonderland.generative.samplers.langevin import annealed_langevin, langevin, mala
+from wonderland.generative.samplers.likelihood import log_likelihood
 from wonderland.generative.samplers.linear_multistep import LMS, Accelerated
 from wonderland.generative.samplers.noise import sample_noise
 from wonderland.generative.samplers.sampling import invert, sample

@@ -36,7 +36,7 @@ class _NoiseHistory(DiffusionSolver):
 
 @dataclass(frozen=True)
 class LMS(_NoiseHistory):
-    """Adams-Bashforth in sigma: integrates the polynomial through the last `order` noises (of the first steps, fewer)."""
+    """Adams-Bashforth in sigma: integrates the polynomial through the last `order` noises (at first, through fewer)."""
 
     order: int = 4
 

@@ -37,7 +37,7 @@ def sample(
     if not isinstance(solver, DiffusionSolver):
         raise ArgumentError(f"a solver is an object like DDIM() or Heun(): got {solver!r}")
     sigmas = check_sigmas(sigmas)
-    x = _start(shape_or_x, sigmas, key, dtype)
+    x = start_of(shape_or_x, sigmas, key, dtype)
     if solver.stochastic and key is None:
         raise ArgumentError(f"{solver!r} adds noise: give it a key, sample(..., key=wl.random.key(0))")
     return solver.run(denoiser, x, sigmas, key, trajectory, progress)
@@ -68,8 +68,10 @@ def invert(
     return solver.run(denoiser, x, sigmas[::-1], None, trajectory, False)
 
 
-def _start(shape_or_x: Any, sigmas: Any, key: Any, dtype: Any) -> Any:
-    if isinstance(shape_or_x, (tuple, list)) and all(isinstance(n, (int, np.integer)) for n in shape_or_x):
+def start_of(shape_or_x: Any, sigmas: Any = None, key: Any = None, dtype: Any = None) -> Any:
+    """x as an array (B, ...); of a shape (where there are sigmas), the first of them times noise."""
+    is_shape = isinstance(shape_or_x, (tuple, list)) and all(isinstance(n, (int, np.integer)) for n in shape_or_x)
+    if sigmas is not None and is_shape:
         if key is None:
             raise ArgumentError("samples begin with noise: give a key, sample(..., key=wl.random.key(0)), or x itself")
         if not shape_or_x:

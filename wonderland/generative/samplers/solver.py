@@ -49,7 +49,7 @@ class DiffusionSolver:
         """All steps: x at the end, or (N + 1, B, ...), x before and after each step."""
         rows = tree_map(lambda a: _cast(a, x.dtype), self.table(sigmas.astype(np.float64)))
         keys = split(key, np.shape(x)[0]) if self.stochastic else None
-        denoiser = _checked(denoiser)
+        denoiser = like_x(denoiser)
 
         def step(carry: Any, item: Any) -> Any:
             x, state = carry
@@ -81,7 +81,7 @@ def _cast(a: Any, dtype: Any) -> Any:
     return a.astype(dtype) if a.dtype.kind == "f" else a
 
 
-def _checked(denoiser: Callable[..., Any]) -> Callable[..., Any]:
+def like_x(denoiser: Callable[..., Any]) -> Callable[..., Any]:
     """The denoiser, with what it returns held to be like x."""
 
     def epsilon(x: Any, sigma: Any) -> Any:
