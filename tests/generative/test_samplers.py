@@ -226,6 +226,28 @@ def test_derivatives_go_through_samplers():
         np.testing.assert_allclose(found[1, 0], slope, rtol=1e-6)
 
 
+def test_networks():
+    """A Module is a denoiser as it is, inside and outside of jit, held by a function or given to it."""
+    class Network(wl.nn.Module):
+        def __init__(self):
+            self.inside = wl.nn.Linear(3, 8, key=wl.random.key(0))
+            self.out = wl.nn.Linear(8, 2, key=wl.random.key(1))
+
+        def __call__(self, x, sigma, condition=None):
+            level = np.broadcast_to(np.log(sigma), (len(x), 1))
+            return self.out(np.tanh(self.inside(np.concatenate([x, level], axis=1))))
+
+    network, sigmas, x = Network(), karras(4, 0.1, 10.0), X.astype(np.float32)
+    for solver in (DDIM(), DDPM(), Heun(), DPMSolver(3), UniPC(2)):
+        eager = sample(network, x, sigmas, solver, key=KEY)
+        held = wl.jit(lambda x, s=solver: sample(network, x, sigmas, s, key=KEY))(x)
+        given = wl.jit(lambda network, x, s=solver: sample(lambda x, v: network(x, v, None), x, sigmas, s, key=KEY))
+        np.testing.assert_allclose(held, eager, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(given(network, x), eager, rtol=1e-4, atol=1e-5)
+        gradient = wl.grad(lambda network, s=solver: np.sum(sample(network, x, sigmas, s, key=KEY) ** 2))(network)
+        assert np.isfinite(gradient.out.weight).all() and np.any(gradient.out.weight)
+
+
 def test_errors():
     epsilon = MIXTURE.denoiser()
     for call, said in [

@@ -28,7 +28,7 @@ def sample(
 
     With `trajectory` all x come back, (N + 1, B, ...), from the noise to the samples. `progress` shows a bar in a
     terminal or a notebook, and then the loop is Python's (under `jit` there is none). Samples have x's dtype; those of
-    a shape have `dtype`, or that of the sigmas.
+    a shape have `dtype` (np.float32 for a network of that precision), or that of the sigmas.
 
         epsilon = wl.generative.GaussianMixture([0.5, 0.5], [[-1.0], [1.0]], 0.01).denoiser()
         x = wl.generative.sample(epsilon, (1000, 1), wl.generative.karras(20), key=wl.random.key(0))
