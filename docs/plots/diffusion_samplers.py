@@ -43,7 +43,8 @@ def flows(axes):
     sigmas = log_linear(200, 0.02, 5.0, zero=False)
     x = np.linspace(-4, 4, 401)
     density = np.stack([np.exp(LINE.noisy(s).log_prob(x[:, None])) for s in sigmas])  # (levels, x)
-    axes.pcolormesh(sigmas, x, (density / density.max(axis=1, keepdims=True)).T, cmap="Blues", vmax=1.6, rasterized=True)
+    density = density / density.max(axis=1, keepdims=True)
+    axes.pcolormesh(sigmas, x, density.T, cmap="Blues", vmax=1.6, rasterized=True)
     start = np.linspace(-7, 7, 29)[:, None]
     for path in sample(LINE.denoiser(), start, sigmas, Heun(), trajectory=True)[..., 0].T:
         axes.plot(sigmas, path, color=INK, linewidth=0.6)

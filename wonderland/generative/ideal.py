@@ -58,7 +58,7 @@ class IdealDenoiser:
         column = np.zeros_like(flat[:, :1])
         # The smallest number instead of minus infinity: the difference of two infinities isn't a number.
         lowest = column + np.finfo(x.dtype).min
-        rows, halves = self._rows.astype(x.dtype), self._halves.astype(x.dtype)
+        rows, halves = np.asarray(self._rows, x.dtype), np.asarray(self._halves, x.dtype)
         (_, total, mean), _ = scan(add, (lowest, column, np.zeros_like(flat)), (rows, halves))
         return ((flat - mean / total) / level).reshape(np.shape(x))
 

@@ -76,7 +76,8 @@ def flow(n: int, sigma_max: float = 80.0, shift: float = 1.0) -> Any:
     At t = 1, noise alone, sigma has no limit: the first t is that of `sigma_max`. `shift` > 1 stays longer where there
     is noise (Esser et al. 2024).
     """
-    _check_ends(n, 0.0, sigma_max)
+    if n < 1 or not 0 < sigma_max < math.inf or not 0 < shift < math.inf:
+        raise ArgumentError(f"n, sigma_max and shift are above 0: got {n}, {sigma_max} and {shift}")
     start = sigma_max / shift
     t = np.linspace(start / (1 + start), 0, n + 1)
     return np.concatenate([[sigma_max], shift * t[1:] / (1 - t[1:])])
@@ -141,5 +142,7 @@ def _ended(sigmas: Any, zero: bool) -> Any:
 def _check_ends(n: int, sigma_min: float, sigma_max: float) -> None:
     if n < 1:
         raise ArgumentError(f"a schedule has at least one step: got n={n}")
-    if not 0 <= sigma_min < sigma_max < math.inf:
-        raise ArgumentError(f"a schedule has 0 < sigma_min < sigma_max: got {sigma_min} and {sigma_max}")
+    if not 0 < sigma_min < sigma_max < math.inf:
+        raise ArgumentError(
+            f"a schedule has 0 < sigma_min < sigma_max (a 0 comes after them): got {sigma_min} and {sigma_max}"
+        )
