@@ -6,7 +6,7 @@ import pytest
 import wonderland as wl
 from wonderland import nn
 from wonderland.core.errors import ArgumentError
-from wonderland.generative import TimeMLP, UNet
+from wonderland.generative import DiT, TimeMLP, UNet
 from wonderland.generative.networks.conditioning import preconditioned
 
 rng = np.random.default_rng(0)
@@ -14,6 +14,7 @@ MADE = {
     "mlp": (lambda: TimeMLP(2, (8, 8), classes=3, sigma_data=0.5), (2,)),
     "u-net": (lambda: UNet(1, 8, (1, 2), classes=3), (1, 8, 8)),
     "u-net of three levels": (lambda: UNet(3, 4, (1, 2, 2), 2, attention=(1,), heads=2, classes=3), (3, 7, 9)),
+    "transformer": (lambda: DiT(8, 2, 1, 16, 2, 2, classes=3), (1, 8, 8)),
 }
 
 

@@ -82,7 +82,7 @@ def test_weightings():
     plain = score_matching_loss(zero, x0, KEY, 0.5)
     assert plain.dtype == np.float32
     np.testing.assert_allclose(score_matching_loss(zero, x0, KEY, 0.5, weighting=np.square), plain / 4, rtol=1e-6)
-    with pytest.raises(ArgumentError, match='"min-snr" or a function of sigma, not \'snr\''):
+    with pytest.raises(ArgumentError, match="\"min-snr\" or a function of sigma, not 'snr'"):
         score_matching_loss(zero, x0, KEY, 0.5, weighting="snr")
     with pytest.raises(ArgumentError, match="noise of the shape of its data"):
         score_matching_loss(lambda x, sigma: x[0], x0, KEY, 0.5)

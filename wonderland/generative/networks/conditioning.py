@@ -50,8 +50,9 @@ class NoiseEmbedding(nn.Module):
         self.width: int = positive(width, "NoiseEmbedding: width")
         self.classes: int | None = None if classes is None else positive(classes, "classes")
         self.frequencies: Any = nn.Buffer(np.geomspace(0.125, 4, positive(bands, "bands")).astype(dtype))
-        self.inner: Any = nn.Linear(2 * bands + 1, width, key=keys[0], dtype=dtype)
-        self.outer: Any = nn.Linear(width, width, key=keys[1], dtype=dtype)
+        even: dict[str, Any] = {"init": nn.init.he_normal, "bias": nn.init.zeros, "dtype": dtype}
+        self.inner: Any = nn.Linear(2 * bands + 1, width, key=keys[0], **even)
+        self.outer: Any = nn.Linear(width, width, key=keys[1], **even)
         self.table: Any = None if classes is None else nn.Embedding(classes + 1, width, key=keys[2], dtype=dtype)
 
     def __call__(self, sigma: Any, condition: Any = None) -> Any:

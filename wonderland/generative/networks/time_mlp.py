@@ -30,9 +30,12 @@ class TimeMLP(nn.Module):
         keys = iter(recipe(self, None, True, key, dtype).keys(2 * len(widths) + 2))
         inputs = [positive(dim, "TimeMLP: dim"), *widths]
         made: dict[str, Any] = {"dtype": dtype}
+        # Signals keep their size from layer to layer: with smaller weights, fine structure is learned late.
+        even: dict[str, Any] = {"init": nn.init.he_normal, "bias": nn.init.zeros, **made}
         self.embedding: Any = NoiseEmbedding(widths[0], classes, key=next(keys), **made)
-        self.layers: list[Any] = [nn.Linear(i, o, key=next(keys), **made) for i, o in zip(inputs, widths)]
-        self.levels: list[Any] = [nn.Linear(widths[0], o, False, key=next(keys), **made) for o in widths]
+        self.layers: list[Any] = [nn.Linear(i, o, key=next(keys), **even) for i, o in zip(inputs, widths)]
+        told = lambda o: nn.Linear(widths[0], o, False, init=nn.init.lecun_normal, key=next(keys), **made)
+        self.levels: list[Any] = [told(o) for o in widths]
         self.head: Any = nn.Linear(widths[-1], dim, init=nn.init.zeros, bias=nn.init.zeros, key=next(keys), **made)
 
     def __call__(self, x: Any, sigma: Any, condition: Any = None) -> Any:

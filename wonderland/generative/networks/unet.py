@@ -47,9 +47,7 @@ class UNet(nn.Module):
         levels = len(widths)
         keys = iter(recipe(self, None, True, key, dtype).keys(8 * levels * (blocks + 2) + 16))
         E = 4 * width
-        conv = lambda i, o, stride=1, **more: nn.Conv2d(
-            i, o, 3, stride, padding=1, key=next(keys), dtype=dtype, **more
-        )
+        conv = lambda i, o, stride=1, **more: nn.Conv2d(i, o, 3, stride, padding=1, key=next(keys), dtype=dtype, **more)
         block = lambda i, o: UNetBlock(i, o, E, dropout, key=next(keys), dtype=dtype)
         attend = lambda c: UNetAttention(c, heads, context, key=next(keys), dtype=dtype)
         self.embedding: Any = NoiseEmbedding(E, classes, key=next(keys), dtype=dtype)
