@@ -39,6 +39,7 @@ SMALL = {
     "transformer-cost": ["contexts=8,16", "widths=8,16", "context=8", "width=8", "layers=1"],
     "sudoku": ["samples=12", "batch_size=9", "rules=8"],
     "vae-digits": ["hidden=8", "batch_size=256"],
+    "diffusion": ["width=4", "batch_size=400", "steps=3", "samples=20"],
 }
 PICTURES = {
     "digits-mlp": ["confusion-matrix", "reliability-diagram", "first-layer-filters", "worst-mistakes"],
@@ -59,9 +60,10 @@ PICTURES = {
     "vocabulary": ["tokens-against-the-vocabulary", "characters-in-a-token"],
     "sudoku": [],
     "vae-digits": ["latent-space", "plane-of-codes", "reconstructions", "samples"],
+    "diffusion": ["samples", "trajectory", "memorisation"],
 }
 UNTRAINED = ("transformer-cost", "vocabulary")
-FILES = {"gpt": ["model.safetensors"]}  # besides
+FILES = {"gpt": ["model.safetensors"], "diffusion": ["trajectory.gif"]}  # besides
 STORY = "The mouse ran up the clock.\nThe clock struck one, and down it ran.\n" * 12
 OWN = '''"""A line through points."""
 
@@ -161,6 +163,31 @@ def test_gpt_is_trained_by_options_resumed_and_sampled(capsys, monkeypatch):
     for wrong, said in ((["nowhere"], "there is no nowhere"), (["parts", "--top-p", "2"], "top_p is a probability")):
         assert cli.main(["sample", *wrong]) == 2
         assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("settings", [{"data": "moons"}, {"data": "digits", "words": True}])
+def test_diffusion_makes_other_data(settings):
+    """Each kind of data, a training too short to be good: what it tells is there, and pictures are drawn."""
+    small = {"epochs": 1, "width": 4, "batch_size": 200, "steps": 3, "samples": 20, **settings}
+    found = recipes.find("diffusion").run(small, progress=False)
+    images = settings["data"] == "digits"
+    named = {"as asked, accuracy", "illusions that are both, accuracy"} if images else {"sliced Wasserstein"}
+    assert named < {*found.numbers} and np.all(np.isfinite([*found.numbers.values()]))
+    assert {*found.figures()} == {"samples", "trajectory", "memorisation", *["illusions"] * images}
+    with pytest.raises(recipes.RecipeError, match="data is swissroll, moons, digits, mnist, not 'cats'"):
+        recipes.find("diffusion").run({"data": "cats"})
+    with pytest.raises(recipes.RecipeError, match="--folder DIR"):
+        recipes.find("diffusion").run({"data": "mnist"})
+
+
+@pytest.mark.slow
+def test_diffusion_makes_digits_as_asked():
+    """A classifier of real digits sees what was asked for; upside down, half of the illusions are another digit."""
+    found = recipes.find("diffusion").run({"data": "digits"}, progress=False).numbers
+    assert found["the classifier's test accuracy"] > 0.98 and found["as asked, accuracy"] >= 0.95
+    assert found["illusions that are both, accuracy"] >= 0.5
+    assert found["memorisation (1 is none)"] > 0.5 and found["copies"] == 0
+    assert found["diversity (1 is that of data)"] > 0.5
 
 
 def test_a_text_of_one_line_with_a_mark(tmp_path, capsys):

@@ -45,6 +45,17 @@ def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch):
         data.wine()
 
 
+def test_a_swiss_roll_is_scikit_learns():
+    """Of its points (t cos t, height, t sin t), without the height, a fifth as large."""
+    roll, where = datasets.make_swiss_roll(2000, random_state=0)
+    x, t = data.swissroll(2000, noise=0.0)[:]
+    np.testing.assert_allclose(x, np.stack([t * np.cos(t), t * np.sin(t)], 1) / 5, atol=1e-5)
+    np.testing.assert_allclose(np.stack([where * np.cos(where), where * np.sin(where)], 1), roll[:, ::2], atol=1e-12)
+    np.testing.assert_allclose(np.quantile(t, [0, 0.5, 1]), np.quantile(where, [0, 0.5, 1]), rtol=0.05)
+    noisy, t = data.swissroll(20_000, noise=0.2)[:]
+    np.testing.assert_allclose((noisy - np.stack([t * np.cos(t), t * np.sin(t)], 1) / 5).std(), 0.2, rtol=0.02)
+
+
 def test_moons_are_half_circles():
     x, y = data.moons(100, noise=0.0, seed=3)[:]
     centre = np.where(y[:, None] == 0, [0.0, 0.0], [1.0, 0.5])
@@ -84,7 +95,7 @@ def test_xor_and_parity():
 
 
 @pytest.mark.parametrize(
-    "make", [data.moons, data.spirals, data.sinusoids, data.xor, lambda **k: data.parity(9, 50, **k)]
+    "make", [data.moons, data.swissroll, data.spirals, data.sinusoids, data.xor, lambda **k: data.parity(9, 50, **k)]
 )
 def test_generated_data_depends_on_the_seed_only(make):
     first, again, other = (make(seed=seed)[:][0] for seed in (1, 1, 2))

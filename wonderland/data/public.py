@@ -22,7 +22,18 @@ from wonderland.data.faults import DataError
 from wonderland.data.images import Images
 from wonderland.data.loaders import Loader
 from wonderland.data.scalers import MinMax, Scaler, Standardize
-from wonderland.data.sets import breast_cancer, diabetes, digits, moons, parity, sinusoids, spirals, wine, xor
+from wonderland.data.sets import (
+    breast_cancer,
+    diabetes,
+    digits,
+    moons,
+    parity,
+    sinusoids,
+    spirals,
+    swissroll,
+    wine,
+    xor,
+)
 from wonderland.data.sets_files import mnist, python_docs, read_idx
 from wonderland.data.sets_mnist1d import mnist1d
 from wonderland.data.sets_sudoku import sudoku

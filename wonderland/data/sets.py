@@ -80,6 +80,17 @@ def moons(n: int = 200, noise: float = 0.1, seed: int = 0) -> Arrays:
     return _shuffled(x + noise * rng.standard_normal(x.shape), y, rng, ("x", "y"), 2)
 
 
+def swissroll(n: int = 200, noise: float = 0.05, seed: int = 0) -> Arrays:
+    """Points of a rolled-up line in the plane, (n, 2), and where on it, (n,): scikit-learn's, without its width.
+
+    t (cos t, sin t) / 5 for t from 3/2 pi to 9/2 pi, as likely everywhere, with normal noise: about 1.4 in size.
+    """
+    n, rng = count_of(n, "n"), np.random.default_rng(seed)
+    t = 1.5 * np.pi * (1 + 2 * rng.random(n))
+    x = np.stack([t * np.cos(t), t * np.sin(t)], 1) / 5 + noise * rng.standard_normal((n, 2))
+    return Arrays(x.astype(np.float32), t.astype(np.float32), names=("x", "y"))
+
+
 def spirals(n: int = 300, arms: int = 2, turns: float = 1.0, noise: float = 0.02, seed: int = 0) -> Arrays:
     """Points of spirals from the origin to radius 1, (n, 2), and the arm that each is of.
 

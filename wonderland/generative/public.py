@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401
 
+from wonderland.generative import views
 from wonderland.generative.autoencoders import AutoEncoder, DenoisingAutoEncoder, LinearAutoEncoder, discarded_spectrum
 from wonderland.generative.denoising import as_sigma
 from wonderland.generative.em import MixtureFit, fit_mixture, kmeans_plus_plus, maximization, responsibilities
@@ -21,11 +22,18 @@ from wonderland.generative.gradient_estimators import (
     score_gradient,
     stochastic_backpropagation,
 )
+from wonderland.generative.guidance import classifier_guided, conditioned, guided
 from wonderland.generative.ideal import IdealDenoiser
 from wonderland.generative.importance import Evidence, estimate_evidence, evidence
 from wonderland.generative.likelihoods import BernoulliLikelihood, CholeskyLikelihood, GaussianLikelihood
 from wonderland.generative.linear_gaussian import LinearGaussian, probabilistic_pca
+from wonderland.generative.metrics.distances import energy_distance, mmd, sliced_wasserstein
+from wonderland.generative.metrics.frechet import frechet_distance, gaussian_frechet
+from wonderland.generative.metrics.memorization import Memorized, memorization
 from wonderland.generative.mixtures import GaussianMixture, gaussian_flow
+from wonderland.generative.networks.dit import DiT
+from wonderland.generative.networks.time_mlp import TimeMLP
+from wonderland.generative.networks.unet import UNet
 from wonderland.generative.parametrisations import (
     as_denoiser,
     edm_denoiser,
@@ -36,6 +44,7 @@ from wonderland.generative.parametrisations import (
 )
 from wonderland.generative.pixelcnn import MaskedConv2d, PixelCNN
 from wonderland.generative.raster import PatchTransformer, RasterGPT
+from wonderland.generative.refinement import agreeing_linear, agreeing_pixels, restore
 from wonderland.generative.samplers.adaptive import AdaptiveHeun
 from wonderland.generative.samplers.ddim import DDIM, DDPM
 from wonderland.generative.samplers.dpm_solver import DPMSolver
@@ -60,5 +69,7 @@ from wonderland.generative.schedules import (
     to_alpha_bar,
     to_sigma,
 )
+from wonderland.generative.score_matching import loss_weight, null_condition, score_matching_loss
+from wonderland.generative.training_loop import Averaging, training, with_key
 from wonderland.generative.vae import VAE, ConditionalVAE, LatentGaussian, cubature
 from wonderland.generative.vq import VQVAE, Quantized, VectorQuantizer

@@ -1,0 +1,75 @@
+"""Guidance: a conditioned network comes in, and a denoiser `epsilon(x, sigma)` that follows the condition goes out.
+
+A condition is whatever the network takes: classes (B,), sequences of tokens (B, S) or of vectors (B, S, width); one
+that is given once, () or (S,) ..., would have to be repeated: it has one row for each sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wonderland.generative.denoising import as_sigma
+from wonderland.generative.score_matching import null_condition
+from wonderland.nn.arguments import array
+from wonderland.transform.derivatives import grad
+
+Denoiser = Callable[[Any, Any], Any]
+Scale = Any  # a number, one for each sample (B,), or a function of sigma
+
+
+def conditioned(network: Callable[..., Any], condition: Any) -> Denoiser:
+    """The denoiser epsilon(x, sigma) of a network with its condition."""
+    return lambda x, sigma: network(x, sigma, condition)
+
+
+def guided(network: Callable[..., Any], condition: Any, scale: Scale, *, negative: Any = None) -> Denoiser:
+    """Classifier-free guidance: the denoiser
+
+        lambda epsilon(x, sigma, condition) + (1 - lambda) epsilon(x, sigma),
+
+    of a network that was trained with conditions and without (`score_matching_loss` drops some). lambda = 1, the
+    `scale`, is the conditioned network itself, bit for bit; more makes samples more typical, and less diverse. It is a
+    number, one for each sample (B,), or a function of sigma: `lambda sigma: np.where(sigma < 5, 3.0, 1.0)` guides in
+    an interval. `negative` is a condition to keep away from, instead of none.
+
+        sample(guided(network, labels, 3.0), (len(labels), 1, 8, 8), sigmas)
+
+    Ho and Salimans 2022; Kynkäänniemi et al. 2024 (intervals).
+    """
+    if isinstance(scale, (int, float, np.number)) and scale == 1:
+        return conditioned(network, condition)
+    other = null_condition(condition) if negative is None else negative
+
+    def denoiser(x: Any, sigma: Any) -> Any:
+        wanted = network(x, sigma, condition)
+        part = array(scale(sigma) if callable(scale) else scale).astype(wanted.dtype)
+        part = as_sigma(part, x)
+        mixed = part * wanted + (1 - part) * network(x, sigma, other)
+        return np.where(part == 1, wanted, mixed)
+
+    return denoiser
+
+
+def classifier_guided(denoiser: Denoiser, log_probability: Callable[[Any, Any], Any], scale: Scale = 1.0) -> Denoiser:
+    """Classifier guidance: the denoiser epsilon(x, sigma) - scale sigma grad_x log p(y | x, sigma).
+
+    `log_probability(x, sigma)` is the logarithm of how probable the class asked for is, (B,), for noisy data x
+    (B, ...), each sample's for itself. With scale = 1 and the right p this is the denoiser of the class: the score of
+    p(x | y) is that of p(x) and the gradient of log p(y | x). A scale of 0 is the denoiser itself, bit for bit.
+
+    Dhariwal and Nichol 2021.
+    """
+    if isinstance(scale, (int, float, np.number)) and scale == 0:
+        return denoiser
+
+    def total(x: Any, sigma: Any) -> Any:
+        return np.sum(log_probability(x, sigma))
+
+    def guiding(x: Any, sigma: Any) -> Any:
+        part = array(scale(sigma) if callable(scale) else scale).astype(x.dtype)
+        return denoiser(x, sigma) - as_sigma(part, x) * as_sigma(sigma, x) * grad(total)(x, sigma)
+
+    return guiding

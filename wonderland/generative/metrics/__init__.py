@@ -1,0 +1,1 @@
+"""How far samples are from data: distances between two sets of points, and whether samples are copies of data."""

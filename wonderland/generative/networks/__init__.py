@@ -1,0 +1,1 @@
+"""Networks that know the noise in data: `network(x, sigma, condition=None)` returns epsilon, like x."""
