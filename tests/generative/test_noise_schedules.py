@@ -84,11 +84,11 @@ def test_custom_arrays_are_checked():
     ]:
         with pytest.raises(ArgumentError, match=said):
             check_sigmas(wrong)
-    with pytest.raises(ArgumentError, match="sigma_min < sigma_max.*got 3 and 1"):
+    with pytest.raises(ArgumentError, match=r"sigma_min < sigma_max.*got 3 and 1"):
         karras(5, sigma_min=3, sigma_max=1)
-    with pytest.raises(ArgumentError, match="a 0 comes after them.*got 0 and 80"):
+    with pytest.raises(ArgumentError, match=r"a 0 comes after them.*got 0 and 80"):
         log_linear(5, sigma_min=0)
-    with pytest.raises(ArgumentError, match="above 0: got 0, 80.0 and 1.0"):
+    with pytest.raises(ArgumentError, match=r"above 0: got 0, 80.0 and 1.0"):
         flow(0)
     with pytest.raises(ArgumentError, match='"leading", "trailing" or "linspace": got \'even\''):
         ddpm_linear(5, spacing="even")

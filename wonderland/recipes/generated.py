@@ -133,7 +133,7 @@ def _images(
             generative.frechet_distance(train.predict(features, made), train.predict(features, new))
         ),
         "diversity (1 is that of data)": float(spread(made, asked) / spread(real, classes)),
-        "illusions that are both, accuracy": float(np.mean(right)),
+        "illusions that are both, accuracy": float(np.mean(right[first != second])),
     }
     return numbers, {"illusions": lambda: pictures.illusions(both, upside, first, second, right)}
 

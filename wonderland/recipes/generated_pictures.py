@@ -59,7 +59,7 @@ def trajectory(path: np.ndarray, sigmas: np.ndarray, dark: bool = False) -> Any:
             ax.set(xlim=(-3.2, 3.2), ylim=(-3.2, 3.2), xticks=[], yticks=[])
             ax.set_aspect("equal")
         else:
-            some = path[t][:: max(1, path.shape[1] // 10)][:12]
+            some = path[t][:: max(1, path.shape[1] // 9)][:9]
             _show(ax, tiled(some / scale, 3))
     headline(figure, ink, "from noise to samples")
     return figure
@@ -92,7 +92,7 @@ def illusions(
             dress(ax, ink, grid=False)
             _show(ax, tiled(image[None], 1))
             ax.set_title(str(label), color=ink.ink, fontsize=SIZE)
-    headline(figure, ink, f"upside down another digit: {np.mean(right):.0%} are both")
+    headline(figure, ink, f"upside down another digit: {np.mean(right[first != second]):.0%} are both")
     return figure
 
 
