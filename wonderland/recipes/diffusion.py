@@ -55,6 +55,6 @@ def run(
     asked = None if not classes else generated.conditions(np.arange(samples) * classes // samples, words)
     denoiser = generated.denoiser(average.model, asked, guidance)
     noise = high * wl.random.normal(wl.random.key(seed), (samples, *x0.shape[1:]), dtype=np.float32)
-    path = generated.ddim(denoiser, noise, sigmas)  # (steps + 1, samples, ...)
+    path = generated.denoised(denoiser, noise, sigmas)  # (steps + 1, samples, ...)
     generated.write_gif(path, options.get("checkpoint"))
     return generated.outcome(average.model, history, training, test, path, sigmas, guidance, words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +53,13 @@ def network(shape: tuple[int, ...], width: int, classes: int, words: bool, sprea
 
 
 def denoiser(model: Any, condition: Any, guidance: float) -> Any:
-    """The compiled denoiser of a trained network, guided to conditions if there are any."""
-    return wl.jit(model if condition is None else generative.guided(model, condition, guidance))
+    """That of a trained network, guided to conditions if there are any."""
+    return model if condition is None else generative.guided(model, condition, guidance)
 
 
-def ddim(denoiser: Any, x: np.ndarray, sigmas: np.ndarray) -> np.ndarray:
-    """x - (sigma_t - sigma_{t-1}) epsilon(x, sigma_t), again and again: all of it, (steps + 1, ...)."""
-    path = [x]
-    for now, then in pairwise(sigmas):
-        path.append(path[-1] - (now - then) * denoiser(path[-1], now))
-    return np.stack(path)
+def denoised(denoiser: Any, noise: np.ndarray, sigmas: np.ndarray) -> np.ndarray:
+    """What DDIM makes of noise, with all that is on the way, (steps + 1, ...)."""
+    return generative.sample(wl.jit(denoiser), noise, sigmas, trajectory=True)
 
 
 def write_gif(path: np.ndarray, checkpoint: Any) -> None:
@@ -123,7 +119,7 @@ def _images(
         [views.identity(), views.rotate(180)],
     )
     noise = sigmas[0] * wl.random.normal(wl.random.key(1), made.shape, dtype=np.float32)
-    both = ddim(wl.jit(turned), noise, sigmas)[-1]
+    both = denoised(turned, noise, sigmas)[-1]
     upside = np.ascontiguousarray(both[..., ::-1, ::-1])
     right = (said(both) == first) & (said(upside) == second)
     numbers = {
