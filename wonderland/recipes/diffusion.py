@@ -36,7 +36,8 @@ def run(
         raise recipes.RecipeError(f"diffusion: data is {', '.join(USUAL)}, not {data!r}")
     wl.random.seed(seed)
     given = (epochs, rate, 0, 0, guidance, samples)
-    epochs, rate, high, low, guidance, samples = (mine or usual for mine, usual in zip(given, USUAL[data]))
+    chosen: list[Any] = [mine or usual for mine, usual in zip(given, USUAL[data])]
+    epochs, rate, high, low, guidance, samples = chosen
     training, test, classes = generated.read(data, folder, seed, words)
     x0 = training[:][0]
     spread = float(np.std(x0))

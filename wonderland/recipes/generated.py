@@ -30,7 +30,8 @@ def conditions(labels: np.ndarray, words: bool) -> np.ndarray:
 def read(name: str, folder: str, seed: int, words: bool) -> tuple[Any, Any, int]:
     """Training and test data, and how many classes there are: points, or images with values from -1 to 1."""
     if name == "swissroll":
-        return (*data.split(data.Arrays(data.swissroll(3000, seed=seed)[:][0]), [2 / 3, 1 / 3], seed=seed), 0)
+        training, test = data.split(data.Arrays(data.swissroll(3000, seed=seed)[:][0]), [2 / 3, 1 / 3], seed=seed)
+        return training, test, 0
     if name == "mnist":
         if not folder:
             raise RecipeError("diffusion: mnist is read from files, those of data.mnist: --folder DIR")

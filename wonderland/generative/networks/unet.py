@@ -110,7 +110,7 @@ class UNet(nn.Module):
         """The condition as vectors (B, S, context): embedded, and zeros where there is none."""
         if condition is None:
             if self.tokens is None:
-                return np.zeros((h.shape[0], 1, self.context), self.dtype)
+                return np.zeros((h.shape[0], 1, self.context or 0), self.dtype)
             condition = np.full((h.shape[0], 1), -1)
         condition = array(condition)
         if self.tokens is not None:
