@@ -9,7 +9,7 @@ from wonderland import data as datasets
 from wonderland import generative, recipes, train
 from wonderland.recipes import generated
 
-USUAL = {  # epochs, rate, highest and lowest noise level, guidance, samples
+USUAL: dict[str, Any] = {  # epochs, rate, highest and lowest noise level, guidance, samples
     "swissroll": (200, 5e-3, 10.0, 0.01, 1.0, 1000),
     "moons": (200, 5e-3, 10.0, 0.01, 1.0, 1000),
     "digits": (80, 3e-3, 20.0, 0.02, 2.0, 100),
@@ -35,9 +35,8 @@ def run(
     if data not in USUAL:
         raise recipes.RecipeError(f"diffusion: data is {', '.join(USUAL)}, not {data!r}")
     wl.random.seed(seed)
-    given = (epochs, rate, 0, 0, guidance, samples)
-    chosen: list[Any] = [mine or usual for mine, usual in zip(given, USUAL[data])]
-    epochs, rate, high, low, guidance, samples = chosen
+    given: Any = (epochs, rate, 0, 0, guidance, samples)
+    epochs, rate, high, low, guidance, samples = (mine or usual for mine, usual in zip(given, USUAL[data]))
     training, test, classes = generated.read(data, folder, seed, words)
     x0 = training[:][0]
     spread = float(np.std(x0))
