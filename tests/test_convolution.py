@@ -73,6 +73,29 @@ def test_the_definition(images, rng):
     np.testing.assert_allclose(wl.conv(images, w, **arguments, groups=3), expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("channels", ["first", "last"])
+@pytest.mark.parametrize("out", [1, 2])
+def test_few_channels_of_many(out, channels, rng):
+    """They are computed tap by tap; derivatives are those of the definition, whose windows are written out."""
+    x, w = rng.normal(size=(2, 9, 6, 5)), weights(rng, out, 9, 3, 2)
+    options = {"padding": ((1, 2), (0, 1)), "dilation": (1, 2)}
+
+    def conv(x, w):
+        moved = x if channels == "first" else np.moveaxis(x, 1, -1)
+        y = wl.conv(moved, w, **options, channels=channels)
+        return y if channels == "first" else np.moveaxis(y, -1, 1)
+
+    expected = conv_by_definition(x, w, **options, stride=(1, 1), groups=1)
+    y, pull = wl.vjp(wl.jit(conv), x, w)
+    np.testing.assert_allclose(y, expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(conv(x, w), expected, rtol=1e-12, atol=1e-12)
+    assert not any("windows" in str(step) for step in wl.jit(conv).inspect(x, w).plan.steps)
+    ct, dx, dw = (rng.normal(size=a.shape) for a in (expected, x, w))
+    definition = lambda x, w: conv_by_definition(x, w, **options, stride=(1, 1), groups=1)
+    moved = np.sum(ct * (definition(dx, w) + definition(x, dw)))  # it is linear in each
+    np.testing.assert_allclose(sum(np.sum(d * g) for d, g in zip((dx, dw), pull(ct), strict=True)), moved, rtol=1e-10)
+
+
 def test_a_matrix_of_diagonals(rng):
     """x -> conv(x) is a matrix with the kernel along its diagonals, found sparse, and conv_transpose its transpose."""
     x, w = rng.normal(size=12), weights(rng, 1, 1, 3)

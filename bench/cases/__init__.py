@@ -21,6 +21,7 @@ ORDER = [
     "modules",
     "epochs",
     "generation",
+    "diffusion",
     "loops",
     "first_call",
     "trees",

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import wonderland as wl
+from wonderland import nn
 from wonderland.compile import noticed, schedule
 from wonderland.compile.memory import Holes
 
@@ -157,6 +158,14 @@ def test_short_programs_are_not_reported():
         warnings.simplefilter("error")
         wl.jit(f)(*args)
         wl.jit(lambda x: wl.fori_loop(0, 100_000, lambda i, s: np.sin(s), x))(1.0)
+
+
+def test_one_call_that_writes_many_equations_is_no_loop(monkeypatch):
+    monkeypatch.setattr(noticed, "MANY", 500)
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(2, 2), nn.silu) for _ in range(100)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wl.jit(wl.grad(lambda model, x: np.sum(model(x))))(model, np.ones((1, 2), np.float32))
 
 
 # The arena -----------------------------------------------------------------------------------------------------------

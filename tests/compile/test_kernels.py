@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from differential import check, compare
 
+import wonderland as wl
 from wonderland.core.primitive import registry
 from wonderland.ops import dot as dot_ops
 from wonderland.ops import elementwise as ew
@@ -297,3 +298,22 @@ def test_threads_share_the_rows_of_few_columns(columns):
 
     pieces, rest = check(f, sample((700, columns), "f4")).kernels
     assert "column mode" in pieces and "parallel" in pieces and rest.startswith(f"over [32, {columns}]")
+
+
+def test_joined_arrays_are_written_once():
+    """Nothing is put into the memory of a result before its parts are; a part that is missing is there."""
+    x, y = np.arange(6.0).reshape(2, 3), np.arange(4.0).reshape(2, 2)
+    steps = lambda f: [str(step) for step in wl.jit(f).inspect(x, y).plan.steps]
+    joined = lambda x, y: np.concatenate([np.sin(x), y, np.cos(x)], axis=1)
+    assert not any("copy" in step for step in steps(joined))
+    np.testing.assert_allclose(wl.jit(joined)(x, y), joined(x, y), rtol=1e-15)
+    repeated = lambda x, y: wl.scan(lambda c, _: (np.concatenate([c[1:], c[:1]]), None), x, None, length=3)[0]
+    np.testing.assert_array_equal(wl.jit(repeated)(x, y), x[[1, 0]])
+
+    def apart(x, y):  # the first result of two is read again, before all of it is written
+        first = wl.at(np.zeros((2, 5)))[:, :3].set(x)
+        return first, wl.at(first)[:, 3:].set(y)
+
+    first, whole = wl.jit(apart)(x, y)
+    np.testing.assert_array_equal(first, np.concatenate([x, 0 * y], 1))
+    np.testing.assert_array_equal(whole, np.concatenate([x, y], 1))

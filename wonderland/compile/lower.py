@@ -7,6 +7,7 @@ doesn't have, becomes a call of NumPy, and says why.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
@@ -21,13 +22,14 @@ from wonderland.compile.control import Branch, Loop
 from wonderland.compile.emitter import probe
 from wonderland.compile.members import Cumulative, Gather, IndexedPlaces, Map, Reduce, Scatter
 from wonderland.compile.narrow import narrowed
-from wonderland.compile.nodes import Constant, Index, Leaf, Node, Number, Region, Several, View, is_big, normal
+from wonderland.compile.nodes import Constant, Empty, Index, Leaf, Node, Number, Region, Several, View, is_big, normal
 from wonderland.compile.procedures import Procedure
 from wonderland.compile.scalars import Unsupported, is_native
 from wonderland.compile.signals import pace_of
 from wonderland.core.primitive import Primitive
 from wonderland.core.program import Equation, Literal, Program, Var
 from wonderland.core.types import ArrayType, broadcast_shapes
+from wonderland.ops.index import scatter_slice
 
 DYNAMIC = "its length is known when it runs"
 
@@ -366,10 +368,12 @@ def lower(program: Program, operands: Sequence[Node], region: Region) -> Region:
     def node(atom: Any) -> Node:
         return env[atom] if isinstance(atom, Var) else _literal(atom)
 
-    becoming = orders.becoming_results(program)
+    becoming, unread = orders.becoming_results(program), _overwritten(program)
     for equation in program.equations:
         builder.makes_result = not becoming.isdisjoint(equation.outputs)
         nodes = [node(a) for a in equation.inputs]
+        if not unread.isdisjoint(equation.outputs) and isinstance(nodes[0].base, (Constant, Number)):
+            nodes[0] = builder.keep(Empty(nodes[0].type))
         outs = _lower_equation(builder, equation, nodes)
         for v, out in zip(equation.outputs, outs, strict=True):
             if out.dtype != v.type.dtype or out.shape != v.type.shape:
@@ -378,6 +382,28 @@ def lower(program: Program, operands: Sequence[Node], region: Region) -> Region:
             env[v] = _typed(out, v.type)
     region.outputs = [node(a) for a in program.outputs]
     return region
+
+
+def _overwritten(program: Program) -> set[Var]:
+    """Of arrays that are set part by part along an axis until nothing is left, as by `concatenate`, the first result."""
+    uses = Counter(a for a in (*program.outputs, *(a for e in program.equations for a in e.inputs)))
+    parts = [e for e in program.equations if e.primitive is scatter_slice and e.params["mode"] == "set"]
+    onto = {e.inputs[0]: e for e in parts}
+    found = set()
+    for first in parts:
+        shape, e, done = first.outputs[0].type.shape, first, 0
+        axes = [a for a, i in enumerate(first.params["index"]) if i != slice(0, shape[a], 1)]
+        while len(axes) == 1 and e is not None:
+            index = [*e.params["index"]]
+            along, index[axes[0]] = index[axes[0]], slice(0, shape[axes[0]], 1)
+            if index != [slice(0, n, 1) for n in shape] or along != slice(done, getattr(along, "stop", 0), 1):
+                break
+            done = along.stop
+            if done == shape[axes[0]]:
+                found.add(first.outputs[0])
+                break
+            e = onto.get(e.outputs[0]) if uses[e.outputs[0]] == 1 else None
+    return found
 
 
 def settled(region: Region, replaces: Sequence[Leaf | None] = ()) -> Region:

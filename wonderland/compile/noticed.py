@@ -23,6 +23,7 @@ from wonderland.transform.surprises import RandomConstantWarning
 SEEDED = 623  # the place of NumPy's global generator from which nothing has been drawn since the import
 MANY = 5000  # equations from which a person should know
 EVERY = 61  # equations between two looks at the stack; a prime, so that every line of a loop is met
+VISITS = 4  # of a line, between looks, from which it is in a loop: one call of a network is one visit
 SECONDS = 4e-4  # to compile an equation, about
 
 
@@ -76,21 +77,33 @@ class Lines:
     def __init__(self) -> None:
         self.count: int = 0
         self.places: Counter[tuple[int, str, int]] = Counter()  # (depth of the stack, file, line) -> looks
+        self.visits: Counter[tuple[int, str, int]] = Counter()  # of these, how many met a call of their own
+        self._called: dict[tuple[int, str, int], Any] = {}  # what the line called when it was last looked at
 
     def look(self, *operation: Any) -> None:
         self.count += 1
-        frame = None if self.count % EVERY else user_frame()
+        if self.count % EVERY:
+            return
+        called: Any = sys._getframe()
+        frame = user_frame()
+        while called.f_back is not frame:
+            called = called.f_back
         if frame is None:
             return
         file, line, depth = frame.f_code.co_filename, frame.f_lineno, 0
         while frame is not None:
             frame, depth = frame.f_back, depth + 1
-        self.places[depth, file, line] += 1
+        place = depth, file, line
+        self.places[place] += 1
+        if self._called.get(place) is not called:
+            self.visits[place] += 1
+            self._called[place] = called  # held, so that no other call looks like it
 
     def advice(self, name: str, count: int) -> str | None:
         """What to say about a Program of so many equations; nothing if it is short, or no line stands out."""
+        self._called.clear()
         total = self.places.total()
-        often = [place for place, looks in self.places.items() if looks * 10 >= total]
+        often = [p for p, looks in self.places.items() if looks * 10 >= total and self.visits[p] >= VISITS]
         if count < MANY or not often:
             return None
         # The backward pass is written at the line that calls for the derivative: the loop is further inside.

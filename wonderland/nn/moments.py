@@ -74,6 +74,20 @@ def moments(x: Any, axes: Axes, mask: Any = None, reduce: Reduce | None = None) 
     return Moments(mean, squares / safe, count)
 
 
+def pooled(found: Moments, axis: int, groups: int) -> Moments:
+    """Moments of groups along an axis, which each member has: of members that are of equally many numbers each.
+
+    A group's variance is the mean of its members' and of the squares of how far their means are from the group's.
+    """
+
+    def mean_of_group(a: Any) -> Any:
+        members = a.reshape(*a.shape[:axis], groups, -1, *a.shape[axis + 1 :])
+        return np.broadcast_to(np.mean(members, axis + 1, keepdims=True), members.shape).reshape(a.shape)
+
+    mean = mean_of_group(found.mean)
+    return found._replace(mean=mean, variance=mean_of_group(found.variance + (found.mean - mean) ** 2))
+
+
 def summed(x: Any, reduce: Reduce) -> Any:
     """The sum over ranks, in eager and compiled code. It is linear and its own transpose: so are its derivatives."""
     over_ranks = custom_vjp(lambda a: host_call(reduce, a, a))

@@ -14,7 +14,7 @@ from wonderland.nn.arguments import array, axis_of
 from wonderland.nn.batch_norm import RunningNorm
 from wonderland.nn.building import Recipe, fill, positive, recipe, start
 from wonderland.nn.module import Module
-from wonderland.nn.moments import mask_along, moments, real_numbers, standardized
+from wonderland.nn.moments import mask_along, moments, pooled, real_numbers, standardized
 from wonderland.nn.placing import place_of, placed, wrong_channels, wrong_shape
 
 Shape = Sequence[int] | int
@@ -144,16 +144,12 @@ class GroupNorm(Module):
             fill(self, num_channels=x.shape[axis])
         if x.shape[axis] != self.num_channels:
             raise wrong_channels(self, self.num_channels, axis, x.shape)
-        size = x.shape[axis] // self.num_groups
-        grouped = x.reshape(*x.shape[:axis], self.num_groups, size, *x.shape[axis + 1 :])
-        axes = tuple(a for a in range(1, grouped.ndim) if a != axis)
         inside = None if mask is None else mask_along(mask, x.shape, axis, "GroupNorm")
-        found = moments(grouped, axes, None if inside is None else np.expand_dims(inside, axis))
-        factors = []
-        if self.weight is not None:
-            channels = (self.num_groups, -1, *(1,) * (x.ndim - axis - 1))
-            factors = [self.weight.reshape(channels), self.bias.reshape(channels)]
-        y = standardized(grouped, found, self.eps, *factors).reshape(x.shape)
+        spatial = tuple(a for a in range(1, x.ndim) if a != axis)
+        found = pooled(moments(x, spatial, inside), axis, self.num_groups)
+        channels = (-1, *(1,) * (x.ndim - axis - 1))
+        factors = [] if self.weight is None else [self.weight.reshape(channels), self.bias.reshape(channels)]
+        y = standardized(x, found, self.eps, *factors)
         return y if inside is None else np.where(inside, y, 0)
 
 

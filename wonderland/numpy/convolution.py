@@ -6,6 +6,7 @@ and a `fold`, so every derivative is one of these. Long kernels along one axis a
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -218,11 +219,40 @@ def _by_windows(image: _Image, x: Any, w: Any, w_labels: Labels, windows: Window
             x = part(x, index=tuple(slice(0, n, steps.get(i, 1)) for i, n in enumerate(shape_of(x))))
         w, w_labels = reshape_value(w, shape_of(w)[:-rank]), w_labels[:-rank]
         return image.product(x, labels, w, w_labels)
+    if _is_narrow(image, w, w_labels, windows):
+        return _by_taps(image, x, w, w_labels, windows)
     x, labels = windows.of(x), [*labels, *_kernel(rank)]
     if image.last:  # the channels, which are neighbours in memory, behind the window
         goal = [*image.lead, *_spatial(rank), *_kernel(rank), *(a for a in labels if a in "gc")]
         x, labels = transpose_value(x, tuple(map(labels.index, goal))), goal
     return image.product(x, labels, w, w_labels)
+
+
+# The channels out are so few, those in so many: a product of windows would fill a register for each of the former.
+_FEW, _MANY, _MOST_TAPS = 2, 8, 32
+
+
+def _is_narrow(image: _Image, w: Any, w_labels: Labels, windows: Windows) -> bool:
+    out, inner = (shape_of(w)[w_labels.index(a)] if a in w_labels else 0 for a in "oc")
+    plain = image.groups == 1 and all(s == 1 for s in windows.strides) and math.prod(windows.sizes) <= _MOST_TAPS
+    return plain and 0 < out <= _FEW and inner >= _MANY and math.prod(image.shape) > 0
+
+
+def _by_taps(image: _Image, x: Any, w: Any, w_labels: Labels, windows: Windows) -> tuple[Any, Labels]:
+    """The product of each element with the weights of all taps; then each result takes its taps of its neighbours."""
+    windows.of(x)  # says whether they fit
+    x = padded(x, windows.axes, windows.padding)
+    products, order = image.product(x, image.labels(), w, w_labels)
+    order, total = list(order), None
+    for tap in itertools.product(*map(range, windows.sizes)):
+        index: list[Any] = [slice(0, n, 1) for n in shape_of(products)]
+        for i, (place, dilation, axis) in enumerate(zip(tap, windows.dilations, windows.axes, strict=True)):
+            first = place * dilation
+            count = window_count(shape_of(x)[axis], windows.sizes[i], 1, dilation)
+            index[order.index(f"s{i}")], index[order.index(f"k{i}")] = slice(first, first + count, 1), place
+        one = part(products, index=tuple(index))
+        total = one if total is None else add(total, one)
+    return total, [a for a in order if a[0] != "k"]
 
 
 # In the frequency domain ---------------------------------------------------------------------------------------------

@@ -45,7 +45,9 @@ def concatenate(arrays: Any, axis: int | None = 0, *, dtype: Any = None, casting
     axis = normalize_axis(axis, len(first))
     _check_fit([shape_of(a) for a in arrays], axis)
     kind = np.dtype(dtype) if dtype is not None else promote(*(type_of(a) for a in arrays))[0]
-    box: list = [np.zeros((*first[:axis], sum(shape_of(a)[axis] for a in arrays), *first[axis + 1 :]), kind)]
+    shape = (*first[:axis], sum(shape_of(a)[axis] for a in arrays), *first[axis + 1 :])
+    traced = any(isinstance(a, Traced) for a in arrays)  # then a Program may hold what is written to: one number
+    box: list = [np.broadcast_to(np.zeros((), kind), shape) if traced else np.zeros(shape, kind)]
     start = 0
     for a in arrays:
         stop = start + shape_of(a)[axis]

@@ -47,7 +47,8 @@ class UNet(nn.Module):
         levels = len(widths)
         keys = iter(recipe(self, None, True, key, dtype).keys(8 * levels * (blocks + 2) + 16))
         E = 4 * width
-        conv = lambda i, o, stride=1, **more: nn.Conv2d(i, o, 3, stride, padding=1, key=next(keys), dtype=dtype, **more)
+        made: dict[str, Any] = {"dtype": dtype, "channels_last": True}
+        conv = lambda i, o, stride=1, **more: nn.Conv2d(i, o, 3, stride, padding=1, key=next(keys), **made, **more)
         block = lambda i, o: UNetBlock(i, o, E, dropout, key=next(keys), dtype=dtype)
         attend = lambda c: UNetAttention(c, heads, context, key=next(keys), dtype=dtype)
         self.embedding: Any = NoiseEmbedding(E, classes, key=next(keys), dtype=dtype)
@@ -76,7 +77,7 @@ class UNet(nn.Module):
             if level:
                 self.double.append(conv(c, c))
         self.blocks: int = blocks
-        self.norm: Any = nn.GroupNorm(groups_of(c), c, dtype=dtype)
+        self.norm: Any = nn.GroupNorm(groups_of(c), c, **made)
         self.leave: Any = conv(c, channels, init=nn.init.zeros, bias=nn.init.zeros)
 
     def __call__(self, x: Any, sigma: Any, condition: Any = None) -> Any:
@@ -88,7 +89,7 @@ class UNet(nn.Module):
     def _function(self, h: Any, sigma: Any, condition: Any) -> Any:
         context = None if self.context is None else self._sequence(h, condition)
         e = nn.silu(self.embedding(sigma, condition if self.context is None else None))  # (B, E)
-        h = self.enter(h)
+        h = self.enter(np.moveaxis(h, 1, -1))  # (B, H, W, C) from here on: convolutions are faster
         kept = [h]
         for i, (block, attend) in enumerate(self.down):
             h = _attended(block(h, e), attend, context)
@@ -100,11 +101,11 @@ class UNet(nn.Module):
         first, attend, second = self.middle
         h = second(attend(first(h, e), context), e)
         for i, (block, attend) in enumerate(self.up):
-            h = _attended(block(np.concatenate([h, kept.pop()], axis=1), e), attend, context)
+            h = _attended(block(np.concatenate([h, kept.pop()], axis=-1), e), attend, context)
             level, last = divmod(i + 1, self.blocks + 1)
             if not last and level <= len(self.double):
-                h = self.double[level - 1](resize(h, kept[-1].shape[2:]))
-        return self.leave(nn.silu(self.norm(h)))
+                h = self.double[level - 1](resize(h, kept[-1].shape[1:-1], channels="last"))
+        return np.moveaxis(self.leave(nn.silu(self.norm(h))), -1, 1)
 
     def _sequence(self, h: Any, condition: Any) -> Any:
         """The condition as vectors (B, S, context): embedded, and zeros where there is none."""
