@@ -385,7 +385,7 @@ def lower(program: Program, operands: Sequence[Node], region: Region) -> Region:
 
 
 def _overwritten(program: Program) -> set[Var]:
-    """Of arrays that are set part by part along an axis until nothing is left, as by `concatenate`, the first result."""
+    """Of arrays that are set part by part until nothing is left, as by `concatenate`, the first result."""
     uses = Counter(a for a in (*program.outputs, *(a for e in program.equations for a in e.inputs)))
     parts = [e for e in program.equations if e.primitive is scatter_slice and e.params["mode"] == "set"]
     onto = {e.inputs[0]: e for e in parts}
