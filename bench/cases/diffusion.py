@@ -5,6 +5,7 @@ the loop of the sampler, which is inside one compiled function here and Python's
 """
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -116,7 +117,7 @@ def torch_networks():
             super().__init__()
             self.register_buffer("frequencies", torch.zeros(bands))
             self.inner, self.outer = nn.Linear(2 * bands + 1, width), nn.Linear(width, width)
-            self.table = None if classes is None else nn.Embedding(classes + 1, width)
+            self.table: Any = None if classes is None else nn.Embedding(classes + 1, width)
 
         def forward(self, sigma, condition=None):
             u = torch.log(sigma)[:, None]

@@ -37,6 +37,7 @@ CACHES = {
     "foreign.address": True,
     "foreign._routine_address": True,
     "gemm.external": False,
+    "winograd_code.external": False,
     **dict.fromkeys(("gemm_kernel.kernel", "gemm_kernel._store_edge", "gemm_tile.tile", "transposes._block"), True),
     **{f"gemm_pack.pack_{what}": True for what in ("rows", "tall", "placed", "columns", "wide")},
     **dict.fromkeys(("ir.values.bytes_of", "ir.values.is_float", "ir.values.lanes_of", "ir.values.mangled"), True),

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wonderland.compile import taps
+from wonderland.compile import taps, winograd
 from wonderland.compile.gemm import MOST_AXES
 from wonderland.compile.nodes import Node, Number, contiguous_strides, joined_axes
 from wonderland.compile.orders import inverse, of_memory, overlaps
@@ -135,6 +135,9 @@ def _by_places(builder: Any, x: Node, y: Node, b: int, r: int, c: int) -> Node |
     outer, rows, columns = x.shape[:b], x.shape[b : b + r], y.shape[b : b + c]
     if math.prod(columns) <= NARROW and (math.prod(x.shape[b + r :]) <= FEW_TERMS or math.prod(rows) <= FEW_TERMS):
         return None
+    by_transforms = winograd.lower(builder, x, builder.solid(y), r) if not b and c == 1 else None
+    if by_transforms is not None:
+        return _exchanged(builder, by_transforms, b, r, c) if swapped else by_transforms
     x, y = _in_order_of(builder, x, b + r, y, b + c)
     row_axes, step_axes = _axes(x, b, b + r), _axes(x, b + r, len(x.shape))
     if max(len(row_axes), len(step_axes)) > MOST_AXES:

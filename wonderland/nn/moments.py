@@ -81,7 +81,7 @@ def pooled(found: Moments, axis: int, groups: int) -> Moments:
     """
 
     def mean_of_group(a: Any) -> Any:
-        members = a.reshape(*a.shape[:axis], groups, -1, *a.shape[axis + 1 :])
+        members = a.reshape(*a.shape[:axis], groups, a.shape[axis] // groups, *a.shape[axis + 1 :])
         return np.broadcast_to(np.mean(members, axis + 1, keepdims=True), members.shape).reshape(a.shape)
 
     mean = mean_of_group(found.mean)
