@@ -7,12 +7,15 @@ multiplied by those of weights, and errors are those of numbers as large as the 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from wonderland.compile import ir, winograd_code
-from wonderland.compile.gemm_tile import NAMES, Tile, ceil_div, tile, types
+from wonderland.compile.gemm_tile import NAMES, ceil_div, tile, types
 from wonderland.compile.memory import Buffer
 from wonderland.compile.nodes import STEP, Node, Whole
+from wonderland.compile.orders import inverse
 from wonderland.compile.steps import Step
 from wonderland.core.types import ArrayType
 
@@ -21,61 +24,96 @@ LEAST_WORK = 1 << 22  # multiply-adds of the direct product
 MOST_WASTE = 1.5  # of results beyond the edge
 NANOSECONDS = 0.012  # of a multiply-add of the direct product
 SHARED_WORK = 1 << 20  # multiply-adds that are worth threads
+WEIGHT_NANOSECONDS = 0.5  # of a number of the weights' transform
+# Of the cotangent of weights: tasks with sums of their own, blocks of tiles that are worth one, bytes for all.
+MOST_PARTS, LEAST_BLOCKS, PARTS_BYTES = 8, 2, 1 << 21
 
 
-def lower(builder: Any, x: Node, y: Node, r: int) -> Node | None:
-    """Windows x (images, height, width, and 3 x 3 x channels in any order), weights y (columns, the same).
+class Images(NamedTuple):
+    """Windows of 3 x 3 that move by one on images with their channels side by side."""
 
-    None if they aren't of that kind, or it doesn't pay.
-    """
-    if x.dtype.itemsize != 4 or r not in (2, 3) or len(x.shape) != r + 3 or len(y.shape) != 4 or not y.in_memory:
+    sizes: dict[str, int]
+    kernel: tuple[int, int, int]  # which of its axes are rows and columns of a window, and channels
+    turned: tuple[bool, bool]  # are windows read from the last row or column to the first?
+
+
+def _images(x: Node, moving: int, fixed: int, columns: int) -> Images | None:
+    """x as windows: axes from `moving` on are (images,) heights and widths, three from `fixed` on a window's."""
+    axes = [*zip(x.shape, x.layout[1], strict=True)]
+    moving_axes, kernel = axes[moving : moving + len(axes) - 3], axes[fixed : fixed + 3]
+    if x.dtype != np.float32 or len(moving_axes) not in (2, 3):
         return None
-    (height, by_row), (width, by_column) = [*zip(x.shape, x.layout[1], strict=True)][r - 2 : r]
-    taps = _taps(x, r, (by_row, by_column))
-    if taps is None or min(by_row, by_column) <= 0:
+    (height, by_row), (width, by_column) = moving_axes[-2:]
+    images, by_image = moving_axes[0] if len(moving_axes) == 3 else (1, 0)
+    of = lambda step: [i for i, (n, s) in enumerate(kernel) if n == 3 and abs(s) == step > 1]
+    rows, taps, channels = of(by_row), of(by_column), [i for i, (_, s) in enumerate(kernel) if s == 1]
+    found = (*rows, *taps, *channels)
+    if len(found) != 3 or len({*found}) != 3 or not (rows and taps):
         return None
-    *kernel, channel = taps
-    t, channels, columns = tile(NAMES[4]), x.shape[r + channel], y.shape[0]
-    down, across, images = ceil_div(height, 2), ceil_div(width, 2), math.prod(x.shape[: r - 2])
-    fits = channels % t.lanes == 0 and columns % t.columns == 0 and winograd_code.block_of(t, channels, columns)
-    work = images * height * width * columns * channels * 9
-    if not fits or min(channels, columns) < LEAST_CHANNELS or work < LEAST_WORK:
+    t, depth, down, across = tile(NAMES[4]), kernel[channels[0]][0], ceil_div(height, 2), ceil_div(width, 2)
+    fits = depth % t.lanes == 0 and columns % t.columns == 0 and winograd_code.block_of(t, depth, columns)
+    work = images * height * width * columns * depth * 9
+    if not fits or min(depth, columns) < LEAST_CHANNELS or work < LEAST_WORK:
         return None
     if 4 * down * across > MOST_WASTE * height * width:
         return None
-    offset = x.layout[0]
-    weights = y.layout[0], y.layout[1][0], y.layout[1][1 + channel]
-    steps = []
-    for axis, step in zip(kernel, (by_row, by_column), strict=True):
-        by = y.layout[1][1 + axis]
-        if x.layout[1][r + axis] != step:  # from the last to the first: as the reversed weights from the first
-            offset, weights, by = offset - 2 * step, (weights[0] + 2 * by, *weights[1:]), -by
-        steps.append(by)
-    u = builder.keep(Weights(y.base, (*weights, *steps), channels, columns, t))
-    by_image = x.layout[1][0] if r == 3 else 0
     sizes = {
-        "image": by_image, "row": by_row, "column": by_column, "height": height, "width": width, "channels": channels,
+        "image": by_image, "row": by_row, "column": by_column, "height": height, "width": width, "channels": depth,
         "columns": columns, "tiles": images * down * across, "down": down, "across": across,
+        "block": winograd_code.block_of(t, depth, columns), "shared": int(work >= SHARED_WORK),
     }  # fmt: skip
-    return builder.keep(Winograd(ArrayType((*x.shape[:r], columns), x.dtype), x.base, offset, u, sizes, t))
+    turned = kernel[rows[0]][1] < 0, kernel[taps[0]][1] < 0
+    return Images(sizes, (rows[0], taps[0], channels[0]), turned)
 
 
-def _taps(x: Node, r: int, steps: tuple[int, int]) -> tuple[int, int, int] | None:
-    """Which of the summed axes are the rows and columns of a 3 x 3 window that moves by one, and its channels."""
-    axes = [*zip(x.shape, x.layout[1], strict=True)][r:]
-    of = lambda step: [i for i, (n, s) in enumerate(axes) if n == 3 and abs(s) == step]
-    rows, columns, channels = of(steps[0]), of(steps[1]), [i for i, (_, s) in enumerate(axes) if s == 1]
-    found = (*rows, *columns, *channels)
-    return found if len(rows) == len(columns) == len(channels) == 1 and len({*found}) == 3 else None  # type: ignore
+def lower(builder: Any, x: Node, y: Node, r: int) -> Node | None:
+    """Products of windows x and y, (rows of x, columns of y), where both end with the axes that are summed.
+
+    Either rows are the places of windows, and y are weights; or they are the elements of a window, and y are
+    cotangents. None if they aren't windows of 3 x 3, or it doesn't pay.
+    """
+    if not y.in_memory or len(x.shape) < 5 or len(y.shape) != len(x.shape) - r + 1:
+        return None
+    forward = _images(x, 0, r, y.shape[0]) if len(x.shape) == r + 3 else None
+    if forward is not None:
+        return _convolution(builder, x, y, r, forward)
+    back = _images(x, r, 0, y.shape[0]) if r == 3 and y.layout[1][0] == 1 else None
+    return None if back is None or any(back.turned) else _gradient(builder, x, y, back)
+
+
+def _convolution(builder: Any, x: Node, y: Node, r: int, images: Images) -> Node:
+    offset, (from_, (by_column, *others)) = x.layout[0], y.layout
+    steps = []
+    for axis, turned, step in zip(images.kernel, images.turned, ("row", "column"), strict=False):
+        by = others[axis]
+        if turned:  # as the turned weights from the first to the last
+            offset, from_, by = offset - 2 * images.sizes[step], from_ + 2 * by, -by
+        steps.append(by)
+    strides = {"by_column": by_column, "by_row": steps[0], "by_tap": steps[1], "by_channel": others[images.kernel[2]]}
+    u = builder.keep(Weights(y.base, from_, strides, images.sizes))
+    made = ArrayType((*x.shape[:r], y.shape[0]), x.dtype)
+    return builder.keep(Winograd("winograd", made, {"x": (x.base, offset), "u": (u, 0)}, images.sizes))
+
+
+def _gradient(builder: Any, x: Node, y: Node, images: Images) -> Node:
+    sizes, (offset, strides) = dict(images.sizes), y.layout
+    by_image, by_row, by_column = (0, *strides[1:])[-3:]
+    sizes |= {"given_image": by_image, "given_row": by_row, "given_column": by_column}
+    made = ArrayType((3, 3, sizes["channels"], sizes["columns"]), x.dtype)
+    node = builder.keep(
+        Winograd("winograd_gradient", made, {"x": (x.base, x.layout[0]), "given": (y.base, offset)}, sizes)
+    )
+    return builder.transpose(node, (*inverse(images.kernel), 3))
 
 
 class Weights(Whole):
-    """U = G w G^T, of weights at (offset, strides of columns, channels, rows and taps of the kernel)."""
+    """U = G w G^T, of weights at an offset and with strides; a panel of columns is what a product takes at a time."""
 
-    def __init__(self, w: Node, layout: tuple[int, ...], channels: int, columns: int, t: Tile):
-        super().__init__(ArrayType((winograd_code.PLACES, columns // t.columns, channels, t.columns), w.dtype))
-        self.w: Node = w
-        self.layout_of_w: tuple[int, ...] = layout
+    def __init__(self, w: Node, offset: int, strides: dict[str, int], sizes: dict[str, int]):
+        wide = tile(NAMES[4]).columns
+        shape = winograd_code.PLACES, sizes["columns"] // wide, sizes["channels"], wide
+        super().__init__(ArrayType(shape, w.dtype))
+        self.w, self.offset, self.strides, self.sizes = w, offset, strides, sizes
 
     @property
     def memory(self) -> tuple[Node, ...]:
@@ -83,57 +121,58 @@ class Weights(Whole):
 
     @property
     def nanoseconds(self) -> float:
-        return STEP + 0.5 * self.type.size
+        return STEP + WEIGHT_NANOSECONDS * self.type.size
 
     def plan(self, plan: Any, position: int) -> None:
-        offset, by_column, by_channel, by_row, by_tap = self.layout_of_w
-        _, panels, channels, width = self.shape
-        numbers = {
-            "by_column": by_column, "by_row": by_row, "by_tap": by_tap, "by_channel": by_channel, "channels": channels,
-            "columns": panels * width, "chunks": panels, "shared": int(self.type.size >= SHARED_WORK >> 4),
-        }  # fmt: skip
-        places = {"w": (plan.memory[self.w], offset * self.dtype.itemsize), "u": (plan.own(self), 0)}
-        plan.add(RunWinograd("winograd_weights", str(self), places, "u", numbers), self.nanoseconds)
+        numbers = {**self.sizes, **self.strides, "chunks": self.shape[1]}
+        places = {"w": (plan.memory[self.w], self.offset * self.dtype.itemsize), "u": (plan.own(self), 0)}
+        plan.add(RunWinograd("winograd_weights", str(self), places, ["u"], numbers), self.nanoseconds)
 
     def __str__(self) -> str:
-        return f"transform of weights, {self.shape[2]} by {self.shape[1] * self.shape[3]} channels"
+        return f"transform of weights, {self.sizes['channels']} by {self.sizes['columns']} channels"
 
 
 class Winograd(Whole):
-    """The convolution; the result is contiguous."""
+    """The convolution, or the cotangent of its weights, of nodes at offsets; the result is contiguous."""
 
-    def __init__(self, type: ArrayType, x: Node, offset: int, u: Node, sizes: dict[str, int], t: Tile):
+    def __init__(self, name: str, type: ArrayType, arrays: dict[str, tuple[Node, int]], sizes: dict[str, int]):
         super().__init__(type)
-        self.x, self.offset, self.u, self.sizes, self.tile = x, offset, u, sizes, t
+        self.name, self.arrays, self.sizes = name, arrays, sizes
 
     @property
     def memory(self) -> tuple[Node, ...]:
-        return (self.x, self.u)
+        return tuple(node for node, _ in self.arrays.values())
 
     @property
     def work(self) -> int:
         """Multiply-adds of the direct product."""
-        return self.type.size * self.sizes["channels"] * 9
+        tiles, depth, columns = (self.sizes[name] for name in ("tiles", "channels", "columns"))
+        return 36 * tiles * depth * columns
 
     @property
     def nanoseconds(self) -> float:
         return STEP + NANOSECONDS * self.work
 
     def plan(self, plan: Any, position: int) -> None:
-        block = winograd_code.block_of(self.tile, self.sizes["channels"], self.sizes["columns"])
-        numbers = {
-            **self.sizes, "block": block, "chunks": ceil_div(self.sizes["tiles"], block),
-            "shared": int(self.work >= SHARED_WORK),
-        }  # fmt: skip
-        places = {
-            "x": (plan.memory[self.x], self.offset * self.dtype.itemsize), "u": (plan.memory[self.u], 0),
-            "out": (plan.own(self), 0),
-        }  # fmt: skip
-        plan.add(RunWinograd("winograd", str(self), places, "out", numbers), NANOSECONDS * self.work)
+        size = self.dtype.itemsize
+        places = {name: (plan.memory[node], at * size) for name, (node, at) in self.arrays.items()}
+        places["out"] = plan.own(self), 0
+        numbers, blocks = dict(self.sizes), ceil_div(self.sizes["tiles"], self.sizes["block"])
+        numbers["chunks"], made = blocks, ["out"]
+        if self.name == "winograd_gradient":
+            part = winograd_code.PLACES * numbers["channels"] * numbers["columns"] * size
+            parts = max(1, min(MOST_PARTS, blocks // LEAST_BLOCKS, PARTS_BYTES // part))
+            numbers["share"] = ceil_div(blocks, parts) * numbers["block"]
+            numbers["chunks"] = ceil_div(numbers["tiles"], numbers["share"])
+            places["parts"], made = (plan.scratch(numbers["chunks"] * part), 0), ["out", "parts"]
+        plan.add(RunWinograd(self.name, str(self), places, made, numbers), NANOSECONDS * self.work)
 
     def __str__(self) -> str:
-        rows = math.prod(self.shape[:-1])
-        return f"convolution by transforms {rows}x{9 * self.sizes['channels']} by {self.shape[-1]}, {self.dtype.name}"
+        s = self.sizes
+        if self.name == "winograd":
+            rows = math.prod(self.shape[:-1])
+            return f"convolution by transforms {rows}x{9 * s['channels']} by {s['columns']}, {self.dtype.name}"
+        return f"convolution's weights by transforms, {s['channels']} by {s['columns']} channels, {self.dtype.name}"
 
 
 class RunWinograd(Step):
@@ -141,7 +180,9 @@ class RunWinograd(Step):
 
     is_long = True
 
-    def __init__(self, name: str, text: str, places: dict[str, tuple[Buffer, int]], made: str, numbers: dict[str, int]):
+    def __init__(
+        self, name: str, text: str, places: dict[str, tuple[Buffer, int]], made: list[str], numbers: dict[str, int]
+    ):  # fmt: skip
         self.name, self.text, self.places, self.made, self.numbers = name, text, places, made, numbers
 
     @property
@@ -150,7 +191,7 @@ class RunWinograd(Step):
 
     @property
     def written(self) -> list[Buffer]:
-        return [self.places[self.made][0]]
+        return [self.places[name][0] for name in self.made]
 
     def emit(self, out: Any, f: ir.Function) -> None:
         words = [

@@ -2,11 +2,15 @@
 
     void wl_winograd_weights_f32(ptr words)     U = G w G^T, of weights as they lie
     void wl_winograd_f32(ptr words)             the convolution, of images with their channels side by side, and of U
+    void wl_winograd_gradient_f32(ptr words)    the weights' cotangent, of images and of the result's cotangent
 
 Images are cut into tiles of 4 x 4 that overlap by 2, and each makes 2 x 2 results (Winograd 1980; Lavin and Gray 2016):
 
     Y = A^T [U * (B^T d B)] A,      summed over the channels in the brackets, which is a product of matrices
                                     (tiles, channels) by (channels, columns) for each of the 16 places of a tile
+
+The cotangent of the weights is G^T [sum over tiles of V^T (A ct A^T)] G, with as many multiplications fewer; tasks have
+sums of their own, which become one in the end.
 
 A task takes so many tiles that their transforms, on its stack, stay in the cache: from x to the transforms V, 16
 products M = V U by the kernel of matrix products, from M to the results. A result sees the 9 pixels of its window and
@@ -28,6 +32,10 @@ ROOM = 3 << 14  # numbers of a task's transforms, V and M
 # Strides of the images and of the weights are in elements; the last tile of a row or column may be half outside.
 WORDS = {
     "winograd": "x* u* out* image row column height width channels columns tiles down across block chunks shared",
+    "winograd_gradient": """
+        x* given* parts* out* image row column height width channels columns tiles down across block
+        given_image given_row given_column share chunks shared
+    """,
     "winograd_weights": "w* u* by_column by_row by_tap by_channel channels columns chunks shared",
 }
 
@@ -41,10 +49,14 @@ def external(name: str, dtype: str) -> ir.External:
 def definition(name: str, dtype: str) -> ir.Module:
     """One of the functions, and what it calls."""
     t = tile(dtype)
-    task = _tiles_task(t) if name == "winograd" else _weights_task(t)
+    tasks = {
+        "winograd": [(_tiles_task, "chunks")], "winograd_weights": [(_weights_task, "chunks")],
+        "winograd_gradient": [(_sums_task, "chunks"), (_cotangent_task, "channels")],
+    }  # fmt: skip
     f, (context,) = begin(t, f"wl_{name}_{dtype}", "words&", RARE, exported=True)
-    chunks, shared = Fields(f, t, WORDS[name], context).get("chunks shared")
-    f.call(run(), f.at(task), context, chunks, shared.differs(0))
+    for task, many in tasks[name]:
+        chunks, shared = Fields(f, t, WORDS[name], context).get(f"{many} shared")
+        f.call(run(), f.at(task(t)), context, chunks, shared.differs(0))
     return ir.Module(f, as_written=True)
 
 
@@ -70,6 +82,18 @@ def _of_weights(t: Tile, g: list[Value]) -> list[Value]:
     """G g."""
     half, even = ir.constant(0.5, t.vector), g[0] + g[2]
     return [g[0], (even + g[1]) * half, (even - g[1]) * half, g[2]]
+
+
+def _of_cotangents(y: list[Value]) -> list[Value]:
+    """A y."""
+    return [y[0], y[0] + y[1], y[0] - y[1], -y[1]]
+
+
+def _of_sums(t: Tile, u: list[Value]) -> list[Value]:
+    """G^T u."""
+    half = ir.constant(0.5, t.vector)
+    even, odd = (u[1] + u[2]) * half, (u[1] - u[2]) * half
+    return [u[0] + even, odd, even + u[3]]
 
 
 def _both(transform: Callable[[list[Value]], list[Value]], square: list[list[Value]]) -> list[list[Value]]:
@@ -112,7 +136,7 @@ def _tiles_task(t: Tile) -> Function:
     count = f.min(tiles - first, block)
     v = t.stack(f, ROOM)
     m = v.at(PLACES * block * channels)
-    f.call(_transformed(t), context, first, count, v)
+    f.call(_transformed(t, "winograd"), context, first, count, v)
     with f.loop(0, PLACES) as place, f.loop(0, columns, t.columns) as j:
         panel = u.at((place * columns + j) * channels)
         with f.loop(0, count, t.rows) as i:
@@ -126,21 +150,21 @@ def _tiles_task(t: Tile) -> Function:
     return f
 
 
-def _place(f: Function, t: Tile, context: Value, number: Value) -> tuple[Value, Value, Value]:
+def _place(f: Function, words: Fields, number: Value) -> tuple[Value, Value, Value]:
     """The image of a tile, and its first row and column there."""
-    down, across = Fields(f, t, WORDS["winograd"], context).get("down across")
+    down, across = words.get("down across")
     image, inside = number // (down * across), number % (down * across)
     return image, inside // across * 2, inside % across * 2
 
 
-def _transformed(t: Tile) -> Function:
+def _transformed(t: Tile, name: str) -> Function:
     """V[place, tile, channel]. What is beyond the last pixel is anything: only results that don't exist see it."""
     f, (context, first, count, v) = begin(t, "transformed", "context& first count v*")
-    x, by_image, by_row, by_column, height, width, channels, block = Fields(f, t, WORDS["winograd"], context).get(
-        "x image row column height width channels block"
-    )
+    words = Fields(f, t, WORDS[name], context)
+    names = "x image row column height width channels block"
+    x, by_image, by_row, by_column, height, width, channels, block = words.get(names)
     with f.loop(0, count) as number:
-        image, top, left = _place(f, t, context, first + number)
+        image, top, left = _place(f, words, first + number)
         rows = [x.at(image * by_image + f.min(top + i, height + 1) * by_row) for i in range(4)]
         places = [f.min(left + j, width + 1) * by_column for j in range(4)]
         pixels = [[row.at(place) for place in places] for row in rows]
@@ -155,9 +179,10 @@ def _transformed(t: Tile) -> Function:
 def _results(t: Tile) -> Function:
     """2 x 2 results of each tile. One that is outside is written where one inside of the tile comes after it."""
     f, (context, first, count, m) = begin(t, "results", "context& first count m*")
-    out, height, width, columns, block = Fields(f, t, WORDS["winograd"], context).get("out height width columns block")
+    words = Fields(f, t, WORDS["winograd"], context)
+    out, height, width, columns, block = words.get("out height width columns block")
     with f.loop(0, count) as number:
-        image, top, left = _place(f, t, context, first + number)
+        image, top, left = _place(f, words, first + number)
         lower, right = f.min(top + 1, height - 1), f.min(left + 1, width - 1)
         place = lambda row, column: out.at(((image * height + row) * width + column) * columns)
         order = [(1, 1, place(lower, right)), (1, 0, place(lower, left)), (0, 1, place(top, right))]
@@ -168,4 +193,71 @@ def _results(t: Tile) -> Function:
             made = _both(_of_products, square)
             for i, j, to in (*order, (0, 0, place(top, left))):
                 to.store(made[i][j], k)
+    return f
+
+
+def _sums_task(t: Tile) -> Function:
+    """The sums of a share of the tiles, (place, channel, column)."""
+    f, (context, chunk) = begin(t, "sums_task", "context& chunk", RARE)
+    channels, columns, tiles, block, share, parts = Fields(f, t, WORDS["winograd_gradient"], context).get(
+        "channels columns tiles block share parts"
+    )
+    own, v = parts.at(chunk * (PLACES * channels * columns)), t.stack(f, ROOM)
+    z = v.at(PLACES * block * channels)
+    begun = chunk * share
+    with f.loop(begun, f.min(begun + share, tiles), block) as first:
+        count = f.min(f.min(tiles, begun + share) - first, block)
+        f.call(_transformed(t, "winograd_gradient"), context, first, count, v)
+        f.call(_spread(t), context, first, count, z)
+        more = (first > begun).convert(ir.LONG, signed=False)
+        with f.loop(0, PLACES) as place, f.loop(0, columns, t.columns) as j, f.loop(0, channels, t.rows) as c:
+            f.call(
+                kernel(t, "direct"), count, v.at(place * block * channels + c), z.at(place * block * columns + j),
+                columns, own.at((place * channels + c) * columns + j), columns, f.min(channels - c, t.rows),
+                f.constant(t.columns), more, f.constant(1), channels,
+            )  # fmt: skip
+    return f
+
+
+def _spread(t: Tile) -> Function:
+    """A ct A^T, (place, tile, column), of the 2 x 2 cotangents of each tile: 0 where there is no result."""
+    f, (context, first, count, z) = begin(t, "spread", "context& first count z*")
+    words = Fields(f, t, WORDS["winograd_gradient"], context)
+    names = "given given_image given_row given_column height width columns block"
+    given, by_image, by_row, by_column, height, width, columns, block = words.get(names)
+    none = ir.constant(0, t.vector)
+    with f.loop(0, count) as number:
+        image, top, left = _place(f, words, first + number)
+        is_row, is_column = top + 1 < height, left + 1 < width
+        lower, right = f.min(top + 1, height - 1), f.min(left + 1, width - 1)
+        place = lambda row, column: given.at(image * by_image + row * by_row + column * by_column)
+        pixels = [[place(i, j) for j in (left, right)] for i in (top, lower)]
+        with f.loop(0, columns, t.lanes) as k:
+            square = [[pixel.vector(k) for pixel in row] for row in pixels]
+            square[0][1] = f.select(is_column, square[0][1], none)
+            square[1] = [f.select(is_row, value, none) for value in square[1]]
+            square[1][1] = f.select(is_column, square[1][1], none)
+            for i, row in enumerate(_both(_of_cotangents, square)):
+                for j, value in enumerate(row):
+                    z.at((block * (4 * i + j) + number) * columns).store(value, k)
+    return f
+
+
+def _cotangent_task(t: Tile) -> Function:
+    """The cotangent of the weights of a channel, (row, tap, channel, column): the tasks' sums, in order."""
+    f, (context, c) = begin(t, "cotangent_task", "context& chunk")
+    channels, columns, chunks, parts, out = Fields(f, t, WORDS["winograd_gradient"], context).get(
+        "channels columns chunks parts out"
+    )
+    size = PLACES * channels * columns
+    with f.loop(0, columns, t.lanes) as k:
+        at = parts.at(c * columns + k)
+        sums = [f.variable(at.vector(place * channels * columns)) for place in range(PLACES)]
+        with f.loop(1, chunks) as part:
+            for place, total in enumerate(sums):
+                total.set(total.get() + at.vector(part * size + place * channels * columns))
+        square = [[sums[4 * i + j].get() for j in range(4)] for i in range(4)]
+        for i, row in enumerate(_both(partial(_of_sums, t), square)):
+            for j, value in enumerate(row):
+                out.at(((3 * i + j) * channels + c) * columns).store(value, k)
     return f
