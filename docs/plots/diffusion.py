@@ -212,7 +212,8 @@ def levels():
         bare(place, 3.6, title)
         nearest = np.argmin(np.sum((x[:, None] - MODES.means) ** 2, -1), 1)
         for mean, share in zip(MODES.means, np.bincount(nearest, minlength=3) / len(x)):
-            place.annotate(f"{share:.0%}", mean, (0, -27), textcoords="offset points", ha="center", fontsize=8)
+            place.annotate(f"{share:.0%}", mean, (0, -27), textcoords="offset points", ha="center", fontsize=8,
+                           bbox={"color": "white", "alpha": 0.8, "pad": 1})  # fmt: skip
     left, right = figure.add_subplot(grid[1, :2]), figure.add_subplot(grid[1, 2:])
     ends = np.geomspace(0.3, 1e6, 25)
     for count, colour in ((10, "#9ECAE1"), (40, BLUE), (160, "#08306B")):

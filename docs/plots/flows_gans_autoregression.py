@@ -1,6 +1,6 @@
 """The figures of docs/flows-gans-autoregression.md: straight flows, a discriminator's slope, digits part by part.
 
-Run from the repository: python docs/plots/flows_gans_autoregression.py, about three minutes; names of figures draw
+Run from the repository: python docs/plots/flows_gans_autoregression.py, about six minutes; names of figures draw
 those alone.
 """
 
@@ -58,7 +58,7 @@ class Velocity(nn.Module):
         return self.layers(np.concatenate([x, t, np.cos(np.pi * t)], axis=1))
 
 
-def flow_of(coupling, steps=3000, batch=256):
+def flow_of(coupling, steps=2000, batch=256):
     """A velocity trained with a coupling."""
     wl.random.seed(0)
     rng = np.random.default_rng(0)
@@ -89,12 +89,13 @@ def flows():
         pairs.set_ylabel(f"{coupling} coupling")
         velocity = flow_of(coupling)
         way = wl.jit(lambda z: generative.flow_sample(velocity, z, 100, trajectory=True))(z)  # noqa: B023
+        paths.scatter(*way[0, :120].T, s=3, color=GREY, linewidths=0)
         paths.plot(*way[:, :120].transpose(2, 0, 1), color=colour, linewidth=0.5)
         paths.scatter(*way[-1, :120].T, s=4, color=INK, linewidths=0, zorder=3)
-        bent = np.mean(np.sum(np.linalg.norm(np.diff(way, axis=0), axis=-1), 0) / np.linalg.norm(way[-1] - way[0], axis=-1))
+        bent = np.sum(np.linalg.norm(np.diff(way, axis=0), axis=-1)) / np.sum(np.linalg.norm(way[-1] - way[0], axis=-1))
         bare(paths, 3, "paths of the flow" if row == 0 else "")
-        paths.set_xlabel(f"{bent - 1:.1%} longer than straight")
-        step = wl.jit(lambda z, n: generative.flow_sample(velocity, z, n, method="euler"), static_argnums=1)  # noqa: B023
+        paths.set_xlabel(f"{bent - 1:.1%} longer than the straight way")
+        step = lambda z, n: generative.flow_sample(velocity, z, n, method="euler")  # noqa: B023
         made.scatter(*step(z, 2)[:1500].T, s=2, color=colour, linewidths=0)
         bare(made, 3, "after two steps of Euler's" if row == 0 else "")
         counts = (1, 2, 4, 8, 16, 32)
@@ -110,46 +111,125 @@ def flows():
     save(figure, "flow-matching")
 
 
-def adversaries(strength, steps=4000):
-    """A GAN of the ring after so many steps, and how its samples were on the way."""
+def point(strength, steps=1500, rate=0.05):
+    """The way of theta and psi: data is the point 0, the generator makes theta, and D(x) = psi x."""
+    data = np.zeros((1, 1))
+
+    def move(place, _):
+        theta, psi = place
+        against = lambda psi: (
+            generative.discriminator_loss(lambda x: psi * x, data, np.reshape(theta, (1, 1)))
+            + strength * generative.gradient_penalty(lambda x: psi * x, data)
+        )
+        generate = lambda theta: generative.generator_loss(lambda x: psi * x, np.reshape(theta, (1, 1)))
+        return (theta - rate * wl.grad(generate)(theta), psi - rate * wl.grad(against)(psi)), np.stack([theta, psi])
+
+    return wl.scan(move, (1.0, 0.0), np.arange(steps))[1]
+
+
+def adversaries(strength, steps=3000):
+    """A GAN of the ring after so many steps."""
     wl.random.seed(0)
     rng = np.random.default_rng(0)
-    body = lambda *sizes: nn.Sequential(*sum(([nn.Linear(a, b), nn.leaky_relu] for a, b in zip(sizes, sizes[1:])), [])[:-1])
-    gan = generative.GAN(body(4, 128, 128, 2), body(2, 128, 128, 1), latent=4, penalty="r1" if strength else None,
-                         strength=strength)  # fmt: skip
+    body = lambda ins, outs: nn.Sequential(nn.Linear(ins, 128), nn.leaky_relu, nn.Linear(128, 128), nn.leaky_relu,
+                                           nn.Linear(128, outs))  # fmt: skip
+    gan = generative.GAN(body(4, 2), body(2, 1), latent=4, penalty="r1" if strength else None, strength=strength)
     optimizers = tuple(train.Adam(part, 1e-3, betas=(0.0, 0.99)) for part in (gan.generator, gan.discriminator))
     step = wl.jit(lambda gan, optimizers, x, key: gan.update(optimizers, x, key))
-    truth, distances = ring(2000, rng), []
     for i in range(steps):
         step(gan, optimizers, ring(256, rng), wl.random.key(i))
-        if i % 100 == 99:
-            distances.append(float(generative.energy_distance(gan.sample(wl.random.key(7), 2000), truth)))
-    return gan, distances
+    return gan
 
 
 def gans():
-    """Samples, and the discriminator's probability of data, without and with the penalty."""
-    figure = plt.figure(figsize=(10, 3.2), layout="constrained")
-    grid = figure.add_gridspec(1, 3, width_ratios=(1, 1, 1.2))
-    curves = figure.add_subplot(grid[2])
+    """The smallest GAN there is, without and with a penalty; the same for a ring, over the discriminator."""
+    figure = plt.figure(figsize=(10.2, 3.1), layout="constrained")
+    axes = figure.subplots(1, 3)
+    axes[0].axhline(0, color="#DDDDDD", linewidth=0.7, zorder=0)
+    axes[0].axvline(0, color="#DDDDDD", linewidth=0.7, zorder=0)
+    for strength, name, colour in ((0.0, "no penalty", BLUE), (0.5, "R1", ORANGE)):
+        axes[0].plot(*point(strength).T, color=colour, linewidth=1, label=name)
+    axes[0].plot(1, 0, "o", color=INK, markersize=4)
+    axes[0].annotate("start", (1, 0), (3, 4), textcoords="offset points", fontsize=8)
+    axes[0].set(aspect="equal", xlabel="θ, what the generator makes", ylabel="ψ, slope of D", title="data is the point 0",
+                ylim=(-1, 1.25))  # fmt: skip
+    axes[0].legend(frameon=False, fontsize=8, loc="upper center", ncols=2)
     side = np.stack(np.meshgrid(*[np.linspace(-3, 3, 121)] * 2), -1).astype(np.float32)
-    for column, (strength, name, colour) in enumerate(((0.0, "no penalty", BLUE), (0.1, "R1", ORANGE))):
-        gan, distances = adversaries(strength)
-        place = figure.add_subplot(grid[column])
+    truth = ring(2000, np.random.default_rng(5))
+    for place, strength, name, colour in zip(axes[1:], (0.0, 0.1), ("no penalty", "R1"), (BLUE, ORANGE)):
+        gan = adversaries(strength)
         chance = nn.sigmoid(gan.discriminator(side.reshape(-1, 2))).reshape(121, 121)
         shown = place.contourf(side[..., 0], side[..., 1], chance, levels=np.linspace(0, 1, 11), cmap="Greys", alpha=0.8)
         place.scatter(*gan.sample(wl.random.key(1), 1000).T, s=3, color=colour, linewidths=0)
-        bare(place, 3, name)
-        curves.semilogy(100 * np.arange(1, len(distances) + 1), distances, color=colour, label=name)
-        print(name, np.round(distances[-5:], 4))
-    figure.colorbar(shown, ax=place, label="probability of data by D", shrink=0.9)
-    curves.set(xlabel="steps", title="energy distance from data")
-    curves.legend(frameon=False, fontsize=8)
+        bare(place, 3, f"a ring of eight, {name}")
+        print(name, float(generative.energy_distance(gan.sample(wl.random.key(7), 2000), truth)))
+    figure.colorbar(shown, ax=axes[2], label="probability of data by D", shrink=0.9)
     save(figure, "gan-penalty")
 
 
+def patches(images):
+    """Images (B, 1, 8, 8) as 16 patches of 2 x 2, (B, 16, 4)."""
+    return wl.einops.rearrange(images, "b 1 (h i) (w j) -> b (h w) (i j)", i=2, j=2)
+
+
+def fitted(model, arrays, steps, rate=3e-3, **options):
+    """A model after its training on (samples, labels), and the seconds it took."""
+    begin = perf_counter()
+    optimizer = train.Adam(model, train.one_cycle(rate, steps))
+    train.fit(model, lambda model, *batch: model.loss(*batch), optimizer, arrays,
+              epochs=-(-steps // (len(arrays[0]) // 64)), batch_size=64, progress=False, **options)  # fmt: skip
+    return model.eval(), perf_counter() - begin
+
+
+def digits():
+    """Digits by class: pixel by pixel, token by token, patch by patch."""
+    wl.random.seed(0)
+    training, test = data.split(data.digits(), [0.8, 0.2], seed=0, stratify=True)
+    (images, labels), (new, of) = training[:], test[:]
+    asked = np.repeat(np.arange(10), 10)
+    rng = np.random.default_rng(0)
+
+    whole = lambda x: np.rint(x[:, 0] * 16).astype(np.int64)
+    pixels, pixel_time = fitted(generative.PixelCNN(17, 48, 4, classes=10), (whole(images), labels), 1200)
+    by_pixels = wl.jit(lambda key: pixels.sample(key, (100, 8, 8), asked))(wl.random.key(0))[:, None] / 16
+    print(f"PixelCNN: {float(pixels.loss(whole(new), of)):.3f} nats a pixel of new digits, {pixel_time:.0f} s")
+
+    quantizer = generative.VectorQuantizer(64, 8, update="ema", axis=1, restart=0.1)
+    encoder = nn.Sequential(nn.Conv2d(1, 64, 2, stride=2), nn.gelu, nn.Conv2d(64, 8, 1))  # (B, 8, 4, 4)
+    decoder = nn.Sequential(nn.Conv2d(8, 64, 3, padding=1), nn.gelu, nn.ConvTranspose2d(64, 1, 2, 2))
+    vq = generative.VQVAE(encoder, decoder, quantizer)
+    quantizer.fill(vq.encode(images))
+    vq, vq_time = fitted(vq, (images,), 1200)
+    gpt, gpt_time = fitted(generative.RasterGPT(64, (4, 4), 2, 4, 64, classes=10), (vq.encode_tokens(images), labels), 900)
+    by_tokens = vq.decode_tokens(gpt.sample(wl.random.key(0), labels=asked))
+    kept = vq.decode_tokens(vq.encode_tokens(new))
+    print(f"VQ-VAE: squared error {np.mean(np.sum((kept - new) ** 2, (1, 2, 3))):.2f} a new digit, {vq_time:.0f} s")
+    print(f"RasterGPT: {float(gpt.loss(vq.encode_tokens(new), of)):.3f} nats a token (log 64 is 4.16), {gpt_time:.0f} s")
+
+    even = lambda x: (x + rng.uniform(0, 1 / 16, x.shape)).astype(np.float32)  # of whole numbers densities have no bound
+    parts, patch_time = fitted(generative.PatchTransformer(4, 16, 8, classes=10), (patches(even(images)), labels), 1500)
+    drawn = wl.jit(lambda key: parts.sample(key, 100, asked))(wl.random.key(0))
+    by_patches = wl.einops.rearrange(drawn, "b (h w) (i j) -> b 1 (h i) (w j)", h=4, i=2)
+    print(f"PatchTransformer: {float(parts.loss(patches(even(new)), of)):.3f} nats a number, {patch_time:.0f} s")
+
+    figure, axes = plt.subplots(1, 4, figsize=(10.2, 2.9), layout="constrained")
+    chosen = np.concatenate([np.flatnonzero(of == d)[:10] for d in range(10)])
+    near = lambda x: labels[np.argmin(np.sum((x.reshape(-1, 1, 64) - images.reshape(1, -1, 64)) ** 2, -1), 1)]
+    names = "new digits", "PixelCNN: pixel by pixel", "RasterGPT: token by token", "PatchTransformer: patch by patch"
+    for place, name, made in zip(axes, names, (new[chosen], by_pixels, by_tokens, by_patches)):
+        sheet = np.pad(made.reshape(10, 10, 8, 8), ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=0.5)
+        place.imshow(sheet.transpose(0, 2, 1, 3).reshape(90, 90)[:-1, :-1], cmap="gray", vmin=0, vmax=1)
+        right = np.mean(near(made) == asked)
+        found = generative.memorization(made.reshape(100, -1), images.reshape(-1, 64), new.reshape(-1, 64))
+        print(f"{name}: {right:.0%} right, ratio {float(found.ratio):.2f}, copied {float(found.copied):.0%}")
+        place.set(title=name, xticks=[], yticks=[])
+        place.set_xlabel(f"{right:.0%} nearest to their class")
+        place.spines[:].set_visible(False)
+    save(figure, "raster-digits")
+
+
 if __name__ == "__main__":
-    for figure in (flows, gans):
+    for figure in (flows, gans, digits):
         if len(sys.argv) == 1 or figure.__name__ in sys.argv[1:]:
             begin = perf_counter()
             figure()
