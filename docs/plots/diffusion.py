@@ -18,7 +18,7 @@ from scipy.stats import norm, qmc
 import wonderland as wl
 from wonderland import data, generative, train
 
-INK, BLUE, ORANGE, GREEN, GREY = "#222222", "#0072B2", "#D55E00", "#009E73", "#AAAAAA"
+INK, BLUE, ORANGE, PALE = "#222222", "#0072B2", "#D55E00", "#CCCCCC"
 IMAGES = Path(__file__).parent.parent / "images"
 plt.rcParams.update({"font.size": 9, "figure.dpi": 150, "axes.titlesize": 9, "axes.spines.top": False,
                      "axes.spines.right": False})  # fmt: skip
@@ -87,7 +87,7 @@ def denoisers():
         for column, sigma in enumerate((0.1, 0.4, 2.0)):
             place = figure.add_subplot(grid[row, column])
             move = -sigma * wl.jit(lambda z: denoiser(z, np.float32(sigma)))(places)  # noqa: B023
-            place.scatter(*x.T, s=1, color="#CCCCCC", linewidths=0)
+            place.scatter(*x.T, s=1, color=PALE, linewidths=0)
             place.quiver(*places.T, *move.T, color=(BLUE, ORANGE)[row], angles="xy", scale_units="xy", scale=2.0,
                          width=0.007, headwidth=4)  # fmt: skip
             bare(place, 2.4, f"σ = {sigma}" if row == 0 else "")
@@ -126,7 +126,7 @@ def steps():
     for place, text in zip(axes[:, 0], ("one step", "40 steps")):
         place.set_ylabel(text, fontsize=10)
     figure.legend(handles=[plt.Line2D([], [], marker="o", linestyle="", markersize=4, color=c, label=t) for c, t in
-                           ((BLUE, "noisy points, and their way"), (ORANGE, "where they end"), ("#CCCCCC", "data"))],
+                           ((BLUE, "noisy points, and their way"), (ORANGE, "where they end"), (PALE, "data"))],
                   loc="outside lower center", ncols=3, frameon=False)  # fmt: skip
     save(figure, "diffusion-steps")
 
@@ -164,7 +164,7 @@ def one_sigma():
     x = np.asarray(MODES.sample(wl.random.key(0), 4000), np.float32)
     start = (6 * np.random.default_rng(0).uniform(-0.6, 0.6, size=(600, 2))).astype(np.float32)
     figure, axes = plt.subplots(1, 3, figsize=(9.4, 3.4), layout="constrained")
-    titles = ("σ = 0.1, too small: islands", "σ = 0.8: right shares, much noise", "σ = 4, too large: the modes are gone")
+    titles = "σ = 0.1, too small: islands", "σ = 0.8: right shares, much noise", "σ = 4, too large: modes are gone"
     for place, sigma, title in zip(axes, (0.1, 0.8, 4.0), titles):
         network = learned(x, np.float32(sigma), 40, 64)
         score = lambda z: -network(z, np.float32(sigma)) / np.float32(sigma)  # noqa: B023
@@ -180,8 +180,9 @@ def one_sigma():
         shares = np.bincount(nearest, minlength=3) / len(end)
         for mean, weight, share in zip(MODES.means, MODES.weights, shares):
             if sigma < 2:
-                place.annotate(f"{share:.0%} (data {weight:.0%})", mean, (0, 34), textcoords="offset points", fontsize=8,
-                               ha="center", bbox={"color": "white", "alpha": 0.8, "pad": 1})  # fmt: skip
+                text = f"{share:.0%} (data {weight:.0%})"
+                place.annotate(text, mean, (0, 34), textcoords="offset points", fontsize=8, ha="center",
+                               bbox={"color": "white", "alpha": 0.8, "pad": 1})  # fmt: skip
         bare(place, side, title)
     save(figure, "diffusion-one-sigma")
 

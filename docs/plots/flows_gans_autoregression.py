@@ -151,15 +151,16 @@ def gans():
         axes[0].plot(*point(strength).T, color=colour, linewidth=1, label=name)
     axes[0].plot(1, 0, "o", color=INK, markersize=4)
     axes[0].annotate("start", (1, 0), (3, 4), textcoords="offset points", fontsize=8)
-    axes[0].set(aspect="equal", xlabel="θ, what the generator makes", ylabel="ψ, slope of D", title="data is the point 0",
-                ylim=(-1, 1.25))  # fmt: skip
+    axes[0].set(aspect="equal", xlabel="θ, what the generator makes", ylabel="ψ, slope of D", ylim=(-1, 1.25),
+                title="data is the point 0")  # fmt: skip
     axes[0].legend(frameon=False, fontsize=8, loc="upper center", ncols=2)
     side = np.stack(np.meshgrid(*[np.linspace(-3, 3, 121)] * 2), -1).astype(np.float32)
     truth = ring(2000, np.random.default_rng(5))
     for place, strength, name, colour in zip(axes[1:], (0.0, 0.1), ("no penalty", "R1"), (BLUE, ORANGE)):
         gan = adversaries(strength)
         chance = nn.sigmoid(gan.discriminator(side.reshape(-1, 2))).reshape(121, 121)
-        shown = place.contourf(side[..., 0], side[..., 1], chance, levels=np.linspace(0, 1, 11), cmap="Greys", alpha=0.8)
+        tenths = np.linspace(0, 1, 11)
+        shown = place.contourf(side[..., 0], side[..., 1], chance, levels=tenths, cmap="Greys", alpha=0.8)
         place.scatter(*gan.sample(wl.random.key(1), 1000).T, s=3, color=colour, linewidths=0)
         bare(place, 3, f"a ring of eight, {name}")
         print(name, float(generative.energy_distance(gan.sample(wl.random.key(7), 2000), truth)))
@@ -200,13 +201,16 @@ def digits():
     vq = generative.VQVAE(encoder, decoder, quantizer)
     quantizer.fill(vq.encode(images))
     vq, vq_time = fitted(vq, (images,), 1200)
-    gpt, gpt_time = fitted(generative.RasterGPT(64, (4, 4), 2, 4, 64, classes=10), (vq.encode_tokens(images), labels), 900)
+    tokens = vq.encode_tokens(images)
+    gpt, gpt_time = fitted(generative.RasterGPT(64, (4, 4), 2, 4, 64, classes=10), (tokens, labels), 900)
     by_tokens = vq.decode_tokens(gpt.sample(wl.random.key(0), labels=asked))
     kept = vq.decode_tokens(vq.encode_tokens(new))
     print(f"VQ-VAE: squared error {np.mean(np.sum((kept - new) ** 2, (1, 2, 3))):.2f} a new digit, {vq_time:.0f} s")
-    print(f"RasterGPT: {float(gpt.loss(vq.encode_tokens(new), of)):.3f} nats a token (log 64 is 4.16), {gpt_time:.0f} s")
+    found = float(gpt.loss(vq.encode_tokens(new), of))
+    print(f"RasterGPT: {found:.3f} nats a token (of log 64 = 4.16), {gpt_time:.0f} s")
 
-    even = lambda x: (x + rng.uniform(0, 1 / 16, x.shape)).astype(np.float32)  # of whole numbers densities have no bound
+    # Noise between the whole numbers, where a density would have no bound.
+    even = lambda x: (x + rng.uniform(0, 1 / 16, x.shape)).astype(np.float32)
     parts, patch_time = fitted(generative.PatchTransformer(4, 16, 8, classes=10), (patches(even(images)), labels), 1500)
     drawn = wl.jit(lambda key: parts.sample(key, 100, asked))(wl.random.key(0))
     by_patches = wl.einops.rearrange(drawn, "b (h w) (i j) -> b 1 (h i) (w j)", h=4, i=2)
