@@ -112,6 +112,24 @@ def edm_denoiser(network: Callable[..., Any], sigma_data: float = 0.5) -> Callab
     return epsilon
 
 
+def clipped(denoiser: Callable[..., Any], low: float = -1.0, high: float = 1.0) -> Callable[..., Any]:
+    """A denoiser whose expected data, x - sigma epsilon, are clipped to values from `low` to `high`: those of images.
+
+    Where they are within, it is the denoiser itself, bit for bit. Samples that end at noise level 0 have values within.
+
+        sample(clipped(network), (16, 1, 28, 28), sigmas, key=wl.random.key(0))
+    """
+    if not low < high:
+        raise ArgumentError(f"clipped: low is below high: got low={low} and high={high}")
+
+    def epsilon(x: Any, sigma: Any, *args: Any, **kwargs: Any) -> Any:
+        found, level = denoiser(x, sigma, *args, **kwargs), as_sigma(sigma, x)
+        data = x - level * found
+        return np.where((data >= low) & (data <= high), found, (x - np.clip(data, low, high)) / level)
+
+    return epsilon
+
+
 def _scale(x: Any, sigma: Any, frame: str) -> Any:
     level = as_sigma(sigma, x)
     if frame == "ve":
