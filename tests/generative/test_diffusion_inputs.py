@@ -127,7 +127,7 @@ def test_langevin_takes_x_and_no_shape():
     for run in (gen.langevin, gen.mala):
         with pytest.raises(ArgumentError, match="not a shape"):
             run(MIXTURE.score, (16, 2), 10, 0.1, KEY)
-        with pytest.raises(ArgumentError, match="step_size=-0.1"):
+        with pytest.raises(ArgumentError, match=r"step_size=-0\.1"):
             run(MIXTURE.score, POINTS, 10, -0.1, KEY)
         with pytest.raises(ArgumentError, match="steps=0"):
             run(MIXTURE.score, POINTS, 0, 0.1, KEY)
@@ -158,6 +158,13 @@ def test_clipping_changes_nothing_within_bounds_bit_for_bit():
     np.testing.assert_array_equal(gen.clipped(epsilon, -99, 99)(POINTS, 0.7), epsilon(POINTS, 0.7))
     with pytest.raises(ArgumentError, match="low is below high"):
         gen.clipped(epsilon, 1, -1)
+
+
+def test_predictions_are_not_broadcast():
+    short = lambda x, time: x[:, :1]
+    for denoiser in (gen.as_denoiser(short, "x0"), gen.edm_denoiser(short)):
+        with pytest.raises(ArgumentError, match=r"of x \(3, 2\) it returned \(3, 1\)"):
+            denoiser(POINTS, 1.0)
 
 
 # Losses, networks, conditions
