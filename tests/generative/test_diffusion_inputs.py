@@ -8,7 +8,7 @@ import wonderland as wl
 from wonderland import generative as gen
 from wonderland.core.errors import ArgumentError
 from wonderland.generative import views
-from wonderland.recipes import generated
+from wonderland.recipes import diffusion, generated
 from wonderland.recipes.catalog import RecipeError
 
 KEY = wl.random.key(0)
@@ -224,6 +224,12 @@ def test_networks_want_batches_and_widths(network):
 def test_words_name_digits():
     with pytest.raises(RecipeError, match="words name digits"):
         generated.read("moons", "", 0, True)
+
+
+@pytest.mark.parametrize("wrong", [{"samples": 1}, {"samples": -3}, {"steps": 0}])
+def test_what_cannot_be_sampled_is_said_before_training(wrong):
+    with pytest.raises(RecipeError, match="at least 2 and steps at least 1"):
+        diffusion.run("moons", epochs=10**6, **wrong)
 
 
 # Views, restoring, distances
