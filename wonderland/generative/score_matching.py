@@ -59,8 +59,7 @@ def draw_sigmas(key: Any, sigmas: Any, count: int, dtype: Any) -> Any:
     sigmas = array(sigmas)
     if sigmas.ndim > 1:
         raise ArgumentError(f"sigmas are one noise level or a schedule (N,), not an array of shape {sigmas.shape}")
-    if not isinstance(sigmas, Tracer):
-        _check_levels(sigmas)
+    _check_levels(sigmas)
     if sigmas.ndim == 0:
         return np.broadcast_to(sigmas.astype(dtype), (count,))
     high = np.max(sigmas)
@@ -70,6 +69,8 @@ def draw_sigmas(key: Any, sigmas: Any, count: int, dtype: Any) -> Any:
 
 
 def _check_levels(sigmas: Any) -> None:
+    if isinstance(sigmas, Tracer):
+        return  # its values aren't known yet
     if not np.all(np.isfinite(sigmas) & (sigmas >= 0)) or not np.any(sigmas > 0):
         raise ArgumentError(f"noise levels are above 0 (but for the end of a schedule) and finite: got sigmas={sigmas}")
 

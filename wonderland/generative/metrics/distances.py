@@ -49,12 +49,11 @@ def mmd(x: Any, y: Any, bandwidth: float | None = None) -> Any:
     n, m = x.shape[0], y.shape[0]
     both = np.concatenate([x, y])
     square = squared_distances(both, both)
-    if bandwidth is None:
-        pairs = np.triu_indices(n + m, 1)
-        bandwidth = np.sqrt(np.median(square[pairs]))
-    above = ~np.less_equal(bandwidth, 0)
-    demand(above, "mmd: bandwidth is above 0: got {} (without one, the median distance between the points)", bandwidth)
-    kernel = np.exp(-square / (2 * bandwidth**2))  # type: ignore[operator]
+    pairs = np.triu_indices(n + m, 1)
+    h: Any = np.sqrt(np.median(square[pairs])) if bandwidth is None else bandwidth
+    above = ~np.less_equal(h, 0)
+    demand(above, "mmd: bandwidth is above 0: got {} (without one, the median distance between the points)", h)
+    kernel = np.exp(-square / (2 * h**2))
     off = lambda block, count: (np.sum(block) - np.trace(block)) / (count * (count - 1))
     return off(kernel[:n, :n], n) + off(kernel[n:, n:], m) - 2 * np.mean(kernel[:n, n:])
 

@@ -78,4 +78,5 @@ class NoiseEmbedding(nn.Module):
             )
         # The row after the last class is that of no class: to ask for it by its number is a mistake.
         demand(condition < self.classes, f"classes are numbers below {self.classes}: got {{}}", condition)
-        return e + self.table(np.where(condition < 0, self.classes, condition).reshape(-1))
+        condition = condition.reshape(-1)
+        return e + self.table(np.where(condition < 0, self.classes, condition))
