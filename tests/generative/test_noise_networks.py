@@ -88,7 +88,7 @@ def test_what_networks_refuse():
     x = np.zeros((2, 2), np.float32)
     with pytest.raises(ArgumentError, match="made without classes"):
         TimeMLP(2, (4,))(x, 1.0, np.array([0, 1]))
-    with pytest.raises(ArgumentError, match="signed integers"):
+    with pytest.raises(ArgumentError, match="classes are integers"):
         TimeMLP(2, (4,), classes=2)(x, 1.0, np.array([0.0, 1.0]))
     with pytest.raises(ArgumentError, match="classes= or context=, not both"):
         UNet(classes=2, context=3)

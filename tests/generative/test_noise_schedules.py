@@ -88,9 +88,11 @@ def test_custom_arrays_are_checked():
         karras(5, sigma_min=3, sigma_max=1)
     with pytest.raises(ArgumentError, match=r"a 0 comes after them.*got 0 and 80"):
         log_linear(5, sigma_min=0)
-    with pytest.raises(ArgumentError, match=r"above 0: got 0, 80.0 and 1.0"):
+    with pytest.raises(ArgumentError, match=r"above 0: got -1 and 1.0"):
+        flow(5, sigma_max=-1)
+    with pytest.raises(ArgumentError, match="at least one: got n=0"):
         flow(0)
     with pytest.raises(ArgumentError, match='"leading", "trailing" or "linspace": got \'even\''):
         ddpm_linear(5, spacing="even")
-    with pytest.raises(ArgumentError, match="between 1 and 1000 steps: got n=2000"):
+    with pytest.raises(ArgumentError, match="at most 1000 steps: got n=2000"):
         cosine(2000)

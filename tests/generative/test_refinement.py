@@ -80,7 +80,7 @@ def test_what_refinement_refuses():
         agreeing_linear(np.zeros(3), np.ones(3))
     with pytest.raises(ArgumentError, match="an image has 2 numbers"):
         restore(zero, agreeing_linear(np.zeros(3), np.ones((3, 4))), (1, 2), SIGMAS, key)
-    with pytest.raises(ArgumentError, match="two levels or more"):
+    with pytest.raises(ArgumentError, match="a schedule is an array"):
         restore(zero, lambda x: x, (1, 2), np.ones(1), key)
     with pytest.raises(ArgumentError, match="at least 1, not 0"):
         restore(zero, lambda x: x, (1, 2), SIGMAS, key, repeats=0)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.core.errors import ArgumentError
+from wonderland.nn.arguments import array
 
 
 def as_sigma(sigma: Any, x: Any) -> Any:
@@ -28,4 +29,10 @@ def as_sigma(sigma: Any, x: Any) -> Any:
             f"a noise level is one number, or one for each sample: got sigma of shape {shape} for samples of shape "
             f"{np.shape(x)}"
         )
-    return sigma.reshape(shape[0], *(1 for _ in np.shape(x)[1:]))
+    return array(sigma).reshape(shape[0], *(1 for _ in np.shape(x)[1:]))
+
+
+def as_condition(condition: Any) -> Any:
+    """A condition as an array; unsigned integers (labels of files) become signed ones, as -1 is no condition."""
+    condition = array(condition)
+    return condition.astype(np.int64) if condition.dtype.kind == "u" else condition

@@ -29,6 +29,9 @@ def diagonal_gaussian_kl(mean: Any, log_variance: Any, prior_mean: Any = None, p
 
     Without a prior that of N(0, 1), where 2 KL = |mu|^2 + |sigma|^2 - sum_i log sigma_i^2 - d.
     """
+    mean, log_variance = floating(mean), floating(log_variance)
+    prior_mean = prior_mean if prior_mean is None else floating(prior_mean)
+    prior_log_variance = prior_log_variance if prior_log_variance is None else floating(prior_log_variance)
     difference = log_variance if prior_log_variance is None else log_variance - prior_log_variance
     squares = (mean if prior_mean is None else mean - prior_mean) ** 2
     if prior_log_variance is not None:
@@ -56,7 +59,13 @@ def gaussian_kl(mean: Any, covariance: Any, other_mean: Any, other_covariance: A
 
 def gaussian_log_density(x: Any, mean: Any, covariance: Any) -> Any:
     """log N(x | mean, covariance) for x (..., d), a mean (..., d) and a covariance (..., d, d)."""
-    x, mean, factor = floating(x), floating(mean), np.linalg.cholesky(floating(covariance))
+    x, mean, covariance = floating(x), floating(mean), floating(covariance)
+    if x.shape[-1:] != mean.shape[-1:] or covariance.shape[-2:] != x.shape[-1:] * 2 or not x.ndim:
+        raise ArgumentError(
+            f"gaussian_log_density takes x and means (..., d) and covariances (..., d, d), got {x.shape}, {mean.shape} "
+            f"and {covariance.shape}"
+        )
+    factor = np.linalg.cholesky(covariance)
     white = _solved(factor, x - mean)
     return -0.5 * x.shape[-1] * LOG_2PI - _half_log_det(factor) - 0.5 * np.sum(white**2, axis=-1)
 

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from wonderland.core.errors import ArgumentError
+from wonderland.core.tracer import Tracer
 from wonderland.generative.denoising import as_sigma
 from wonderland.generative.score_matching import null_condition
-from wonderland.nn.arguments import array
+from wonderland.nn.arguments import floating
 from wonderland.transform.derivatives import grad
 
 Denoiser = Callable[[Any, Any], Any]
@@ -22,7 +24,12 @@ Scale = Any  # a number, one for each sample (B,), or a function of sigma
 
 def conditioned(network: Callable[..., Any], condition: Any) -> Denoiser:
     """The denoiser epsilon(x, sigma) of a network with its condition."""
-    return lambda x, sigma: network(x, sigma, condition)
+
+    def denoiser(x: Any, sigma: Any) -> Any:
+        _check_rows(condition, x)
+        return network(x, sigma, condition)
+
+    return denoiser
 
 
 def guided(network: Callable[..., Any], condition: Any, scale: Scale, *, negative: Any = None) -> Denoiser:
@@ -39,14 +46,15 @@ def guided(network: Callable[..., Any], condition: Any, scale: Scale, *, negativ
 
     Ho and Salimans 2022; Kynkäänniemi et al. 2024 (intervals).
     """
-    if isinstance(scale, (int, float, np.number)) and scale == 1:
+    if _is_always(scale, 1):
         return conditioned(network, condition)
     other = null_condition(condition) if negative is None else negative
 
     def denoiser(x: Any, sigma: Any) -> Any:
+        _check_rows(condition, x)
+        _check_rows(other, x)
         wanted = network(x, sigma, condition)
-        part = array(scale(sigma) if callable(scale) else scale).astype(wanted.dtype)
-        part = as_sigma(part, x)
+        part = _part(scale, x, sigma).astype(wanted.dtype)
         mixed = part * wanted + (1 - part) * network(x, sigma, other)
         return np.where(part == 1, wanted, mixed)
 
@@ -62,14 +70,28 @@ def classifier_guided(denoiser: Denoiser, log_probability: Callable[[Any, Any], 
 
     Dhariwal and Nichol 2021.
     """
-    if isinstance(scale, (int, float, np.number)) and scale == 0:
+    if _is_always(scale, 0):
         return denoiser
 
     def total(x: Any, sigma: Any) -> Any:
         return np.sum(log_probability(x, sigma))
 
     def guiding(x: Any, sigma: Any) -> Any:
-        part = array(scale(sigma) if callable(scale) else scale).astype(x.dtype)
-        return denoiser(x, sigma) - as_sigma(part, x) * as_sigma(sigma, x) * grad(total)(x, sigma)
+        part = _part(scale, x, sigma).astype(x.dtype)
+        return denoiser(x, sigma) - part * as_sigma(sigma, x) * grad(total)(x, sigma)
 
     return guiding
+
+
+def _is_always(scale: Scale, value: int) -> bool:
+    return not callable(scale) and not isinstance(scale, Tracer) and bool(np.all(np.asarray(scale) == value))
+
+
+def _part(scale: Scale, x: Any, sigma: Any) -> Any:
+    return as_sigma(floating(scale(sigma) if callable(scale) else scale, "the scale of guidance"), x)
+
+
+def _check_rows(condition: Any, x: Any) -> None:
+    """One condition for all is fine (networks broadcast it); another number of them than of samples isn't."""
+    if np.ndim(condition) and np.shape(condition)[0] not in (1, np.shape(x)[0]):
+        raise ArgumentError(f"each sample has a condition: got shape {np.shape(condition)} for samples {np.shape(x)}")

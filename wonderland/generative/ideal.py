@@ -12,6 +12,7 @@ import numpy as np
 from wonderland.control.loops import scan
 from wonderland.core.errors import ArgumentError
 from wonderland.generative.denoising import as_sigma
+from wonderland.nn.arguments import floating
 
 
 class IdealDenoiser:
@@ -41,9 +42,10 @@ class IdealDenoiser:
 
     def __call__(self, x: Any, sigma: Any) -> Any:
         """The expected noise, like x (B, ...)."""
-        if np.shape(x)[1:] != self.data.shape[1:]:
+        x = floating(x)
+        if np.ndim(x) < 1 or np.shape(x)[1:] != self.data.shape[1:]:
             raise ArgumentError(f"x is (B, ...) like the data {self.data.shape}: got shape {np.shape(x)}")
-        flat = x.reshape(np.shape(x)[0], -1) - self._mean.astype(x.dtype)  # (B, D)
+        flat = x.reshape(np.shape(x)[0], self._mean.size) - self._mean.astype(x.dtype)  # (B, D)
         level = as_sigma(sigma, flat)
         square = level * level
 

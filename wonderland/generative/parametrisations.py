@@ -88,7 +88,7 @@ def as_denoiser(
         time = (lambda sigma: sigma / (1 + sigma)) if frame == "flow" else lambda sigma: sigma
 
     def epsilon(x: Any, sigma: Any, *args: Any, **kwargs: Any) -> Any:
-        value = model(to_frame(x, sigma, frame), time(sigma), *args, **kwargs)
+        value = _like(x, model(to_frame(x, sigma, frame), time(sigma), *args, **kwargs))
         return to_epsilon(value, x, sigma, prediction)
 
     return epsilon
@@ -105,11 +105,36 @@ def edm_denoiser(network: Callable[..., Any], sigma_data: float = 0.5) -> Callab
     def epsilon(x: Any, sigma: Any, *args: Any, **kwargs: Any) -> Any:
         level = as_sigma(sigma, x)
         total = level * level + sigma_data**2
-        value = network(x / np.sqrt(total), 0.25 * np.log(sigma), *args, **kwargs)
+        value = _like(x, network(x / np.sqrt(total), 0.25 * np.log(sigma), *args, **kwargs))
         # (x - x0) / sigma with the sigmas cancelled, so that small ones lose nothing.
         return level * x / total - sigma_data * value / np.sqrt(total)
 
     return epsilon
+
+
+def clipped(denoiser: Callable[..., Any], low: float = -1.0, high: float = 1.0) -> Callable[..., Any]:
+    """A denoiser whose expected data, x - sigma epsilon, are clipped to values from `low` to `high`: those of images.
+
+    Where they are within, it is the denoiser itself, bit for bit. Samples that end at noise level 0 have values within.
+
+        sample(clipped(network), (16, 1, 28, 28), sigmas, key=wl.random.key(0))
+    """
+    if not low < high:
+        raise ArgumentError(f"clipped: low is below high: got low={low} and high={high}")
+
+    def epsilon(x: Any, sigma: Any, *args: Any, **kwargs: Any) -> Any:
+        found, level = denoiser(x, sigma, *args, **kwargs), as_sigma(sigma, x)
+        data = x - level * found
+        return np.where((data >= low) & (data <= high), found, (x - np.clip(data, low, high)) / level)
+
+    return epsilon
+
+
+def _like(x: Any, value: Any) -> Any:
+    """What a model returned, of the shape of x: another might be broadcast to it."""
+    if np.shape(value) != np.shape(x):
+        raise ArgumentError(f"a model predicts what is like x: of x {np.shape(x)} it returned {np.shape(value)}")
+    return value
 
 
 def _scale(x: Any, sigma: Any, frame: str) -> Any:

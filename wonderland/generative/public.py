@@ -36,6 +36,7 @@ from wonderland.generative.networks.time_mlp import TimeMLP
 from wonderland.generative.networks.unet import UNet
 from wonderland.generative.parametrisations import (
     as_denoiser,
+    clipped,
     edm_denoiser,
     from_epsilon,
     from_frame,

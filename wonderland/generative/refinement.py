@@ -18,6 +18,8 @@ import numpy as np
 from wonderland import random
 from wonderland.control.loops import scan
 from wonderland.core.errors import ArgumentError
+from wonderland.generative.samplers.solver import like_x
+from wonderland.generative.schedules import check_sigmas
 from wonderland.nn.arguments import array, floating
 
 Denoiser = Callable[[Any, Any], Any]
@@ -29,7 +31,8 @@ def agreeing_pixels(observed: Any, mask: Any) -> Projection:
     mask = array(mask)
     if mask.dtype != bool:
         raise ArgumentError(f"a mask is an array of bools, True where pixels are known, not {mask.dtype}")
-    return lambda x0: np.where(mask, observed, x0)
+    observed = floating(observed, "agreeing_pixels: observed")
+    return lambda x0: np.where(mask, observed.astype(x0.dtype), x0)
 
 
 def agreeing_linear(observed: Any, operator: Any, rcond: float = 1e-3) -> Projection:
@@ -41,13 +44,16 @@ def agreeing_linear(observed: Any, operator: Any, rcond: float = 1e-3) -> Projec
     A = np.asarray(operator, np.float64)
     if A.ndim != 2:
         raise ArgumentError(f"the operator is a matrix (m, n), not an array of shape {A.shape}")
+    y = floating(observed, "agreeing_linear: observed")
+    if y.shape[-1:] != A.shape[:1]:
+        raise ArgumentError(f"the operator is {A.shape}, so observed is (B, {len(A)}) or ({len(A)},): got {y.shape}")
     inverse = np.linalg.pinv(A, rcond=rcond)
 
     def project(x0: Any) -> Any:
         flat = x0.reshape(x0.shape[0], -1)
         if flat.shape[1] != A.shape[1]:
             raise ArgumentError(f"the operator is {A.shape}, and an image has {flat.shape[1]} numbers")
-        missing = observed - flat @ A.T.astype(flat.dtype)
+        missing = y.astype(flat.dtype) - flat @ A.T.astype(flat.dtype)
         return (flat + missing @ inverse.T.astype(flat.dtype)).reshape(x0.shape)
 
     return project
@@ -65,9 +71,8 @@ def restore(
     up again, x = x' + sqrt(sigma^2 - sigma'^2) w. More repeats cost as much more, and samples are nearer to those of
     the data given what is known. Lugmayr et al. 2022 (RePaint); Wang et al. 2023 (DDNM).
     """
-    sigmas = floating(sigmas, "restore: sigmas")
-    if sigmas.ndim != 1 or sigmas.shape[0] < 2:
-        raise ArgumentError(f"a schedule has two levels or more, got sigmas of shape {sigmas.shape}")
+    sigmas = check_sigmas(sigmas)
+    denoiser, project = like_x(denoiser), like_x(project, "a projection of x0 returns images")
     if repeats < 1:
         raise ArgumentError(f"repeats is a number, at least 1, not {repeats!r}")
     first, rest = random.split(key)

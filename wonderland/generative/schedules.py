@@ -64,6 +64,8 @@ geometric = log_linear
 def karras(n: int, sigma_min: float = 0.002, sigma_max: float = 80.0, rho: float = 7.0, zero: bool = True) -> Any:
     """sigma^(1/rho) evenly spaced (Karras et al. 2022, equation 5): short steps where sigma is small."""
     _check_ends(n, sigma_min, sigma_max)
+    if not 0 < rho < math.inf:
+        raise ArgumentError(f"rho is above 0: got rho={rho}")
     count = n if zero else n + 1
     # Ends to the bit: a power of a root isn't the number.
     between = np.linspace(sigma_max ** (1 / rho), sigma_min ** (1 / rho), count)[1:-1] ** rho
@@ -76,8 +78,9 @@ def flow(n: int, sigma_max: float = 80.0, shift: float = 1.0) -> Any:
     At t = 1, noise alone, sigma has no limit: the first t is that of `sigma_max`. `shift` > 1 stays longer where there
     is noise (Esser et al. 2024).
     """
-    if n < 1 or not 0 < sigma_max < math.inf or not 0 < shift < math.inf:
-        raise ArgumentError(f"n, sigma_max and shift are above 0: got {n}, {sigma_max} and {shift}")
+    _check_steps(n)
+    if not 0 < sigma_max < math.inf or not 0 < shift < math.inf:
+        raise ArgumentError(f"sigma_max and shift are above 0: got {sigma_max} and {shift}")
     start = sigma_max / shift
     t = np.linspace(start / (1 + start), 0, n + 1)
     return np.concatenate([[sigma_max], shift * t[1:] / (1 - t[1:])])
@@ -119,10 +122,13 @@ def cosine(
 
 def _taken(n: int, betas: Any, spacing: str, zero: bool) -> Any:
     """Of the noise levels of training, one for each beta, those at n (and one more, without a zero) places."""
-    sigmas = to_sigma(np.cumprod(1 - betas))
+    _check_steps(n)
     total, count = len(betas), n if zero else n + 1
-    if not 1 <= n or count > total:
-        raise ArgumentError(f"a schedule of {total} training steps has between 1 and {total} steps: got n={n}")
+    if count > total:
+        raise ArgumentError(f"a schedule of {total} training steps has at most {total - count + n} steps: got n={n}")
+    if not np.all((betas > 0) & (betas < 1)):
+        raise ArgumentError(f"betas are between 0 and 1: got some from {np.min(betas)} to {np.max(betas)}")
+    sigmas = to_sigma(np.cumprod(1 - betas))
     # The names and places of Lin et al. 2024, table 2.
     if spacing == "leading":
         times = np.arange(count)[::-1] * (total // count)
@@ -139,9 +145,13 @@ def _ended(sigmas: Any, zero: bool) -> Any:
     return np.append(sigmas, 0.0) if zero else sigmas
 
 
+def _check_steps(n: int) -> None:
+    if not isinstance(n, (int, np.integer)) or n < 1:
+        raise ArgumentError(f"a schedule has a whole number of steps, at least one: got n={n!r}")
+
+
 def _check_ends(n: int, sigma_min: float, sigma_max: float) -> None:
-    if n < 1:
-        raise ArgumentError(f"a schedule has at least one step: got n={n}")
+    _check_steps(n)
     if not 0 < sigma_min < sigma_max < math.inf:
         raise ArgumentError(
             f"a schedule has 0 < sigma_min < sigma_max (a 0 comes after them): got {sigma_min} and {sigma_max}"

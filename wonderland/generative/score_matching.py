@@ -15,7 +15,8 @@ import numpy as np
 
 from wonderland import random
 from wonderland.core.errors import ArgumentError
-from wonderland.generative.denoising import as_sigma
+from wonderland.core.tracer import Tracer
+from wonderland.generative.denoising import as_condition, as_sigma
 from wonderland.nn.arguments import array, floating
 
 Weighting = float | str | Callable[[Any], Any]
@@ -41,6 +42,8 @@ def score_matching_loss(
     sigma = draw_sigmas(of_levels, sigmas, x0.shape[0], x0.dtype)  # (B,)
     epsilon = random.normal(of_noise, x0.shape, dtype=x0.dtype)
     x = x0 + as_sigma(sigma, x0) * epsilon
+    if condition is not None and np.shape(condition)[:1] != x0.shape[:1]:
+        raise ArgumentError(f"each sample has a condition: got shape {np.shape(condition)} for x0 {x0.shape}")
     given = () if condition is None else (dropped(of_drops, condition, drop),)
     found = denoiser(x, sigma, *given)
     if found.shape != x.shape:
@@ -56,12 +59,20 @@ def draw_sigmas(key: Any, sigmas: Any, count: int, dtype: Any) -> Any:
     sigmas = array(sigmas)
     if sigmas.ndim > 1:
         raise ArgumentError(f"sigmas are one noise level or a schedule (N,), not an array of shape {sigmas.shape}")
+    _check_levels(sigmas)
     if sigmas.ndim == 0:
         return np.broadcast_to(sigmas.astype(dtype), (count,))
     high = np.max(sigmas)
     low = np.min(np.where(sigmas > 0, sigmas, high))  # the last level of a schedule is 0, whose noise nobody sees
     part = random.uniform(key, (count,), dtype=dtype)
     return np.exp(np.log(low) + part * np.log(high / low)).astype(dtype)
+
+
+def _check_levels(sigmas: Any) -> None:
+    if isinstance(sigmas, Tracer):
+        return  # its values aren't known yet
+    if not np.all(np.isfinite(sigmas) & (sigmas >= 0)) or not np.any(sigmas > 0):
+        raise ArgumentError(f"noise levels are above 0 (but for the end of a schedule) and finite: got sigmas={sigmas}")
 
 
 def loss_weight(weighting: Weighting, sigma: Any, sigma_data: float = 0.5) -> Any:
@@ -82,17 +93,17 @@ def loss_weight(weighting: Weighting, sigma: Any, sigma_data: float = 0.5) -> An
 
 def null_condition(condition: Any) -> Any:
     """No condition, in the shape of some: -1 for integers, 0 for other numbers."""
-    condition = array(condition)
-    return np.full(condition.shape, -1 if condition.dtype.kind in "iu" else 0, condition.dtype)
+    condition = as_condition(condition)
+    return np.full(condition.shape, -1 if condition.dtype.kind == "i" else 0, condition.dtype)
 
 
 def dropped(key: Any, condition: Any, drop: float) -> Any:
     """Conditions (B, ...), of which each is the null condition with probability `drop`."""
-    condition = array(condition)
+    condition = as_condition(condition)
+    if not 0 <= drop <= 1:
+        raise ArgumentError(f"drop is the probability that a condition is dropped, from 0 to 1: got drop={drop}")
     if not drop:
         return condition
-    if condition.dtype.kind == "u":
-        raise ArgumentError(f"conditions are signed integers (-1 is none) or floats, not {condition.dtype}")
     gone = random.bernoulli(key, (condition.shape[0],), drop)
     gone = gone.reshape(-1, *(1 for _ in condition.shape[1:]))
     return np.where(gone, null_condition(condition), condition)

@@ -15,6 +15,8 @@ import numpy as np
 
 from wonderland.core.errors import ArgumentError
 from wonderland.core.tracebacks import publish as _publish
+from wonderland.nn.arguments import array as _array
+from wonderland.nn.arguments import floating as _floating
 
 __all__ = [
     "PixelView", "flip", "high_pass", "hybrid", "identity", "illusion", "inner_circle", "jigsaw", "low_pass", "negate",
@@ -33,7 +35,7 @@ class PixelView:
     inverse: Callable[[Any], Any] | None
 
     def __call__(self, x: Any) -> Any:
-        return self.function(x)
+        return self.function(_array(x))
 
 
 def _itself(x: Any) -> Any:
@@ -47,7 +49,8 @@ def identity() -> PixelView:
 
 def negate() -> PixelView:
     """Black as white: -x, for images about 0."""
-    return PixelView("negate", lambda x: -x, lambda x: -x)
+    minus = lambda x: -_floating(x)  # of bytes it would be 256 - x
+    return PixelView("negate", minus, minus)
 
 
 def flip(axis: int = -2) -> PixelView:
@@ -128,6 +131,8 @@ def illusion(denoisers: Denoiser | Sequence[Denoiser], views: Sequence[PixelView
     if not views or len(each) != len(views):
         raise ArgumentError(f"illusion: a denoiser for each view, and {len(each)} came for {len(views)} views")
     for view in views:
+        if not isinstance(view, PixelView):
+            raise ArgumentError(f"illusion: views are like views.flip(), or a PixelView with its inverse: got {view!r}")
         if view.inverse is None:
             raise ArgumentError(f"illusion: {view.name} has no inverse: mix low and high passes by views.hybrid")
 
@@ -155,10 +160,11 @@ def _gaussian(size: int, width: float) -> np.ndarray:
 
 def low_pass(width: float = 1.0) -> PixelView:
     """The image through a Gaussian filter `width` pixels wide: what one sees from afar. It has no inverse."""
-    if not width > 0:
-        raise ArgumentError(f"low_pass: the width of the filter is more than 0, not {width!r}")
+    if not 0 < width < np.inf:
+        raise ArgumentError(f"low_pass: the width of the filter is more than 0, and finite, not {width!r}")
 
     def blurred(x: Any) -> Any:
+        x = _floating(x)  # the filter, too, would be rounded to integers
         down, across = (_gaussian(x.shape[axis], width).astype(x.dtype) for axis in (-2, -1))
         return down @ x @ across.T
 

@@ -37,6 +37,8 @@ def run(
     wl.random.seed(seed)
     given: Any = (epochs, rate, 0, 0, guidance, samples)
     epochs, rate, high, low, guidance, samples = (mine or usual for mine, usual in zip(given, USUAL[data]))
+    if samples < 2 or steps < 1:  # said now, and not after training
+        raise recipes.RecipeError(f"diffusion: samples are at least 2 and steps at least 1, not {samples} and {steps}")
     training, test, classes = generated.read(data, folder, seed, words)
     x0 = training[:][0]
     spread = float(np.std(x0))

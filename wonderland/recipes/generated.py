@@ -29,6 +29,8 @@ def conditions(labels: np.ndarray, words: bool) -> np.ndarray:
 
 def read(name: str, folder: str, seed: int, words: bool) -> tuple[Any, Any, int]:
     """Training and test data, and how many classes there are: points, or images with values from -1 to 1."""
+    if words and name not in ("digits", "mnist"):
+        raise RecipeError(f"diffusion: words name digits, and {name} have none: use data=digits or mnist")
     if name == "swissroll":
         training, test = data.split(data.Arrays(data.swissroll(3000, seed=seed)[:][0]), [2 / 3, 1 / 3], seed=seed)
         return training, test, 0
@@ -114,7 +116,8 @@ def _images(
     said = lambda images: np.argmax(train.predict(head, train.predict(features, images)), 1)
     asked = np.arange(len(made)) * 10 // len(made)
     spread = lambda images, labels: np.mean([images[labels == k].std(0).mean() for k in np.unique(labels)])
-    first, second = asked, np.arange(len(made)) % 10  # all pairs, if there are 100 samples
+    first = asked
+    second = np.arange(len(made)) % 10 if len(made) > 10 else (asked + 1) % 10  # all pairs, if there are 100 samples
     turned = views.illusion(
         [generative.guided(model, conditions(labels, words), GUIDANCE) for labels in (first, second)],
         [views.identity(), views.rotate(180)],

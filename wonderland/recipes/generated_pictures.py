@@ -70,7 +70,7 @@ def memorisation(found: Any, dark: bool = False) -> Any:
     ink = ink_of(dark)
     figure = new_figure(4.6, 2.8, dark)
     ax = dress(figure.subplots(), ink, x="distance to the nearest training data", y="density")
-    edges = np.linspace(0, float(np.quantile(np.concatenate([found.samples, found.held_out]), 0.99)), 30)
+    edges = np.linspace(0, max(float(np.quantile(part, 0.99)) for part in (found.samples, found.held_out)), 30)
     for k, (label, distances) in enumerate((("held-out data", found.held_out), ("samples", found.samples))):
         ax.hist(distances, edges, density=True, color=ink.series[k], alpha=0.55, label=label)
     legend(ax, ink)

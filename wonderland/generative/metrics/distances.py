@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from wonderland import random
+from wonderland.core.errors import ArgumentError
 from wonderland.generative.metrics.points import distances, squared_distances, two_sets
+from wonderland.nn.arguments import demand
 
 
 def sliced_wasserstein(x: Any, y: Any, projections: int = 128, p: float = 2.0, key: Any = None) -> Any:
@@ -19,6 +21,8 @@ def sliced_wasserstein(x: Any, y: Any, projections: int = 128, p: float = 2.0, k
     which are exact for n = m, and for n != m, too: both are read at all steps of either.
     """
     x, y = two_sets(x, y, "sliced_wasserstein")
+    if not 1 <= p < np.inf or projections < 1:
+        raise ArgumentError(f"sliced_wasserstein: p and projections are at least 1: got p={p} and {projections}")
     key = random.key(0) if key is None else key
     theta = random.normal(key, (x.shape[1], projections), dtype=x.dtype)
     theta = theta / np.sqrt(np.sum(theta**2, axis=0))
@@ -28,7 +32,9 @@ def sliced_wasserstein(x: Any, y: Any, projections: int = 128, p: float = 2.0, k
     middle = (np.concatenate([[0], ends[:-1]]) + ends) / 2
     weight = (np.diff(ends, prepend=0) / (n * m)).astype(x.dtype)
     gap = np.abs(a[(middle // m).astype(int)] - b[(middle // n).astype(int)])  # (steps, P)
-    return np.mean(weight @ gap**p) ** (1 / p)
+    mean = np.mean(weight @ gap**p)
+    same = mean == 0  # where the root has no derivative: 0 is taken
+    return np.where(same, 1, mean) ** (1 / p) - same
 
 
 def mmd(x: Any, y: Any, bandwidth: float | None = None) -> Any:
@@ -43,10 +49,11 @@ def mmd(x: Any, y: Any, bandwidth: float | None = None) -> Any:
     n, m = x.shape[0], y.shape[0]
     both = np.concatenate([x, y])
     square = squared_distances(both, both)
-    if bandwidth is None:
-        pairs = np.triu_indices(n + m, 1)
-        bandwidth = np.sqrt(np.median(square[pairs]))
-    kernel = np.exp(-square / (2 * bandwidth**2))  # type: ignore[operator]
+    pairs = np.triu_indices(n + m, 1)
+    h: Any = np.sqrt(np.median(square[pairs])) if bandwidth is None else bandwidth
+    above = ~np.less_equal(h, 0)
+    demand(above, "mmd: bandwidth is above 0: got {} (without one, the median distance between the points)", h)
+    kernel = np.exp(-square / (2 * h**2))
     off = lambda block, count: (np.sum(block) - np.trace(block)) / (count * (count - 1))
     return off(kernel[:n, :n], n) + off(kernel[n:, n:], m) - 2 * np.mean(kernel[:n, n:])
 

@@ -15,7 +15,7 @@ def gaussian_frechet(mean1: Any, covariance1: Any, mean2: Any, covariance2: Any)
     """|m1 - m2|^2 + tr(C1 + C2 - 2 (C1^1/2 C2 C1^1/2)^1/2): the squared 2-Wasserstein distance of two Gaussians."""
     mean1, mean2 = floating(mean1), floating(mean2)
     covariance1, covariance2 = floating(covariance1), floating(covariance2)
-    d = mean1.shape[0]
+    d = mean1.size
     if not mean1.shape == mean2.shape == (d,) or not covariance1.shape == covariance2.shape == (d, d):
         raise ArgumentError(
             "gaussian_frechet: means (d,) and covariances (d, d) are wanted, got "

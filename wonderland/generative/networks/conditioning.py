@@ -9,8 +9,8 @@ import numpy as np
 
 from wonderland import nn
 from wonderland.core.errors import ArgumentError
-from wonderland.generative.denoising import as_sigma
-from wonderland.nn.arguments import array, floating
+from wonderland.generative.denoising import as_condition, as_sigma
+from wonderland.nn.arguments import array, demand, floating
 from wonderland.nn.building import positive, recipe
 
 LEAST = 1e-6  # noise levels below look like this one: the logarithm of 0 isn't a number
@@ -28,10 +28,16 @@ def preconditioned(
     computes in its own dtype; what comes out has that of x.
     """
     x = floating(x, "x")
+    if not sigma_data > 0:
+        raise ArgumentError(f"sigma_data is the standard deviation of the data, above 0: got {sigma_data}")
     levels = array(sigma).astype(x.dtype).reshape(-1)  # (1,) or (B,)
     level = as_sigma(levels, x)
     c_in = 1 / np.sqrt(level**2 + sigma_data**2)
     raw = function((c_in * x).astype(dtype), levels.astype(dtype))
+    if raw.shape != x.shape:
+        raise ArgumentError(
+            f"a network takes samples (B, ...), and a condition for each: of x {x.shape} it made {raw.shape}"
+        )
     return c_in * (level * c_in * x - sigma_data * raw.astype(x.dtype))
 
 
@@ -65,9 +71,12 @@ class NoiseEmbedding(nn.Module):
             return e
         if condition is None:
             return e + self.table.weight[-1]
-        condition = array(condition)
+        condition = as_condition(condition)
         if condition.ndim > 1 or condition.dtype.kind != "i":
             raise ArgumentError(
-                f"classes are signed integers (B,), and -1 is none: got {condition.dtype} of shape {condition.shape}"
+                f"classes are integers (B,), and -1 is none: got {condition.dtype} of shape {condition.shape}"
             )
-        return e + self.table(np.where(condition.reshape(-1) < 0, self.classes, condition.reshape(-1)))
+        # The row after the last class is that of no class: to ask for it by its number is a mistake.
+        demand(condition < self.classes, f"classes are numbers below {self.classes}: got {{}}", condition)
+        condition = condition.reshape(-1)
+        return e + self.table(np.where(condition < 0, self.classes, condition))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wonderland import nn
+from wonderland.core.errors import ArgumentError
 from wonderland.generative.networks.conditioning import NoiseEmbedding, preconditioned
 from wonderland.nn.building import positive, recipe
 
@@ -26,7 +27,9 @@ class TimeMLP(nn.Module):
     ):  # fmt: skip
         self.sigma_data: float = float(sigma_data)
         self.dtype: Any = np.dtype(dtype)
-        widths = [positive(width, "TimeMLP: hidden") for width in hidden]
+        widths = [positive(width, "TimeMLP: hidden") for width in (hidden if np.iterable(hidden) else ())]
+        if not widths:
+            raise ArgumentError(f"TimeMLP: hidden is the width of each hidden layer, as in (128, 128): got {hidden!r}")
         keys = iter(recipe(self, None, True, key, dtype).keys(2 * len(widths) + 2))
         inputs = [positive(dim, "TimeMLP: dim"), *widths]
         made: dict[str, Any] = {"dtype": dtype}

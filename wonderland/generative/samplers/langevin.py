@@ -17,6 +17,7 @@ from wonderland.core.tracer import Tracer
 from wonderland.generative.denoising import as_sigma
 from wonderland.generative.samplers.noise import noise_of
 from wonderland.generative.samplers.sampling import start_of
+from wonderland.generative.samplers.solver import like_x
 from wonderland.generative.schedules import check_sigmas
 from wonderland.random import fold_in, split, uniform
 from wonderland.transform.derivatives import vjp
@@ -32,6 +33,8 @@ def langevin(
     N(0, s2) it is N(0, s2 / (1 - delta / (2 s2))). With `trajectory` all of them come back, (steps + 1, B, ...).
     """
     x = start_of(x)
+    _check_steps(steps, step_size)
+    score = like_x(score, "a score(x) is a gradient")
     keys = split(key, np.shape(x)[0])
     sizes = np.broadcast_to(step_size, (steps,))
 
@@ -57,6 +60,8 @@ def annealed_langevin(
     if isinstance(sigmas, Tracer):
         raise ArgumentError("annealed_langevin looks at the schedule: close over the sigmas, don't give them to jit")
     x = start_of(shape_or_x, sigmas, key, dtype)
+    _check_steps(steps, step_size)
+    denoiser = like_x(denoiser)
     keys = split(key, np.shape(x)[0])
     levels = np.repeat(sigmas[sigmas > 0], steps).astype(x.dtype)
 
@@ -78,6 +83,7 @@ def mala(log_prob: Callable[[Any], Any], x: Any, steps: int, step_size: float, k
     taken: 0.57 is best in many dimensions.
     """
     x = start_of(x)
+    _check_steps(steps, step_size)
     inner = tuple(range(1, np.ndim(x)))
     keys = split(key, np.shape(x)[0])
 
@@ -106,3 +112,10 @@ def mala(log_prob: Callable[[Any], Any], x: Any, steps: int, step_size: float, k
     value, slope = look(x)
     (x, _, _, accepted), _ = scan(step, (x, value, slope, np.zeros_like(value)), np.arange(steps))
     return x, accepted / steps
+
+
+def _check_steps(steps: int, step_size: Any) -> None:
+    if steps < 1:
+        raise ArgumentError(f"there is at least one step: got steps={steps}")
+    if not isinstance(step_size, Tracer) and not np.all(np.asarray(step_size) > 0):
+        raise ArgumentError(f"a step size is above 0: got step_size={step_size}")

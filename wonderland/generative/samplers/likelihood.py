@@ -17,6 +17,7 @@ import numpy as np
 from wonderland.control.loops import scan
 from wonderland.core.errors import ArgumentError
 from wonderland.core.tracer import Tracer
+from wonderland.generative.samplers.sampling import start_of
 from wonderland.generative.samplers.solver import like_x
 from wonderland.generative.schedules import check_sigmas
 from wonderland.random import fold_in, rademacher, split
@@ -40,11 +41,13 @@ def log_likelihood(
     sigmas = check_sigmas(sigmas)
     if isinstance(sigmas, Tracer):
         raise ArgumentError("log_likelihood looks at the schedule: close over the sigmas instead of giving them to jit")
-    x = x if isinstance(x, Tracer) else np.asarray(x, np.result_type(x, np.float32))
+    x = start_of(x)
     if divergence not in ("exact", "hutchinson"):
         raise ArgumentError(f'divergence is "exact" or "hutchinson": got {divergence!r}')
     if divergence == "hutchinson" and key is None:
         raise ArgumentError('divergence="hutchinson" draws signs at random: give a key')
+    if probes < 1:
+        raise ArgumentError(f"probes is a number, at least 1: got probes={probes}")
     directions = _basis(x) if divergence == "exact" else _signs(key, probes, x)
     share = 1.0 if divergence == "exact" else 1.0 / probes
     denoiser = like_x(denoiser)

@@ -11,8 +11,9 @@ from wonderland.core.errors import ArgumentError
 from wonderland.core.tracer import Tracer
 from wonderland.generative.samplers.ddim import DDIM
 from wonderland.generative.samplers.noise import sample_noise
-from wonderland.generative.samplers.solver import DiffusionSolver
+from wonderland.generative.samplers.solver import DiffusionSolver, like_x
 from wonderland.generative.schedules import check_sigmas
+from wonderland.nn.arguments import floating
 
 
 def sample(
@@ -33,9 +34,7 @@ def sample(
         epsilon = wl.generative.GaussianMixture([0.5, 0.5], [[-1.0], [1.0]], 0.01).denoiser()
         x = wl.generative.sample(epsilon, (1000, 1), wl.generative.karras(20), key=wl.random.key(0))
     """
-    solver = DDIM() if solver is None else solver
-    if not isinstance(solver, DiffusionSolver):
-        raise ArgumentError(f"a solver is an object like DDIM() or Heun(): got {solver!r}")
+    solver = _solver(solver)
     sigmas = check_sigmas(sigmas)
     x = start_of(shape_or_x, sigmas, key, dtype)
     if solver.stochastic and key is None:
@@ -49,23 +48,27 @@ def invert(
     """The noise (B, ...) at sigmas[0] whose sample is x: the probability flow the other way, up a schedule.
 
     Noise / sigmas[0] is about standard normal. Where the schedule ends with 0, x counts as what one step of DDIM makes
-    of the level before, for a denoiser needs no value at 0. `trajectory` is from x up to the noise. Only for solvers
-    that add no noise, DDIM() unless given: with fewer steps or a lower order less comes back of x.
+    of the level before, for a denoiser needs no value at 0. With `trajectory` all x come back, (N + 1, B, ...), from
+    x up to the noise. Only for solvers that add no noise, DDIM() unless given: with fewer steps or a lower order less
+    comes back of x.
     """
-    solver = DDIM() if solver is None else solver
+    solver = _solver(solver)
     if solver.stochastic:
         raise ArgumentError(f"{solver!r} adds noise, which can't be undone: invert with DDIM(), Heun() or DPMSolver()")
     sigmas = check_sigmas(sigmas)
-    x = _as_array(x)
+    x = start_of(x)
     if isinstance(sigmas, Tracer):
         raise ArgumentError("invert looks at the schedule: close over the sigmas instead of giving them to jit")
-    if sigmas[-1] == 0:
-        sigmas = sigmas[:-1]
-        smallest = sigmas[-1].astype(x.dtype)
-        x = x + smallest * denoiser(x, smallest)
-        if len(sigmas) == 1:
-            return x[None] if trajectory else x
-    return solver.run(denoiser, x, sigmas[::-1], None, trajectory, False)
+    if sigmas[-1] > 0:
+        return solver.run(denoiser, x, sigmas[::-1], None, trajectory, False)
+    up = sigmas[-2::-1]
+    smallest = up[0].astype(x.dtype)
+    after = x + smallest * like_x(denoiser)(x, smallest)
+    if len(up) > 1:
+        after = solver.run(denoiser, after, up, None, trajectory, False)
+    elif trajectory:
+        after = after[None]
+    return np.concatenate([x[None], after]) if trajectory else after
 
 
 def start_of(shape_or_x: Any, sigmas: Any = None, key: Any = None, dtype: Any = None) -> Any:
@@ -74,18 +77,20 @@ def start_of(shape_or_x: Any, sigmas: Any = None, key: Any = None, dtype: Any = 
     if sigmas is not None and is_shape:
         if key is None:
             raise ArgumentError("samples begin with noise: give a key, sample(..., key=wl.random.key(0)), or x itself")
-        if not shape_or_x:
-            raise ArgumentError("samples have a shape (B, ...): got ()")
+        if not shape_or_x or min(shape_or_x) < 0:
+            raise ArgumentError(f"samples have a shape (B, ...): got {tuple(shape_or_x)}")
         dtype = np.dtype(sigmas.dtype if dtype is None else dtype)
         return sigmas[0].astype(dtype) * sample_noise(key, 0, tuple(shape_or_x), dtype)
-    x = _as_array(shape_or_x)
+    if sigmas is None and is_shape and isinstance(shape_or_x, tuple):
+        raise ArgumentError(f"x itself is wanted, an array (B, ...), and not a shape: got {shape_or_x}")
+    x = floating(shape_or_x)
     if np.ndim(x) < 1:
         raise ArgumentError("x is (B, ...), one sample a row; a shape is a tuple: sample(denoiser, (16, 2), sigmas)")
     return x if dtype is None else x.astype(dtype)
 
 
-def _as_array(x: Any) -> Any:
-    if isinstance(x, Tracer):
-        return x
-    x = np.asarray(x)
-    return x if x.dtype.kind == "f" else x.astype(np.float64)
+def _solver(solver: Any) -> DiffusionSolver:
+    solver = DDIM() if solver is None else solver
+    if not isinstance(solver, DiffusionSolver):
+        raise ArgumentError(f"a solver is an object like DDIM() or Heun(): got {solver!r}")
+    return solver

@@ -81,15 +81,18 @@ def _cast(a: Any, dtype: Any) -> Any:
     return a.astype(dtype) if a.dtype.kind == "f" else a
 
 
-def like_x(denoiser: Callable[..., Any]) -> Callable[..., Any]:
-    """The denoiser, with what it returns held to be like x."""
+def like_x(
+    function: Callable[..., Any], what: str = "a denoiser epsilon(x, sigma) returns noise"
+) -> Callable[..., Any]:
+    """The denoiser (or a score), with what it returns held to be like x."""
+    if not callable(function):
+        remedy = ": use its denoiser()" if hasattr(function, "denoiser") else ""
+        raise ArgumentError(f"{what} like x: got {function!r}, which isn't a function{remedy}")
 
-    def epsilon(x: Any, sigma: Any) -> Any:
-        out = denoiser(x, sigma)
+    def checked(x: Any, *sigma: Any) -> Any:
+        out = function(x, *sigma)
         if np.shape(out) != np.shape(x):
-            raise ArgumentError(
-                f"a denoiser epsilon(x, sigma) returns noise like x: of x {np.shape(x)} it returned {np.shape(out)}"
-            )
+            raise ArgumentError(f"{what} like x: of x {np.shape(x)} it returned {np.shape(out)}")
         return out if out.dtype == x.dtype else out.astype(x.dtype)
 
-    return epsilon
+    return checked
