@@ -169,7 +169,7 @@ def likelihood_of(likelihood: Any, variance: str, sigma: float, shape: Any, dtyp
     gaussian, sigma = likelihood == "gaussian", standard_deviation(sigma, "sigma")
     if gaussian and variance != "full":
         return GaussianLikelihood(variance, sigma, shape, dtype)
-    if sigma != 1 or shape is not None or not gaussian and variance != "fixed":
+    if sigma != 1 or shape is not None or (not gaussian and variance != "fixed"):
         raise ArgumentError(
             'variance, sigma and shape are for likelihood="gaussian", and with variance="full" the decoder says it '
             f"all: got likelihood={likelihood!r}, variance={variance!r}, sigma={sigma}, shape={shape!r}"

@@ -54,7 +54,7 @@ def cubature(latent: int, dtype: Any = np.float64) -> Any:
 
 
 class Variational(KeyHolder):
-    """What a VAE and a conditional VAE share; `_given` is the condition of `count` samples, as a tuple of none or one."""
+    """What a VAE and a conditional VAE share; `_given` is the condition of `count` samples, a tuple of none or one."""
 
     def __init__(
         self, encoder: Any, decoder: Any, latent: int, *, likelihood: Any = "gaussian", variance: str = "fixed",
