@@ -90,6 +90,15 @@ def test_nearest_codes_of_vectors_far_from_zero(run):
     np.testing.assert_array_equal(run(lambda layer, z: layer.encode_tokens(z))(layer, z), expected)
 
 
+@pytest.mark.parametrize("update", ["gradient", "ema"])
+def test_codes_are_filled_with_different_vectors(update):
+    layer = generative.VectorQuantizer(6, 4, update=update, key=KEY, dtype=np.float64)
+    layer.fill(X, KEY)
+    np.testing.assert_array_equal(np.sort(layer.encode_tokens(X)), np.arange(6))  # none is dead
+    layer.fill(X[:2], KEY)  # fewer vectors than codes
+    assert np.all(cdist(layer.codebook, X[:2]).min(1) == 0)
+
+
 @BOTH
 def test_optimal_pairs_of_points_far_from_zero(run):
     x, y = X + 1e8, X[::-1] * 0.7 + 1e8

@@ -173,12 +173,12 @@ def _climb(x: Any, start: Any, kind: str, steps: int, tol: float, regularization
     nothing = np.full(steps, np.nan, x.dtype)
     state = (start, nothing, np.int64(0), x.dtype.type(-np.inf), np.bool_(False))
     try:
-        parameters, history, count, _, converged = while_loop(going, step, state)
-        found = np.mean(responsibilities(x, *parameters)[0])
+        (weights, means, covariances), history, count, _, converged = while_loop(going, step, state)
+        found = np.mean(responsibilities(x, weights, means, covariances)[0])
     except np.linalg.LinAlgError as error:
         raise ArgumentError(SINGULAR.format(f"({error})")) from error
     demand(np.isfinite(found), SINGULAR, found)
-    return MixtureFit(*parameters, found, history, count, converged)
+    return MixtureFit(weights, means, covariances, found, history, count, converged)
 
 
 def _points(x: Any, name: str) -> Any:

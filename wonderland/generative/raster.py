@@ -64,9 +64,11 @@ class RasterGPT(models.GPT):
 
     def sample(self, key: Any, count: int | None = None, labels: Any = None, **options: Any) -> Any:
         """Grids (B, h, w) of tokens; `labels` (B,) or how many. Options are those of `generate`: temperature, top_k."""
-        if labels is None and count is None:
-            raise ArgumentError("RasterGPT.sample: give labels, or count=, how many")
-        starts = self._starts(labels, len(labels) if count is None else count)
+        if count is None:
+            if labels is None:
+                raise ArgumentError("RasterGPT.sample: give labels, or count=, how many")
+            count = len(labels)
+        starts = self._starts(labels, count)
         text = self.generate(starts, self.context, key=key, **options)
         return text[:, 1:].reshape(-1, *self.grid)
 

@@ -133,8 +133,10 @@ class VectorQuantizer(KeyHolder):
         return at(np.zeros_like(self.usage))[tokens].add(1)
 
     def _chosen(self, vectors: Any, key: Any) -> Any:
-        """A random vector for each code."""
-        places = random.randint(self.next_key() if key is None else key, (self.codes,), 0, vectors.shape[0])
+        """A random vector for each code, all different if there are enough: of two equal codes one is never chosen."""
+        count = vectors.shape[0]
+        key = self.next_key() if key is None else key
+        places = random.choice(key, count, (self.codes,), replace=count < self.codes)
         return take(vectors, places, axis=0).astype(self.usage.dtype)
 
     def _move(self, vectors: Any, tokens: Any) -> None:
