@@ -10,6 +10,7 @@ its reconstruction, a sum over its numbers.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,38 +18,42 @@ import numpy as np
 from wonderland import random
 from wonderland.core.errors import ArgumentError
 from wonderland.generative.noise_keys import KeyHolder
-from wonderland.nn.arguments import floating
+from wonderland.nn.arguments import demand, floating
 from wonderland.nn.linear import Linear
 from wonderland.nn.module import Module
 
 
+def check_decoded(x: Any, decoded: Any) -> None:
+    """Raise unless a decoder gives what the encoder got, a batch of samples."""
+    if np.ndim(x) < 1 or np.shape(x) != np.shape(decoded):
+        raise ArgumentError(
+            f"a decoder returns data like those of the encoder, (B, ...) of shape {np.shape(x)}, and not of "
+            f"{np.shape(decoded)}: look at its last layer, or add nn.Unflatten"
+        )
+
+
 def squared_distance(x: Any, y: Any) -> Any:
     """|x - y|^2 of each sample: (B, ...) and (B, ...) to (B,)."""
-    if np.shape(x) != np.shape(y):
-        raise ArgumentError(
-            f"a decoder returns data like those of the encoder, of shape {np.shape(x)}, and not of {np.shape(y)}: "
-            "look at its last layer, or add nn.Unflatten"
-        )
+    check_decoded(x, y)
     return np.sum(((x - y) ** 2).reshape(x.shape[0], -1), axis=1)
 
 
-class AutoEncoder(Module):
-    """E|x - D(E(x))|^2 of an encoder E and a decoder D, any two Modules: (B, ...) to (B, code) and back.
+def standard_deviation(value: Any, name: str) -> float:
+    """A number above 0."""
+    if not isinstance(value, (int, float, np.number)) or not value > 0:
+        raise ArgumentError(f"{name} is a standard deviation, a number above 0, got {value!r}")
+    return float(value)
 
-        model = wl.generative.AutoEncoder(
-            nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.relu, nn.Linear(32, 2)),
-            nn.Sequential(nn.Linear(2, 32), nn.relu, nn.Linear(32, 64), nn.Unflatten(1, (1, 8, 8))),
-        )
-        train.fit(model, lambda model, x: model.loss(x), train.Adam(model), images, epochs=10)
-    """
 
-    def __init__(self, encoder: Any, decoder: Any):
-        self.encoder: Any = encoder
-        self.decoder: Any = decoder
+class EncoderDecoder(Module):
+    """An encoder E and a decoder D, any two Modules, one after the other."""
+
+    encoder: Any
+    decoder: Any
 
     def encode(self, x: Any) -> Any:
         """x (B, ...) to codes (B, ...)."""
-        return self.encoder(floating(x, "AutoEncoder: x"))
+        return self.encoder(self._data(x))
 
     def decode(self, z: Any) -> Any:
         """Codes to data (B, ...)."""
@@ -62,9 +67,37 @@ class AutoEncoder(Module):
         """D(E(x))."""
         return self.reconstruct(x)
 
+    def _data(self, x: Any) -> Any:
+        return floating(x, f"{type(self).__name__}: x")
+
+    def _samples(self, x: Any) -> Any:
+        """Data whose samples are told apart."""
+        x = self._data(x)
+        if x.ndim < 2:
+            raise ArgumentError(
+                f"{type(self).__name__}: errors are of samples x (B, ...), got shape {x.shape}: x[None] is a batch of "
+                "one sample, x[:, None] one of numbers"
+            )
+        return x
+
+
+class AutoEncoder(EncoderDecoder):
+    """E|x - D(E(x))|^2 of an encoder E and a decoder D, any two Modules: (B, ...) to (B, code) and back.
+
+        model = wl.generative.AutoEncoder(
+            nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.relu, nn.Linear(32, 2)),
+            nn.Sequential(nn.Linear(2, 32), nn.relu, nn.Linear(32, 64), nn.Unflatten(1, (1, 8, 8))),
+        )
+        train.fit(model, lambda model, x: model.loss(x), train.Adam(model), images, epochs=10)
+    """
+
+    def __init__(self, encoder: Any, decoder: Any):
+        self.encoder: Any = encoder
+        self.decoder: Any = decoder
+
     def errors(self, x: Any) -> Any:
         """|x - D(E(x))|^2 of each sample, (B,): large for what isn't like the data it was trained on."""
-        x = floating(x, "AutoEncoder: x")
+        x = self._samples(x)
         return squared_distance(x, self.reconstruct(x))
 
     def loss(self, x: Any) -> Any:
@@ -92,7 +125,13 @@ class LinearAutoEncoder(AutoEncoder):
     def fit(self, x: Any) -> LinearAutoEncoder:
         """The best there is for x (B, features), by its singular values; returns the Module."""
         centre, directions, _ = principal_directions(x, self.encoder.bias is not None)
-        top = directions[: self.encoder.weight.shape[0]]
+        code, features = self.encoder.weight.shape
+        if centre.shape[0] != features or directions.shape[0] < code:
+            raise ArgumentError(
+                f"LinearAutoEncoder.fit: a code of {code} numbers takes at least {code} samples of {features} "
+                f"features, got x of shape {np.shape(x)}"
+            )
+        top = directions[:code]
         self.encoder.weight[...], self.decoder.weight[...] = top, top.T
         if self.encoder.bias is not None:
             self.encoder.bias[...], self.decoder.bias[...] = -top @ centre, centre
@@ -104,6 +143,7 @@ def principal_directions(x: Any, centred: bool = True) -> tuple[Any, Any, Any]:
     x = floating(x, "principal_directions: x")
     if x.ndim != 2:
         raise ArgumentError(f"principal directions are of vectors (B, features), got shape {x.shape}: use .reshape")
+    demand(np.isfinite(x), "principal directions are of finite numbers, got {}", x)
     centre = np.mean(x, axis=0) if centred else np.zeros(x.shape[1], x.dtype)
     _, scale, directions = np.linalg.svd(x - centre, full_matrices=False)
     return centre, directions, scale**2 / x.shape[0]
@@ -111,10 +151,12 @@ def principal_directions(x: Any, centred: bool = True) -> tuple[Any, Any, Any]:
 
 def discarded_spectrum(x: Any, code: int, centred: bool = True) -> Any:
     """sum_{i > code} s_i^2 / B of x (B, features): the least loss of a linear auto-encoder with so many numbers."""
+    if code < 0:
+        raise ArgumentError(f"discarded_spectrum: a code has 0 or more numbers, got code={code}")
     return np.sum(principal_directions(x, centred)[2][code:])
 
 
-class DenoisingAutoEncoder(KeyHolder):
+class DenoisingAutoEncoder(EncoderDecoder, KeyHolder):
     """E|x - D(E(x + sigma epsilon))|^2: the data, of noisy data. Vincent et al. 2008.
 
     What is best is E[x | x + sigma epsilon], so that (reconstruct(y) - y) / sigma^2 is the score of the noisy data:
@@ -128,35 +170,16 @@ class DenoisingAutoEncoder(KeyHolder):
     def __init__(
         self, encoder: Any, decoder: Any, sigma: float, *, prior: float = 1.0, scale: float = 1.0, key: Any = None
     ):
-        for name, value in {"sigma": sigma, "prior": prior, "scale": scale}.items():
-            if not isinstance(value, (int, float, np.number)) or not value > 0:
-                raise ArgumentError(f"DenoisingAutoEncoder: {name} is a standard deviation, above 0, got {value!r}")
         super().__init__(key)
         self.encoder: Any = encoder
         self.decoder: Any = decoder
-        self.sigma: float = float(sigma)
-        self.prior: float = float(prior)
-        self.scale: float = float(scale)
-
-    def encode(self, x: Any) -> Any:
-        """Noisy data (B, ...) to codes."""
-        return self.encoder(floating(x, "DenoisingAutoEncoder: x"))
-
-    def decode(self, z: Any) -> Any:
-        """Codes to data (B, ...)."""
-        return self.decoder(z)
-
-    def reconstruct(self, x: Any) -> Any:
-        """D(E(x)): noisy data to data."""
-        return self.decode(self.encode(x))
-
-    def __call__(self, x: Any) -> Any:
-        """D(E(x))."""
-        return self.reconstruct(x)
+        self.sigma: float = standard_deviation(sigma, "DenoisingAutoEncoder: sigma")
+        self.prior: float = standard_deviation(prior, "DenoisingAutoEncoder: prior")
+        self.scale: float = standard_deviation(scale, "DenoisingAutoEncoder: scale")
 
     def errors(self, x: Any, key: Any = None) -> Any:
         """|x - D(E(x + sigma epsilon))|^2 of each sample, (B,)."""
-        x = floating(x, "DenoisingAutoEncoder: x")
+        x = self._samples(x)
         return squared_distance(x, self.reconstruct(x + self.sigma * self.normal(x.shape, x.dtype, key)))
 
     def loss(self, x: Any, key: Any = None) -> Any:
@@ -165,8 +188,8 @@ class DenoisingAutoEncoder(KeyHolder):
 
     def elbo(self, x: Any, key: Any = None) -> Any:
         """E log N(x | D(E(Y)), scale^2) - KL(N(x, sigma^2) || N(0, prior^2)) of each sample, (B,)."""
-        x = floating(x, "DenoisingAutoEncoder: x")
-        size = x[0].size
+        x = self._samples(x)
+        size = math.prod(x.shape[1:])
         ratio = (self.sigma / self.prior) ** 2
         kl = 0.5 * (np.sum((x / self.prior).reshape(x.shape[0], -1) ** 2, axis=1) + size * (ratio - np.log(ratio) - 1))
         likelihood = -0.5 * size * np.log(2 * np.pi * self.scale**2) - self.errors(x, key) / (2 * self.scale**2)

@@ -18,13 +18,18 @@ from wonderland import random
 from wonderland.control.loops import fori_loop, while_loop
 from wonderland.core.errors import ArgumentError
 from wonderland.generative.gaussians import gaussian_log_density
-from wonderland.nn.arguments import floating
+from wonderland.nn.arguments import demand, floating
+from wonderland.nn.building import positive
 from wonderland.numpy import take
 from wonderland.numpy.at import at
 from wonderland.scipy.special import logsumexp
 from wonderland.transform.vmap import vmap
 
 KINDS = ("full", "diagonal", "spherical", "tied")
+SINGULAR = (
+    "fit_mixture: the log-likelihood isn't finite, {}: a component has no covariance that can be inverted, or the "
+    "start is too far away. Take fewer components, a larger regularization=, float64, or another start"
+)
 
 
 class MixtureFit(NamedTuple):
@@ -44,6 +49,10 @@ class MixtureFit(NamedTuple):
 
 def responsibilities(x: Any, weights: Any, means: Any, covariances: Any) -> tuple[Any, Any]:
     """The E step: log p(x_n), (n,), and p(z_n = k | x_n), (n, K), of points x (n, d)."""
+    x = floating(x, "responsibilities: x")
+    weights, means, covariances = _mixture(
+        "a mixture", (weights, means, covariances), np.size(weights), x.shape[-1]
+    )  # fmt: skip
     joint = np.log(weights) + _log_densities(x, means, covariances)
     total = logsumexp(joint, axis=1)
     return total, np.exp(joint - total[:, None])
@@ -55,6 +64,9 @@ def maximization(x: Any, parts: Any, kind: str = "full", regularization: float =
     `regularization` is added to the variances: a component on one point would have none, and infinite likelihood.
     """
     _check_kind(kind)
+    x, parts = floating(x, "maximization: x"), floating(parts, "maximization: parts")
+    if x.ndim != 2 or parts.ndim != 2 or x.shape[0] != parts.shape[0]:
+        raise ArgumentError(f"maximization takes points (n, d) in parts (n, K), got {x.shape} and {parts.shape}")
     count, eye = np.sum(parts, axis=0), np.eye(x.shape[1], dtype=x.dtype)
     count = count + 10 * float(np.finfo(x.dtype).eps)  # of a component without points
     means = parts.T @ x / count[:, None]
@@ -79,6 +91,7 @@ def kmeans_plus_plus(key: Any, x: Any, components: int) -> Any:
 
     D. Arthur and S. Vassilvitskii, k-means++: the advantages of careful seeding, 2007.
     """
+    x, components = _points(x, "kmeans_plus_plus"), positive(components, "kmeans_plus_plus: components")
     first = take(x, random.randint(random.fold_in(key, 0), (), 0, x.shape[0]), axis=0)
     centres = at(np.zeros((components, x.shape[1]), x.dtype))[0].set(first)
 
@@ -106,8 +119,8 @@ def start_of_mixture(key: Any, x: Any, components: int, kind: str, regularizatio
 
 
 def fit_mixture(
-    x: Any, components: int, kind: str = "full", *, key: Any = None, start: Any = None, steps: int = 100,
-    tol: float = 1e-3, regularization: float = 1e-6,
+    x: Any, components: int, kind: str = "full", *, key: Any = None, start: Any = None, restarts: int = 1,
+    steps: int = 100, tol: float = 1e-3, regularization: float = 1e-6,
 ) -> MixtureFit:  # fmt: skip
     """A mixture of `components` Gaussians, fitted to points x (n, d) by EM.
 
@@ -115,28 +128,37 @@ def fit_mixture(
         fit.weights, fit.means, fit.covariances                  # (3,), (3, d), (3, d, d)
 
     It starts with `start`, (weights, means, covariances), or with centres of k-means++ by a `key`, and stops after
-    `steps`, or when the mean log-likelihood changes by less than `tol`, as scikit-learn's GaussianMixture does.
+    `steps`, or when the mean log-likelihood changes by less than `tol`, as scikit-learn's GaussianMixture does. EM
+    finds a maximum near its start: of `restarts` runs, each with other centres, the likeliest is returned (`n_init`).
     """
-    x = floating(x, "fit_mixture: x")
+    x, components, steps = _points(x, "fit_mixture"), positive(components, "components"), positive(steps, "steps")
     _check_kind(kind)
-    if x.ndim != 2 or not 1 <= components <= x.shape[0]:
+    if components > x.shape[0] or not regularization >= 0:
         raise ArgumentError(
-            f"fit_mixture takes points (n, d) and 1 to n components, got x of shape {x.shape} and "
-            f"components={components}"
+            f"fit_mixture takes points (n, d), 1 to n components and a regularization of 0 or more, got x of shape "
+            f"{x.shape}, components={components} and regularization={regularization}"
         )
-    if steps < 1 or not regularization >= 0:
-        raise ArgumentError(f"steps is at least 1, regularization at least 0, got {steps} and {regularization}")
-    if start is None:
-        key = random.next_key() if key is None else key
-        start = start_of_mixture(key, x, components, kind, regularization)
-    weights, means, covariances = (floating(part).astype(x.dtype) for part in start[:3])
-    shapes = tuple(np.shape(part) for part in (weights, means, covariances))
-    features = x.shape[1]
-    if shapes != ((components,), (components, features), (components, features, features)):
-        raise ArgumentError(
-            f"start is (weights, means, covariances) of shapes {((components,), (components, features))} and "
-            f"{(components, features, features)}, got {shapes}"
-        )
+    climb = lambda start: _climb(x, start, kind, steps, tol, regularization)
+    if start is not None:
+        if positive(restarts, "restarts") > 1:
+            raise ArgumentError(f"fit_mixture: with a start there is one run, so leave out restarts={restarts}")
+        weights, means, covariances = _mixture("start", start, components, x.shape[1])
+        demand(
+            (weights >= 0) & (np.abs(np.sum(weights) - 1) < 1e-3), "start: weights are shares that sum to 1, got {}",
+            weights,
+        )  # fmt: skip
+        return climb(tuple(part.astype(x.dtype) for part in (weights, means, covariances)))
+    run = lambda key: climb(start_of_mixture(key, x, components, kind, regularization))
+    key = random.next_key() if key is None else key
+    if positive(restarts, "restarts") == 1:
+        return run(key)
+    runs = vmap(run)(random.split(key, restarts))
+    best = np.argmax(runs.log_likelihood)
+    return MixtureFit(*(take(part, best, axis=0) for part in runs))
+
+
+def _climb(x: Any, start: Any, kind: str, steps: int, tol: float, regularization: float) -> MixtureFit:
+    """EM from a start."""
 
     def step(state: Any) -> Any:
         parameters, history, i, last, _ = state
@@ -149,10 +171,36 @@ def fit_mixture(
         return (state[2] < steps) & ~state[4]
 
     nothing = np.full(steps, np.nan, x.dtype)
-    state = ((weights, means, covariances), nothing, np.int64(0), x.dtype.type(-np.inf), np.bool_(False))
-    (weights, means, covariances), history, count, _, converged = while_loop(going, step, state)
-    found = np.mean(responsibilities(x, weights, means, covariances)[0])
+    state = (start, nothing, np.int64(0), x.dtype.type(-np.inf), np.bool_(False))
+    try:
+        (weights, means, covariances), history, count, _, converged = while_loop(going, step, state)
+        found = np.mean(responsibilities(x, weights, means, covariances)[0])
+    except np.linalg.LinAlgError as error:
+        raise ArgumentError(SINGULAR.format(f"({error})")) from error
+    demand(np.isfinite(found), SINGULAR, found)
     return MixtureFit(weights, means, covariances, found, history, count, converged)
+
+
+def _points(x: Any, name: str) -> Any:
+    """Points (n, d), finite."""
+    x = floating(x, f"{name}: x")
+    if x.ndim != 2 or not x.shape[0]:
+        raise ArgumentError(f"{name} takes points x (n, d), got shape {x.shape}: numbers (n,) are points x[:, None]")
+    demand(np.isfinite(x), name + " takes finite points, got {}: leave out those with NaN or infinity", x)
+    return x
+
+
+def _mixture(name: str, parts: Any, components: int, features: int) -> Any:
+    """Weights, means and covariances as arrays, with their shapes checked."""
+    found = tuple(floating(part) for part in parts[:3]) if isinstance(parts, (tuple, list)) else ()
+    shapes = tuple(np.shape(part) for part in found)
+    expected = ((components,), (components, features), (components, features, features))
+    if shapes != expected:
+        raise ArgumentError(
+            f"{name} is (weights, means, covariances) of shapes {expected}, whatever the kind is; got "
+            f"{shapes or type(parts).__name__}"
+        )
+    return found
 
 
 def _log_densities(x: Any, means: Any, covariances: Any) -> Any:

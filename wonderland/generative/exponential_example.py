@@ -19,6 +19,7 @@ from wonderland.nn.arguments import demand
 
 def exponential_elbo(theta: Any, phi: Any, x: Any) -> Any:
     """L(theta, phi; x), numbers or arrays that broadcast."""
+    _check_rates(theta, phi)
     square = x**2 - 2 * x / phi + 2 / phi**2
     return np.log(theta / phi) - theta / phi + 1 - 0.5 * square - 0.5 * math.log(2 * math.pi)
 
@@ -28,6 +29,7 @@ def exponential_evidence(theta: Any, x: Any) -> Any:
 
     The posterior is N(x - theta, 1) on the positive numbers, which no Exp(phi) is: the gap isn't 0.
     """
+    _check_rates(theta)
     return np.log(theta) + theta**2 / 2 - theta * x + log_ndtr(x - theta)
 
 
@@ -36,6 +38,7 @@ def exponential_gap(theta: Any, phi: Any, x: Any) -> Any:
 
     log phi - 1 + log sqrt(2 pi) + log Phi(m) + 1/2 (m^2 - 2 m/phi + 2/phi^2).
     """
+    _check_rates(theta, phi)
     m = x - theta
     return np.log(phi) - 1 + 0.5 * math.log(2 * math.pi) + log_ndtr(m) + 0.5 * (m**2 - 2 * m / phi + 2 / phi**2)
 
@@ -44,3 +47,8 @@ def exponential_optimum(x: Any) -> Any:
     """theta = phi = 2/x, where the bound is largest, for x > 0."""
     demand(x > 0, "the bound of example 6.7 has a maximum for x > 0, got x = {}", x)
     return 2 / x
+
+
+def _check_rates(*rates: Any) -> None:
+    for rate in rates:
+        demand(rate > 0, "theta and phi are rates of exponential distributions, above 0, got {}", rate)

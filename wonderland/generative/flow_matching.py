@@ -19,6 +19,7 @@ from wonderland.core.errors import ArgumentError
 from wonderland.core.forks import loading
 from wonderland.core.tracer import Tracer
 from wonderland.generative.denoising import as_sigma
+from wonderland.nn.arguments import array, demand, floating
 from wonderland.transform.derivatives import stop_gradient
 
 Velocity = Callable[[Any, Any], Any]
@@ -36,15 +37,20 @@ def flow_matching_loss(
     """
     if coupling not in COUPLINGS:
         raise ArgumentError(f"flow_matching_loss: coupling is one of {COUPLINGS}, got {coupling!r}")
-    if np.ndim(x0) < 1:
-        raise ArgumentError(f"flow_matching_loss: x0 are samples (B, ...), got shape {np.shape(x0)}")
+    x0 = floating(x0, "flow_matching_loss: x0")
+    if x0.ndim < 1:
+        raise ArgumentError(f"flow_matching_loss: x0 are samples (B, ...), got shape {x0.shape}")
     for_noise, for_times = random.split(key)
     noise = random.normal(for_noise, x0.shape, dtype=x0.dtype)
-    t = random.uniform(for_times, x0.shape[:1], dtype=x0.dtype) if times is None else times
+    if times is None:
+        t = random.uniform(for_times, x0.shape[:1], dtype=x0.dtype)
+    else:
+        t = floating(times, "flow_matching_loss: times").astype(x0.dtype)
+        demand((t >= 0) & (t <= 1), "flow_matching_loss: times are from 0 (data) to 1 (noise), got {}", t)
     if coupling == "optimal":
         noise = noise[optimal_pairs(x0, noise)]
     at = as_sigma(t, x0)
-    error = velocity((1 - at) * x0 + at * noise, t) - (noise - x0)
+    error = _checked(velocity)((1 - at) * x0 + at * noise, t) - (noise - x0)
     return np.mean(error**2)
 
 
@@ -54,12 +60,14 @@ def optimal_pairs(x: Any, y: Any) -> Any:
     def assigned(x: Any, y: Any) -> Any:
         with loading():
             from scipy.optimize import linear_sum_assignment
+            from scipy.spatial.distance import cdist
 
         a, b = (np.reshape(v, (len(v), -1)).astype(np.float64) for v in (x, y))
-        costs = np.sum(a * a, 1)[:, None] - 2 * a @ b.T + np.sum(b * b, 1)
-        return linear_sum_assignment(costs)[1].astype(np.int64)
+        return linear_sum_assignment(cdist(a, b, "sqeuclidean"))[1].astype(np.int64)
 
-    x, y = stop_gradient(x), stop_gradient(y)
+    x, y = stop_gradient(array(x)), stop_gradient(array(y))
+    if x.ndim < 1 or x.shape != y.shape:
+        raise ArgumentError(f"optimal_pairs takes x and y of one shape (B, ...), got {x.shape} and {y.shape}")
     if isinstance(x, Tracer) or isinstance(y, Tracer):
         return host_call(assigned, ((x.shape[0],), np.int64), x, y)
     return assigned(x, y)
@@ -77,8 +85,9 @@ def flow_sample(
         raise ArgumentError(f"flow_sample: method is one of {', '.join(_STEPS)}, got {method!r}")
     if not isinstance(steps, (int, np.integer)) or steps < 1:
         raise ArgumentError(f"flow_sample: steps is a whole number from 1 on, got {steps!r}")
-    x = shape if hasattr(shape, "dtype") else random.normal(key, tuple(shape), dtype=np.float32)
-    step = _STEPS[method]
+    noise = hasattr(shape, "dtype")
+    x = floating(shape, "flow_sample: noise") if noise else random.normal(key, shape, dtype=np.float32)
+    velocity, step = _checked(velocity), _STEPS[method]
     times = np.linspace(1.0, 0.0, steps + 1).astype(x.dtype)
 
     def go(x: Any, span: Any) -> Any:
@@ -87,6 +96,18 @@ def flow_sample(
 
     last, passed = scan(go, x, np.stack([times[:-1], times[1:]], axis=1))
     return np.concatenate([x[None], passed]) if trajectory else last
+
+
+def _checked(velocity: Velocity) -> Velocity:
+    """The velocity, which raises unless it is like the points: (B,) for (B, 1) would be broadcast to (B, B)."""
+
+    def checked(x: Any, t: Any) -> Any:
+        found = velocity(x, t)
+        if np.shape(found) != x.shape:
+            raise ArgumentError(f"a velocity is like the points, of shape {x.shape}, got {np.shape(found)}")
+        return found
+
+    return checked
 
 
 def _euler(v: Velocity, x: Any, t: Any, h: Any) -> Any:

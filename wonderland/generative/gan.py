@@ -14,6 +14,7 @@ import numpy as np
 from wonderland import nn, random
 from wonderland.core.errors import ArgumentError
 from wonderland.generative.denoising import as_sigma
+from wonderland.nn.building import positive
 from wonderland.transform.derivatives import grad, stop_gradient, value_and_grad
 
 PENALTIES = ("r1", "wgan-gp", None)
@@ -36,6 +37,8 @@ def gradient_penalty(discriminator: Callable, x: Any, made: Any = None, key: Any
     al. 2017).
     """
     if made is not None:
+        if np.shape(made) != np.shape(x):
+            raise ArgumentError(f"gradient_penalty: one made for each x, {np.shape(x)}, got {np.shape(made)}")
         share = as_sigma(random.uniform(key, x.shape[:1], dtype=x.dtype), x)
         x = share * x + (1 - share) * made
     slopes = grad(lambda x: np.sum(discriminator(x)))(x)
@@ -63,7 +66,7 @@ class GAN(nn.Module):
             raise ArgumentError(f"GAN: penalty is one of {PENALTIES}, got {penalty!r}")
         self.generator: Any = generator
         self.discriminator: Any = discriminator
-        self.latent: int = latent
+        self.latent: int = positive(latent, "GAN: latent")
         self.penalty: str | None = penalty
         self.strength: float = strength
 

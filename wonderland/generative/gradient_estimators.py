@@ -85,6 +85,12 @@ def stochastic_backpropagation(f: Function, mean: Any, log_variance: Any, noise:
 
     D. Rezende, S. Mohamed and D. Wierstra, Stochastic backpropagation, 2014.
     """
+    mean, log_variance, noise = floating(mean), floating(log_variance), floating(noise)
+    if not mean.shape == log_variance.shape == noise.shape[1:]:
+        raise ArgumentError(
+            f"stochastic_backpropagation takes means and log variances (d,) and noise (M, d), got {mean.shape}, "
+            f"{log_variance.shape} and {noise.shape}"
+        )
     z = mean + np.exp(0.5 * log_variance) * noise
     return vmap(grad(f))(z), 0.5 * np.exp(log_variance) * vmap(lambda z: hessian_diagonal(f, z))(z)
 
@@ -97,6 +103,7 @@ def compare_elbo_gradients(
     q = N(mean, diag exp log_variance) of d numbers; [:, 0] are derivatives by the mean, [:, 1] by the log variance.
     All have the same mean: compare `.var(axis=0)`. `log_likelihood(z)` is log p(x | z) of one z (d,).
     """
+    mean, log_variance = floating(mean), floating(log_variance)
     phi = np.stack([mean, log_variance])
     noise = random.normal(key, (samples, mean.shape[0]), dtype=phi.dtype)
     other = random.normal(random.fold_in(key, 1), noise.shape, dtype=phi.dtype)

@@ -24,7 +24,7 @@ class Evidence(NamedTuple):
 
     `effective_samples` is (sum w)^2 / sum w^2, from 1 (one weight has it all) to their number (all are equal).
     `error` is the standard error of the logarithm, as the weights that were seen have it: where few weights count it
-    is too small, as the estimate is.
+    is too small, as the estimate is. One weight has none: NaN.
     """
 
     log_evidence: Any
@@ -41,7 +41,7 @@ def evidence(log_weights: Any) -> Evidence:
     total = logsumexp(log_weights, axis=0)
     effective = np.exp(2 * total - logsumexp(2 * log_weights, axis=0))
     share = np.exp(log_weights - total)  # (M, ...), they sum to 1
-    error = np.sqrt(np.sum((share - 1 / count) ** 2, axis=0) * (count / max(count - 1, 1)))
+    error = np.sqrt(np.sum((share - 1 / count) ** 2, axis=0) * (count / (count - 1) if count > 1 else math.nan))
     return Evidence(total - math.log(count), effective, error)
 
 
@@ -60,4 +60,10 @@ def estimate_evidence(
     if samples < 1:
         raise ArgumentError(f"estimate_evidence takes at least one sample, got samples={samples}")
     z = sample(key, samples)
-    return evidence(log_joint(z) - log_density(z))
+    joint, density = log_joint(z), log_density(z)
+    if np.shape(joint) != np.shape(density) or np.shape(joint)[:1] != (samples,):
+        raise ArgumentError(
+            f"estimate_evidence: log_joint and log_density return ({samples}, ...), a number for each sample, got "
+            f"shapes {np.shape(joint)} and {np.shape(density)}"
+        )
+    return evidence(joint - density)

@@ -13,12 +13,13 @@ import numpy as np
 
 from wonderland import random
 from wonderland.core.errors import ArgumentError
-from wonderland.generative.autoencoders import squared_distance
+from wonderland.generative.autoencoders import check_decoded, squared_distance, standard_deviation
+from wonderland.generative.gaussians import LOG_2PI
 from wonderland.nn.activations import sigmoid, softplus
+from wonderland.nn.arguments import demand
 from wonderland.nn.module import Module
 from wonderland.scipy.linalg import solve_triangular
 
-LOG_2PI = math.log(2 * math.pi)
 VARIANCES = ("fixed", "scalar", "output", "decoder", "full")
 
 
@@ -30,7 +31,12 @@ class BernoulliLikelihood(Module):
 
     def log_prob(self, x: Any, output: Any) -> Any:
         """(N, ...) and logits (N, ...) to (N,)."""
-        _same(x, output)
+        check_decoded(x, output)
+        demand(
+            (x >= 0) & (x <= 1),
+            'a Bernoulli likelihood is of data from 0 to 1, got {}: divide pixels by 255, or use likelihood="gaussian"',
+            x,
+        )
         return _total(x * output - softplus(output))
 
     def mean(self, output: Any) -> Any:
@@ -56,8 +62,6 @@ class GaussianLikelihood(Module):
     """
 
     def __init__(self, variance: str = "fixed", sigma: float = 1.0, shape: Any = None, dtype: Any = np.float32):
-        if not sigma > 0:
-            raise ArgumentError(f"GaussianLikelihood: sigma is a standard deviation, above 0, got {sigma!r}")
         if variance not in VARIANCES[:-1]:
             raise ArgumentError(f"GaussianLikelihood: variance is one of {VARIANCES[:-1]}, got {variance!r}")
         if (variance == "output") != (shape is not None):
@@ -67,9 +71,11 @@ class GaussianLikelihood(Module):
             )
         self.variance: str = variance
         self.log_sigma: Any = None
-        self.sigma: float = float(sigma)
+        self.sigma: float = standard_deviation(sigma, "GaussianLikelihood: sigma")
+        if variance == "decoder" and sigma != 1:
+            raise ArgumentError(f'variance="decoder": the decoder says what sigma is, so leave out sigma={sigma!r}')
         if variance in ("scalar", "output"):
-            self.log_sigma = np.full(() if shape is None else tuple(shape), math.log(sigma), dtype)
+            self.log_sigma = np.full(() if shape is None else shape, math.log(sigma), dtype)
 
     def split(self, output: Any) -> tuple[Any, Any]:
         """Means, and log sigma, which broadcasts with them."""
@@ -90,7 +96,12 @@ class GaussianLikelihood(Module):
         if self.variance in ("fixed", "scalar"):  # one number, a float that keeps the dtype, or a parameter
             weight = self.sigma**-2 if self.log_sigma is None else np.exp(-2 * log_sigma)
             return -0.5 * size * LOG_2PI - size * log_sigma - 0.5 * weight * squared_distance(x, mean)
-        _same(x, mean)
+        check_decoded(x, mean)
+        if self.variance == "output" and self.log_sigma.shape != x.shape[1:]:
+            raise ArgumentError(
+                f'variance="output" has a sigma of shape {self.log_sigma.shape} for samples of shape {x.shape[1:]}: '
+                "write shape=x.shape[1:]"
+            )
         return -0.5 * size * LOG_2PI - _total(
             np.broadcast_to(log_sigma, x.shape) + 0.5 * ((x - mean) * np.exp(-log_sigma)) ** 2
         )
@@ -130,7 +141,7 @@ class CholeskyLikelihood(Module):
     def log_prob(self, x: Any, output: Any) -> Any:
         """(N, n) and outputs of the decoder to (N,)."""
         mean, factor = self.split(output)
-        _same(x, mean)
+        check_decoded(x, mean)
         size = x.shape[1]
         white = solve_triangular(factor, (x - mean)[..., None], lower=True)[..., 0]
         rows, columns = np.tril_indices(size)
@@ -149,24 +160,25 @@ class CholeskyLikelihood(Module):
 
 def likelihood_of(likelihood: Any, variance: str, sigma: float, shape: Any, dtype: Any) -> Any:
     """A likelihood by its name, or as it is."""
-    if not isinstance(likelihood, str):
-        return likelihood
-    if likelihood == "bernoulli":
-        return BernoulliLikelihood()
-    if likelihood != "gaussian":
+    if isinstance(likelihood, str) and likelihood not in ("gaussian", "bernoulli"):
         raise ArgumentError(
             f'a likelihood is "gaussian", "bernoulli", or a Module with log_prob, mean and sample, got {likelihood!r}'
         )
     if variance not in VARIANCES:
         raise ArgumentError(f"variance is one of {VARIANCES}, got {variance!r}")
-    return CholeskyLikelihood() if variance == "full" else GaussianLikelihood(variance, sigma, shape, dtype)
+    gaussian, sigma = likelihood == "gaussian", standard_deviation(sigma, "sigma")
+    if gaussian and variance != "full":
+        return GaussianLikelihood(variance, sigma, shape, dtype)
+    if sigma != 1 or shape is not None or (not gaussian and variance != "fixed"):
+        raise ArgumentError(
+            'variance, sigma and shape are for likelihood="gaussian", and with variance="full" the decoder says it '
+            f"all: got likelihood={likelihood!r}, variance={variance!r}, sigma={sigma}, shape={shape!r}"
+        )
+    if gaussian:
+        return CholeskyLikelihood()
+    return BernoulliLikelihood() if likelihood == "bernoulli" else likelihood
 
 
 def _total(terms: Any) -> Any:
     """Sums over all but the first axis."""
     return np.sum(terms.reshape(terms.shape[0], -1), axis=1)
-
-
-def _same(x: Any, mean: Any) -> None:
-    if x.shape != mean.shape:
-        raise ArgumentError(f"the decoder gives means of shape {mean.shape} for data of shape {x.shape}")

@@ -13,7 +13,7 @@ import numpy as np
 from wonderland.core.errors import ArgumentError
 from wonderland.generative.autoencoders import principal_directions
 from wonderland.generative.gaussians import LOG_2PI, gaussian_kl, gaussian_log_density
-from wonderland.nn.arguments import floating
+from wonderland.nn.arguments import demand, floating
 
 
 class LinearGaussian(NamedTuple):
@@ -29,7 +29,11 @@ class LinearGaussian(NamedTuple):
     @property
     def variance(self) -> Any:
         """sigma^2, in the dtype of W."""
-        return floating(self.sigma, "LinearGaussian: sigma").astype(self.weight.dtype) ** 2
+        sigma = floating(self.sigma, "LinearGaussian: sigma").astype(floating(self.weight).dtype)
+        if sigma.ndim:
+            raise ArgumentError(f"LinearGaussian: sigma is one number for all features, got shape {sigma.shape}")
+        demand(sigma > 0, "LinearGaussian: sigma is a standard deviation, above 0, got {}", sigma)
+        return sigma**2
 
     @property
     def covariance(self) -> Any:
@@ -85,5 +89,11 @@ def probabilistic_pca(x: Any, latent: int) -> LinearGaussian:
     if not 1 <= latent < features:
         raise ArgumentError(f"probabilistic_pca: there are 1 to {features - 1} latent numbers, got latent={latent}")
     noise = np.sum(variances[latent:]) / (features - latent)
+    demand(
+        noise > np.finfo(mean.dtype).eps * np.sum(variances),
+        f"probabilistic_pca: {latent} directions have all the variance of x, and leave sigma^2 = {{}}: take fewer "
+        "latent numbers, or more samples",
+        noise,
+    )
     scale = np.sqrt(np.maximum(variances[:latent] - noise, 0))
     return LinearGaussian(directions[:latent].T * scale, mean, np.sqrt(noise))

@@ -7,6 +7,7 @@ sampling takes one pass a pixel.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import numpy as np
 from wonderland import nn, random
 from wonderland.control.loops import fori_loop
 from wonderland.core.errors import ArgumentError
-from wonderland.core.tracer import Tracer
+from wonderland.generative.tokens import labels_of, whole_below
+from wonderland.nn.arguments import array
 from wonderland.nn.building import positive, recipe
 from wonderland.numpy.at import at
 from wonderland.numpy.convolution import conv
@@ -72,9 +74,15 @@ class PixelCNN(nn.Module):
         """The logits (B, levels, h, w)."""
         if (labels is None) != (self.label is None):
             raise ArgumentError("PixelCNN: labels are for models with classes=, and such models need them")
+        images = array(images)
+        if images.ndim != 3:
+            raise ArgumentError(f"PixelCNN: images are (B, h, w), without an axis of channels, got {images.shape}")
         dtype = self.first.inner.weight.dtype
         x = (images.astype(dtype) / max(self.levels - 1, 1) - 0.5)[:, None]
-        shift = 0.0 if self.label is None else self.label(labels)[:, :, None, None]
+        shift = 0.0
+        if self.label is not None:
+            labels = labels_of(labels, self.label.weight.shape[0], images.shape[0], "PixelCNN")
+            shift = self.label(labels)[:, :, None, None]
         h = self.first(x) + shift
         for block in self.blocks:
             h = h + nn.relu(block(nn.relu(h)) + shift)
@@ -82,31 +90,38 @@ class PixelCNN(nn.Module):
 
     def log_prob(self, images: Any, labels: Any = None) -> Any:
         """log p(x) of each image, (B,)."""
+        images = self._pixels(images)
         logs = nn.log_softmax(self(images, labels), axis=1)
-        chosen = np.take_along_axis(logs, images[:, None].astype(np.int64), axis=1)
+        chosen = np.take_along_axis(logs, images[:, None], axis=1)
         return np.sum(chosen, axis=(1, 2, 3))
 
     def loss(self, images: Any, labels: Any = None) -> Any:
         """-log p(x) per pixel, on average, in nats."""
-        return -np.mean(self.log_prob(images, labels)) / (images.shape[1] * images.shape[2])
+        return -np.mean(self.log_prob(images, labels)) / math.prod(np.shape(images)[1:])
 
     def sample(self, key: Any, shape: tuple[int, int, int], labels: Any = None, given: Any = None) -> Any:
         """Images (B, h, w), pixel by pixel. `given`, like them, has pixels that are kept where it isn't negative."""
         count, height, width = shape
+        start = np.zeros(shape, np.int64)
+        if given is not None:
+            given = array(given)
+            if given.shape != tuple(shape):
+                raise ArgumentError(f"PixelCNN: given pixels are like the images, {tuple(shape)}, got {given.shape}")
+            start = self._pixels(np.where(given < 0, 0, given))
         keys = vmap(lambda i: random.fold_in(key, i))(np.arange(count))  # of each image, whatever the batch
-        start = np.zeros(shape, np.int64) if given is None else np.where(given < 0, 0, given)
 
         def pixel(i: Any, images: Any) -> Any:
             row, column = i // width, i % width
             logits = self(images, labels)[:, :, row, column]
             drawn = _draw(keys, i, logits)
             if given is not None:
-                kept = at(given)[:, row, column].get()
-                drawn = np.where(kept < 0, drawn, kept)
+                drawn = np.where(at(given)[:, row, column].get() < 0, drawn, at(start)[:, row, column].get())
             return at(images)[:, row, column].set(drawn)
 
-        images = start if isinstance(start, Tracer) else np.asarray(start, np.int64)
-        return fori_loop(0, height * width, pixel, images)
+        return fori_loop(0, height * width, pixel, start)
+
+    def _pixels(self, images: Any) -> Any:
+        return whole_below(images, self.levels, "PixelCNN: pixels")
 
 
 def _draw(keys: Any, i: Any, logits: Any) -> Any:

@@ -13,6 +13,8 @@ import numpy as np
 from wonderland import models, nn, random
 from wonderland.control.loops import fori_loop
 from wonderland.core.errors import ArgumentError
+from wonderland.generative.tokens import labels_of, whole_below
+from wonderland.nn.arguments import floating
 from wonderland.nn.building import positive, recipe
 from wonderland.numpy.at import at
 from wonderland.scipy.special import logsumexp
@@ -48,9 +50,10 @@ class RasterGPT(models.GPT):
 
     def log_prob(self, tokens: Any, labels: Any = None) -> Any:
         """log p of each grid (B, h, w), or sequence (B, h w): (B,)."""
-        flat = tokens.reshape(tokens.shape[0], -1)
-        if flat.shape[1] != self.context:
+        tokens = whole_below(tokens, self.vocab, "RasterGPT: tokens")
+        if tokens.shape[1:] not in (self.grid, (self.context,)):
             raise ArgumentError(f"RasterGPT: expected grids of {self.grid}, got tokens of shape {tokens.shape}")
+        flat = tokens.reshape(tokens.shape[0], -1)
         given = np.concatenate([self._starts(labels, flat.shape[0]), flat[:, :-1]], axis=1)
         logs = nn.log_softmax(self(given), axis=-1)  # (B, h w, vocab + classes)
         return np.sum(np.take_along_axis(logs, flat[:, :, None], axis=2), axis=(1, 2))
@@ -61,18 +64,16 @@ class RasterGPT(models.GPT):
 
     def sample(self, key: Any, count: int | None = None, labels: Any = None, **options: Any) -> Any:
         """Grids (B, h, w) of tokens; `labels` (B,) or how many. Options are those of `generate`: temperature, top_k."""
-        if labels is None and count is None:
-            raise ArgumentError("RasterGPT.sample: give labels, or count=, how many")
-        starts = self._starts(labels, count if labels is None else len(labels))
-        text = self.generate(np.asarray(starts), self.context, key=key, **options)
+        if count is None:
+            if labels is None:
+                raise ArgumentError("RasterGPT.sample: give labels, or count=, how many")
+            count = len(labels)
+        starts = self._starts(labels, count)
+        text = self.generate(starts, self.context, key=key, **options)
         return text[:, 1:].reshape(-1, *self.grid)
 
-    def _starts(self, labels: Any, count: Any) -> Any:
-        if labels is None:
-            if self.classes > 1:
-                raise ArgumentError(f"RasterGPT: a model of {self.classes} classes needs labels")
-            labels = np.zeros(count, np.int64)
-        return (labels + self.vocab)[:, None]
+    def _starts(self, labels: Any, count: int) -> Any:
+        return (labels_of(labels, self.classes, count, "RasterGPT") + self.vocab)[:, None]
 
 
 class PatchTransformer(nn.Module):
@@ -102,12 +103,14 @@ class PatchTransformer(nn.Module):
 
     def __call__(self, patches: Any, labels: Any = None) -> tuple[Any, Any, Any]:
         """Log-weights (B, T, K), means and log-scales (B, T, K, d) of each patch, given those before it."""
+        patches = floating(patches, "PatchTransformer: patches")
         if patches.ndim != 3 or patches.shape[1:] != (self.count, self.size):
             raise ArgumentError(
                 f"PatchTransformer: expected patches (B, {self.count}, {self.size}), got shape {patches.shape}"
             )
         batch = patches.shape[0]
-        first = self.start(np.zeros(batch, np.int64) if labels is None else labels)[:, None]  # (B, 1, C)
+        labels = labels_of(labels, self.start.weight.shape[0], batch, "PatchTransformer")
+        first = self.start(labels)[:, None]  # (B, 1, C)
         x = np.concatenate([first, self.inner(patches[:, :-1])], axis=1) + self.places(np.arange(self.count))
         for block in self.blocks:
             x = block(x)
@@ -118,6 +121,7 @@ class PatchTransformer(nn.Module):
 
     def log_prob(self, patches: Any, labels: Any = None) -> Any:
         """log p of each sequence, (B,)."""
+        patches = floating(patches, "PatchTransformer: patches")
         weights, means, scales = self(patches, labels)
         z = (patches[:, :, None] - means) * np.exp(-scales)  # (B, T, K, d)
         logs = weights - np.sum(z * z / 2 + scales + np.log(2 * np.pi) / 2, axis=-1)

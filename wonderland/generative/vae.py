@@ -23,7 +23,8 @@ from wonderland.core.errors import ArgumentError
 from wonderland.generative.gaussians import diagonal_gaussian_kl, diagonal_log_density, standard_log_density
 from wonderland.generative.likelihoods import likelihood_of
 from wonderland.generative.noise_keys import KeyHolder
-from wonderland.nn.arguments import floating
+from wonderland.nn.arguments import array, floating
+from wonderland.nn.building import positive
 from wonderland.scipy.special import logsumexp
 
 
@@ -53,15 +54,15 @@ def cubature(latent: int, dtype: Any = np.float64) -> Any:
 
 
 class Variational(KeyHolder):
-    """What a VAE and a conditional VAE share; `_given` says what the condition is, as a tuple of none or one."""
+    """What a VAE and a conditional VAE share; `_given` is the condition of `count` samples, a tuple of none or one."""
 
     def __init__(
         self, encoder: Any, decoder: Any, latent: int, *, likelihood: Any = "gaussian", variance: str = "fixed",
         sigma: float = 1.0, shape: Any = None, beta: float = 1.0, samples: int = 1, objective: str = "elbo",
         prior: Any = None, key: Any = None, dtype: Any = np.float32,
     ):  # fmt: skip
-        if latent < 1 or samples < 1:
-            raise ArgumentError(f"latent and samples are at least 1, got latent={latent}, samples={samples}")
+        if not beta >= 0:
+            raise ArgumentError(f"beta weighs the KL divergence, with 0 or more, got beta={beta!r}")
         if objective not in ("elbo", "iwae"):
             raise ArgumentError(f'objective is "elbo" or "iwae", got {objective!r}')
         if objective == "iwae" and beta != 1:
@@ -71,20 +72,20 @@ class Variational(KeyHolder):
         self.decoder: Any = decoder
         self.prior: Any = prior
         self.likelihood: Any = likelihood_of(likelihood, variance, sigma, shape, dtype)
-        self.latent: int = int(latent)
+        self.latent: int = positive(latent, "VAE: latent")
         self.beta: float = float(beta)
-        self.samples: int = int(samples)
+        self.samples: int = positive(samples, "VAE: samples")
         self.objective: str = objective
 
-    def _given(self, condition: Any) -> tuple[Any, ...]:
+    def _given(self, condition: Any, count: int | None = None) -> tuple[Any, ...]:
         raise NotImplementedError
 
     # What the networks say
 
     def posterior(self, x: Any, condition: Any = None) -> LatentGaussian:
         """q(z | x): mean and log variance, (B, latent) each."""
-        found = self.encoder(floating(x, "VAE: x"), *self._given(condition))
-        return self._halves(found, "the encoder")
+        x = floating(x, "VAE: x")
+        return self._halves(self.encoder(x, *self._given(condition, len(x))), "the encoder")
 
     def encode(self, x: Any, condition: Any = None) -> Any:
         """The mean of q(z | x): (B, latent)."""
@@ -92,7 +93,7 @@ class Variational(KeyHolder):
 
     def decode(self, z: Any, condition: Any = None) -> Any:
         """The expected data of codes z (B, latent)."""
-        return self.likelihood.mean(self.decoder(z, *self._given(condition)))
+        return self.likelihood.mean(self.decoder(z, *self._given(condition, len(z))))
 
     def reconstruct(self, x: Any, condition: Any = None) -> Any:
         """The expected data of the mean of q(z | x)."""
@@ -155,7 +156,7 @@ class Variational(KeyHolder):
 
         Too small on average by about the relative variance of the weights over 2 `samples`.
         """
-        chunk = min(chunk, samples)
+        chunk = min(positive(chunk, "VAE: chunk"), positive(samples, "VAE: samples"))
         count = -(-samples // chunk)
 
         def step(total: Any, key: Any) -> Any:
@@ -177,15 +178,13 @@ class Variational(KeyHolder):
 
     def sample(self, count: int, condition: Any = None, *, noisy: bool = False, key: Any = None) -> Any:
         """New data (count, ...): expected data of codes of the prior; with `noisy`, draws of the likelihood."""
-        for c in self._given(condition):
-            if not np.ndim(c) or np.shape(c)[0] != count:
-                raise ArgumentError(f"a condition for each of {count} samples, got one of shape {np.shape(c)}")
+        given = self._given(condition, count)
         keys = random.split(self.key_of(key))
         z, prior = random.normal(keys[0], (count, self.latent), dtype=self._dtype()), self.prior_of(condition)
         z = z if prior is None else prior.sample(z)
         if not noisy:
             return self.decode(z, condition)
-        return self.likelihood.sample(self.decoder(z, *self._given(condition)), keys[1])
+        return self.likelihood.sample(self.decoder(z, *given), keys[1])
 
     # Parts
 
@@ -204,7 +203,8 @@ class Variational(KeyHolder):
         """Standard normal noise (L, B, latent); sample i's depends on the key, on i and on L alone."""
         batch = q.mean.shape[0]
         if noise is None:
-            drawn = self.normal((batch, samples or self.samples, self.latent), q.mean.dtype, key)
+            count = self.samples if samples is None else positive(samples, "VAE: samples")
+            drawn = self.normal((batch, count, self.latent), q.mean.dtype, key)
             return np.swapaxes(drawn, 0, 1)
         noise = floating(noise, "VAE: noise").astype(q.mean.dtype)
         if noise.ndim == 2:
@@ -244,7 +244,7 @@ class VAE(Variational):
     (Higgins et al. 2017), `samples` is L; `objective="iwae"` trains the importance-weighted bound with them.
     """
 
-    def _given(self, condition: Any) -> tuple[Any, ...]:
+    def _given(self, condition: Any, count: int | None = None) -> tuple[Any, ...]:
         if condition is not None:
             raise ArgumentError("a VAE has no condition: use wl.generative.ConditionalVAE")
         return ()
@@ -257,7 +257,10 @@ class ConditionalVAE(Variational):
     Module that returns means and log variances (B, 2 latent). Everything else is as in `VAE`. Sohn et al. 2015.
     """
 
-    def _given(self, condition: Any) -> tuple[Any, ...]:
+    def _given(self, condition: Any, count: int | None = None) -> tuple[Any, ...]:
         if condition is None:
             raise ArgumentError("a ConditionalVAE takes a condition for each sample: model.loss(x, labels)")
+        condition = array(condition)
+        if count is not None and condition.shape[:1] != (count,):
+            raise ArgumentError(f"a condition for each of {count} samples, got one of shape {condition.shape}")
         return (condition,)

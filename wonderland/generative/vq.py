@@ -14,6 +14,7 @@ from wonderland import random
 from wonderland.core.errors import ArgumentError
 from wonderland.generative.autoencoders import squared_distance
 from wonderland.generative.noise_keys import KeyHolder
+from wonderland.generative.tokens import whole_below
 from wonderland.nn.arguments import axis_of, floating
 from wonderland.nn.building import positive
 from wonderland.nn.module import Buffer, Module
@@ -89,11 +90,12 @@ class VectorQuantizer(KeyHolder):
 
     def decode_tokens(self, tokens: Any) -> Any:
         """The vectors of codes: integers (B, ...) to (B, ...) with the axis of vectors."""
-        return np.moveaxis(take(self.codebook, tokens, axis=0), -1, self.axis)
+        return np.moveaxis(take(self.codebook, self._tokens(tokens), axis=0), -1, self.axis)
 
     def perplexity(self, tokens: Any) -> Any:
         """exp of the entropy of how often codes are chosen: as many as are in use, if those are used alike."""
-        shares = self._counts(tokens.reshape(-1)) / tokens.size
+        tokens = self._tokens(tokens).reshape(-1)
+        shares = self._counts(tokens) / tokens.size
         return np.exp(-np.sum(np.where(shares > 0, shares * np.log(np.where(shares > 0, shares, 1)), 0)))
 
     def fill(self, z: Any, key: Any = None) -> None:
@@ -117,18 +119,24 @@ class VectorQuantizer(KeyHolder):
         return np.moveaxis(z, self.axis, -1)
 
     def _nearest(self, vectors: Any) -> Any:
-        """argmin |z - e|^2 = argmin |e|^2 - 2 z'e."""
-        book = stop_gradient(self.codebook)
-        flat = stop_gradient(vectors).reshape(-1, self.width)
+        """argmin |z - e|^2 = argmin |e|^2 - 2 z'e, about the centre of the codes: far from 0, all is rounded."""
+        book, flat = stop_gradient(self.codebook), stop_gradient(vectors).reshape(-1, self.width)
+        centre = np.mean(book, axis=0)
+        book, flat = book - centre, flat - centre
         distances = np.sum(book**2, axis=1) - 2 * (flat @ book.T)
         return np.argmin(distances, axis=1).reshape(vectors.shape[:-1])
+
+    def _tokens(self, tokens: Any) -> Any:
+        return whole_below(tokens, self.codes, "VectorQuantizer: tokens")
 
     def _counts(self, tokens: Any) -> Any:
         return at(np.zeros_like(self.usage))[tokens].add(1)
 
     def _chosen(self, vectors: Any, key: Any) -> Any:
-        """A random vector for each code."""
-        places = random.randint(self.next_key() if key is None else key, (self.codes,), 0, vectors.shape[0])
+        """A random vector for each code, all different if there are enough: of two equal codes one is never chosen."""
+        count = vectors.shape[0]
+        key = self.next_key() if key is None else key
+        places = random.choice(key, count, (self.codes,), replace=count < self.codes)
         return take(vectors, places, axis=0).astype(self.usage.dtype)
 
     def _move(self, vectors: Any, tokens: Any) -> None:

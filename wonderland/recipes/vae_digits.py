@@ -18,6 +18,8 @@ def run(
     wl.random.seed(seed)
     training, test = data.split(data.digits(), [0.8, 0.2], seed=seed, stratify=True)
     loader = data.Loader(training, batch_size, shuffle=True, seed=seed)
+    known = training[:][0].reshape(-1, 64)
+    pca = generative.probabilistic_pca(known.astype(np.float64), latent)  # says at once which latents it refuses
     middle = lambda: [nn.gelu, nn.Linear(hidden, hidden), nn.gelu]
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(64, hidden), *middle(), nn.Linear(hidden, 2 * latent))
     decoder = nn.Sequential(
@@ -32,9 +34,8 @@ def run(
     history = train.fit(model, loss, optimizer, loader, epochs=epochs, **options)
 
     model.eval()
-    (x, labels), known = test[:], training[:][0].reshape(-1, 64)
+    x, labels = test[:]
     mean = lambda values: float(np.mean(values))
-    pca = generative.probabilistic_pca(known.astype(np.float64), latent)
     numbers = {
         "test log-likelihood": mean(model.log_likelihood(x, samples=1000, key=wl.random.key(seed))),
         "test ELBO": mean(model.elbo(x, samples=50, key=wl.random.key(seed))),
