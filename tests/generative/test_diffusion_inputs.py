@@ -277,3 +277,36 @@ def test_distances_that_are_none():
             gen.mmd(np.ones((4, 2)), np.ones((5, 2)), bandwidth)
     with pytest.raises(ArgumentError, match="gaussian_frechet"):
         gen.gaussian_frechet(0.0, 1.0, 0.0, 1.0)
+
+
+# The U-Net's conditions and levels, and keys
+
+
+def test_a_unet_of_tokens_says_what_they_are():
+    network = gen.UNet(1, 8, (1, 1), context=4, tokens=5, key=KEY)
+    x = np.zeros((2, 1, 4, 4), np.float32)
+    for wrong, message in (
+        ([[0], [5]], "below 5: got 5"),
+        ([0, 1], "whole numbers"),
+        ([[0.5], [1.0]], "whole numbers"),
+    ):
+        with pytest.raises((ValueError, ArgumentError), match=message):
+            network(x, 1.0, np.array(wrong))
+    same = network(x, 1.0, np.array([[3, 255 - 256], [1, 2]]))
+    np.testing.assert_array_equal(network(x, 1.0, [[3, -1], [1, 2]]), same)
+    assert network(x[:0], 1.0).shape == (0, 1, 4, 4)
+
+
+@pytest.mark.parametrize("settings", [{"multiples": ()}, {"attention": (2,)}, {"blocks": 0}], ids=str)
+def test_a_unet_has_levels_and_blocks(settings):
+    with pytest.raises((ValueError, ArgumentError), match="UNet"):
+        gen.UNet(1, 8, **settings)
+
+
+def test_what_is_drawn_needs_a_key():
+    with pytest.raises(ArgumentError, match="key"):
+        gen.flow_sample(lambda x, t: x, (5, 2), 3)
+    with pytest.raises(ArgumentError, match="key"):
+        gen.gradient_penalty(lambda x: np.sum(x, 1), POINTS, POINTS)
+    with pytest.raises(ArgumentError, match="projections"):
+        gen.sliced_wasserstein(POINTS, POINTS, KEY)

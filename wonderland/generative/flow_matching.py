@@ -86,6 +86,8 @@ def flow_sample(
     if not isinstance(steps, (int, np.integer)) or steps < 1:
         raise ArgumentError(f"flow_sample: steps is a whole number from 1 on, got {steps!r}")
     noise = hasattr(shape, "dtype")
+    if not noise and key is None:
+        raise ArgumentError("flow_sample begins with noise: give key=wl.random.key(0), or the noise instead of a shape")
     x = floating(shape, "flow_sample: noise") if noise else random.normal(key, shape, dtype=np.float32)
     velocity, step = _checked(velocity), _STEPS[method]
     times = np.linspace(1.0, 0.0, steps + 1).astype(x.dtype)

@@ -39,6 +39,8 @@ def gradient_penalty(discriminator: Callable, x: Any, made: Any = None, key: Any
     if made is not None:
         if np.shape(made) != np.shape(x):
             raise ArgumentError(f"gradient_penalty: one made for each x, {np.shape(x)}, got {np.shape(made)}")
+        if key is None:
+            raise ArgumentError("gradient_penalty: points between x and made are drawn: give key=wl.random.key(0)")
         share = as_sigma(random.uniform(key, x.shape[:1], dtype=x.dtype), x)
         x = share * x + (1 - share) * made
     slopes = grad(lambda x: np.sum(discriminator(x)))(x)

@@ -16,7 +16,7 @@ from wonderland.recipes.outcomes import Figures, Outcome
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 LETTERS = 26
-GUIDANCE = 4.0  # of illusions, which have to convince twice
+GUIDANCE = 8.0  # of illusions, which have to convince twice
 
 
 def conditions(labels: np.ndarray, words: bool) -> np.ndarray:

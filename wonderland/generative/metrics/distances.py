@@ -21,7 +21,7 @@ def sliced_wasserstein(x: Any, y: Any, projections: int = 128, p: float = 2.0, k
     which are exact for n = m, and for n != m, too: both are read at all steps of either.
     """
     x, y = two_sets(x, y, "sliced_wasserstein")
-    if not 1 <= p < np.inf or projections < 1:
+    if not isinstance(projections, (int, np.integer)) or not 1 <= p < np.inf or projections < 1:
         raise ArgumentError(f"sliced_wasserstein: p and projections are at least 1: got p={p} and {projections}")
     key = random.key(0) if key is None else key
     theta = random.normal(key, (x.shape[1], projections), dtype=x.dtype)

@@ -11,7 +11,7 @@ from wonderland import nn
 from wonderland.core.errors import ArgumentError
 from wonderland.generative.networks.conditioning import NoiseEmbedding, preconditioned
 from wonderland.generative.networks.unet_blocks import UNetAttention, UNetBlock, groups_of
-from wonderland.nn.arguments import array
+from wonderland.nn.arguments import array, demand
 from wonderland.nn.building import positive, recipe
 from wonderland.numpy.pooling import resize
 
@@ -45,6 +45,12 @@ class UNet(nn.Module):
         self.dtype: Any = np.dtype(dtype)
         widths = [positive(width, "UNet: width") * positive(m, "UNet: multiples") for m in multiples]
         levels = len(widths)
+        if not levels or not {*attention} <= {*range(levels)}:
+            raise ArgumentError(
+                f"UNet: multiples has a number for each level, and attention are some of the levels 0 to {levels - 1}: "
+                f"got multiples={tuple(multiples)} and attention={tuple(attention)}"
+            )
+        positive(blocks, "UNet: blocks")
         keys = iter(recipe(self, None, True, key, dtype).keys(8 * levels * (blocks + 2) + 16))
         E = 4 * width
         made: dict[str, Any] = {"dtype": dtype, "channels_last": True}
@@ -115,7 +121,13 @@ class UNet(nn.Module):
             condition = np.full((h.shape[0], 1), -1)
         condition = array(condition)
         if self.tokens is not None:
-            return self.tokens(np.where(condition < 0, self.tokens.num_embeddings - 1, condition))
+            if condition.ndim != 2 or condition.dtype.kind not in "iu":
+                raise ArgumentError(
+                    f"this UNet's conditions are whole numbers (B, S), got {condition.dtype} of shape {condition.shape}"
+                )
+            condition, count = condition.astype(np.int64), self.tokens.num_embeddings - 1
+            demand(condition < count, f"tokens are numbers below {count}: got {{}}", condition)
+            return self.tokens(np.where(condition < 0, count, condition))
         if condition.ndim != 3 or condition.shape[-1] != self.context:
             raise ArgumentError(f"this UNet's conditions are (B, S, {self.context}), got shape {condition.shape}")
         return condition.astype(self.dtype)
