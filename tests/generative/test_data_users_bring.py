@@ -191,7 +191,9 @@ WRONG = {
     "a velocity that broadcasts": (
         lambda: generative.flow_matching_loss(lambda x, t: x[:, 0], X[:, :1], KEY), r"of shape \(6, 1\), got \(6,\)",
     ),
-    "a velocity of other shape": (lambda: generative.flow_sample(lambda x, t: x[:, 0], (2, 2), key=KEY), "like the points"),
+    "a velocity of other shape": (
+        lambda: generative.flow_sample(lambda x, t: x[:, 0], (2, 2), key=KEY), "like the points",
+    ),
     "times of another clock": (
         lambda: generative.flow_matching_loss(VELOCITY, X, KEY, times=np.arange(6)), "to 1 .noise., got 2",
     ),

@@ -64,7 +64,8 @@ class UNetAttention(nn.Module):
             self.cross = nn.MultiHeadAttention(channels, heads, context_width=context, key=keys[1], **made)
 
     def __call__(self, x: Any, context: Any = None) -> Any:
-        tokens = lambda h: h.reshape(h.shape[0], -1, h.shape[-1])  # (B, H W, C)
+        B, H, W, C = x.shape
+        tokens = lambda h: h.reshape(B, H * W, C)
         t = tokens(x) + self.attention(tokens(self.norm(x)))
         if self.cross is not None:
             t = t + self.cross(self.cross_norm(t), context)
