@@ -29,7 +29,7 @@ WEIGHT_NANOSECONDS = 0.5  # of a number of the weights' transform
 MOST_PARTS, LEAST_BLOCKS, PARTS_BYTES = 8, 2, 1 << 21
 
 
-class Images(NamedTuple):
+class MovingWindows(NamedTuple):
     """Windows of 3 x 3 that move by one on images with their channels side by side."""
 
     sizes: dict[str, int]
@@ -37,7 +37,7 @@ class Images(NamedTuple):
     turned: tuple[bool, bool]  # are windows read from the last row or column to the first?
 
 
-def _images(x: Node, moving: int, fixed: int, columns: int) -> Images | None:
+def _images(x: Node, moving: int, fixed: int, columns: int) -> MovingWindows | None:
     """x as windows: axes from `moving` on are (images,) heights and widths, three from `fixed` on a window's."""
     axes = [*zip(x.shape, x.layout[1], strict=True)]
     moving_axes, kernel = axes[moving : moving + len(axes) - 3], axes[fixed : fixed + 3]
@@ -63,7 +63,7 @@ def _images(x: Node, moving: int, fixed: int, columns: int) -> Images | None:
         "block": winograd_code.block_of(t, depth, columns), "shared": int(work >= SHARED_WORK),
     }  # fmt: skip
     turned = kernel[rows[0]][1] < 0, kernel[taps[0]][1] < 0
-    return Images(sizes, (rows[0], taps[0], channels[0]), turned)
+    return MovingWindows(sizes, (rows[0], taps[0], channels[0]), turned)
 
 
 def lower(builder: Any, x: Node, y: Node, r: int) -> Node | None:
@@ -81,7 +81,7 @@ def lower(builder: Any, x: Node, y: Node, r: int) -> Node | None:
     return None if back is None or any(back.turned) else _gradient(builder, x, y, back)
 
 
-def _convolution(builder: Any, x: Node, y: Node, r: int, images: Images) -> Node:
+def _convolution(builder: Any, x: Node, y: Node, r: int, images: MovingWindows) -> Node:
     offset, (from_, (by_column, *others)) = x.layout[0], y.layout
     steps = []
     for axis, turned, step in zip(images.kernel, images.turned, ("row", "column"), strict=False):
@@ -95,7 +95,7 @@ def _convolution(builder: Any, x: Node, y: Node, r: int, images: Images) -> Node
     return builder.keep(Winograd("winograd", made, {"x": (x.base, offset), "u": (u, 0)}, images.sizes))
 
 
-def _gradient(builder: Any, x: Node, y: Node, images: Images) -> Node:
+def _gradient(builder: Any, x: Node, y: Node, images: MovingWindows) -> Node:
     sizes, (offset, strides) = dict(images.sizes), y.layout
     by_image, by_row, by_column = (0, *strides[1:])[-3:]
     sizes |= {"given_image": by_image, "given_row": by_row, "given_column": by_column}

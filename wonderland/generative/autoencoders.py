@@ -45,7 +45,7 @@ def standard_deviation(value: Any, name: str) -> float:
     return float(value)
 
 
-class EncoderDecoder(Module):
+class CodeModel(Module):
     """An encoder E and a decoder D, any two Modules, one after the other."""
 
     encoder: Any
@@ -81,7 +81,7 @@ class EncoderDecoder(Module):
         return x
 
 
-class AutoEncoder(EncoderDecoder):
+class AutoEncoder(CodeModel):
     """E|x - D(E(x))|^2 of an encoder E and a decoder D, any two Modules: (B, ...) to (B, code) and back.
 
         model = wl.generative.AutoEncoder(
@@ -156,7 +156,7 @@ def discarded_spectrum(x: Any, code: int, centred: bool = True) -> Any:
     return np.sum(principal_directions(x, centred)[2][code:])
 
 
-class DenoisingAutoEncoder(EncoderDecoder, KeyHolder):
+class DenoisingAutoEncoder(CodeModel, KeyHolder):
     """E|x - D(E(x + sigma epsilon))|^2: the data, of noisy data. Vincent et al. 2008.
 
     What is best is E[x | x + sigma epsilon], so that (reconstruct(y) - y) / sigma^2 is the score of the noisy data:

@@ -51,4 +51,4 @@ def exponential_optimum(x: Any) -> Any:
 
 def _check_rates(*rates: Any) -> None:
     for rate in rates:
-        demand(rate > 0, "theta and phi are rates of exponential distributions, above 0, got {}", rate)
+        demand(rate > 0, "rates of exponential distributions (theta, phi) are above 0, got {}", rate)

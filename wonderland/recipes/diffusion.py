@@ -37,11 +37,9 @@ def run(
     wl.random.seed(seed)
     given: Any = (epochs, rate, 0, 0, guidance, samples)
     epochs, rate, high, low, guidance, samples = (mine or usual for mine, usual in zip(given, USUAL[data]))
-    if samples < 2 or steps < 1:  # said now, and not after training
-        raise recipes.RecipeError(f"diffusion: samples are at least 2 and steps at least 1, not {samples} and {steps}")
+    generated.check(samples, steps)
     training, test, classes = generated.read(data, folder, seed, words)
-    x0 = training[:][0]
-    spread = float(np.std(x0))
+    spread = float(np.std(x0 := training[:][0]))
     network = generated.network(x0.shape[1:], width, classes, words, spread)
     sigmas = np.append(np.geomspace(high, low, steps), 0).astype(np.float32)
 

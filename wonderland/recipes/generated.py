@@ -19,6 +19,12 @@ LETTERS = 26
 GUIDANCE = 8.0  # of illusions, which have to convince twice
 
 
+def check(samples: int, steps: int) -> None:
+    """Say before training what would fail after it."""
+    if samples < 2 or steps < 1:
+        raise RecipeError(f"diffusion: samples are at least 2 and steps at least 1, not {samples} and {steps}")
+
+
 def conditions(labels: np.ndarray, words: bool) -> np.ndarray:
     """Classes (n,); with `words` their names as numbers of letters (n, 5), -1 after the end."""
     if not words:
