@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
+from itertools import product
 
 from wonderland.compile import ir
 from wonderland.compile.gemm_kernel import kernel
@@ -112,16 +113,14 @@ def _weights_task(t: Tile) -> Function:
     w, u, by_column, by_row, by_tap, by_channel, channels, columns = Fields(
         f, t, WORDS["winograd_weights"], context
     ).get("w u by_column by_row by_tap by_channel channels columns")
+    taps = t.stack(f, 9 * t.lanes)  # vectors of columns, which lie anyhow
     with f.loop(0, channels) as c, f.loop(0, t.columns, t.lanes) as v:
         first = w.at((chunk * t.columns + v) * by_column + c * by_channel)
-
-        def read(i: int, j: int, first: Elements = first) -> Value:
-            value = ir.undefined(t.vector)
-            for lane in range(t.lanes):
-                value = f.insert(value, first.at(lane * by_column).load(i * by_row + j * by_tap), f.constant(lane))
-            return value
-
-        square = [[read(i, j) for j in range(3)] for i in range(3)]
+        with f.loop(0, t.lanes) as lane:
+            for i, j in product(range(3), range(3)):
+                number = first.at(lane * by_column).load(i * by_row + j * by_tap)
+                taps.at((3 * i + j) * t.lanes).store(number, lane)
+        square = [[taps.vector((3 * i + j) * t.lanes) for j in range(3)] for i in range(3)]
         to = u.at((chunk * channels + c) * t.columns + v)
         for i, row in enumerate(_both(partial(_of_weights, t), square)):
             for j, value in enumerate(row):
