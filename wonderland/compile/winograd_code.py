@@ -25,7 +25,7 @@ from itertools import product
 
 from wonderland.compile import ir
 from wonderland.compile.gemm_kernel import kernel
-from wonderland.compile.gemm_tile import Elements, Fields, Tile, begin, run, tile
+from wonderland.compile.gemm_tile import Fields, Tile, begin, run, tile
 from wonderland.compile.ir import POINTER, RARE, VOID, Function, Value
 
 PLACES = 16  # of a tile
