@@ -254,7 +254,7 @@ def torch_samples(make, compile, weights, x0, noise, levels, classes, channels_l
 
     @compile
     def step(x, sigma, after, *condition):
-        return x + (after - sigma) * model(x, sigma.expand(len(x)), *condition)
+        return x + (after - sigma) * model(x, sigma, *condition)
 
     def call():
         x = start

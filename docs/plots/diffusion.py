@@ -5,23 +5,16 @@ of digits are those of the recipe: wonderland train diffusion --set data=digits.
 """
 
 import sys
-from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from PIL import Image
+from points import bare, save
 from scipy.stats import norm, qmc
 
 import wonderland as wl
 from wonderland import data, generative, train
 
 INK, BLUE, ORANGE, PALE = "#222222", "#0072B2", "#D55E00", "#CCCCCC"
-IMAGES = Path(__file__).parent.parent / "images"
-plt.rcParams.update({"font.size": 9, "figure.dpi": 150, "axes.titlesize": 9, "axes.spines.top": False,
-                     "axes.spines.right": False})  # fmt: skip
 MODES = generative.GaussianMixture([0.5, 0.3, 0.2], [[-2.0, -1.0], [2.0, -1.5], [0.5, 2.0]], 0.02)
 
 
@@ -35,21 +28,6 @@ def draw(denoiser, start, sigmas, solver=None, **options):
     """Samples from given noise, compiled."""
     run = lambda x: generative.sample(denoiser, x, sigmas, solver or generative.DDIM(), **options)
     return wl.jit(run)(start)
-
-
-def save(figure, name):
-    """A figure as a small file: points and arrows need few colours."""
-    path = IMAGES / f"{name}.png"
-    figure.savefig(path)
-    Image.open(path).convert("RGB").quantize(96, dither=Image.Dither.NONE).save(path, optimize=True)
-
-
-def bare(place, side, title=""):
-    """An axes without ticks, from -side to side."""
-    place.set(aspect="equal", xlim=(-side, side), ylim=(-side, side), xticks=[], yticks=[])
-    place.set_title(title)
-    for spine in place.spines.values():
-        spine.set(visible=True, color="#DDDDDD")
 
 
 def noise():

@@ -5,44 +5,22 @@ those alone.
 """
 
 import sys
-from pathlib import Path
 from time import perf_counter
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from PIL import Image
+from points import bare, save
 
 import wonderland as wl
 from wonderland import data, generative, nn, train
 
 INK, BLUE, ORANGE, GREY = "#222222", "#0072B2", "#D55E00", "#AAAAAA"
-IMAGES = Path(__file__).parent.parent / "images"
-plt.rcParams.update({"font.size": 9, "figure.dpi": 150, "axes.titlesize": 9, "axes.spines.top": False,
-                     "axes.spines.right": False})  # fmt: skip
 
 
 def ring(count, rng, modes=8, noise=0.08):
     """Points of Gaussians on a circle of radius 2."""
     angle = 2 * np.pi * rng.integers(modes, size=count) / modes
     return (2 * np.stack([np.cos(angle), np.sin(angle)], 1) + noise * rng.normal(size=(count, 2))).astype(np.float32)
-
-
-def save(figure, name):
-    """A figure as a small file: points and lines need few colours."""
-    path = IMAGES / f"{name}.png"
-    figure.savefig(path)
-    Image.open(path).convert("RGB").quantize(96, dither=Image.Dither.NONE).save(path, optimize=True)
-
-
-def bare(place, side, title=""):
-    """An axes without ticks, from -side to side."""
-    place.set(aspect="equal", xlim=(-side, side), ylim=(-side, side), xticks=[], yticks=[])
-    place.set_title(title)
-    for spine in place.spines.values():
-        spine.set(visible=True, color="#DDDDDD")
 
 
 class Velocity(nn.Module):
