@@ -86,6 +86,7 @@ bench-plots: $(PEERS)/.bench
 	@$(PEERS)/bin/python -m bench.memory_of_steps $(ARGS) --out bench/results --images docs/images
 	@$(PEERS)/bin/python -m bench.attention_memory --images docs/images
 	@$(PEERS)/bin/python -m bench.context_memory $(ARGS) --out bench/results --images docs/images
+	@$(PEERS)/bin/python -m bench.estimators $(ARGS) --out bench/results --images docs/images
 
 # Counts, so that nothing but the seconds depends on the machine; ARGS="error memory" for some of the plots.
 compared: $(VENV)/.dev

@@ -42,6 +42,7 @@ LAYERS = {
     "train": "optimisers, schedules, the loop, checkpoints of weights, metrics",
     "text": "tokenisers, language models, sampling from them",
     "generative": "autoencoders, flows, diffusion",
+    "estimators": "models that are fitted in one line, by scikit-learn's contract",
     "graph": "graphs as data, message passing",
     "kernels": "kernel machines and Gaussian processes",
     "probability": "distributions and inference, of `random`'s samplers",

@@ -17,7 +17,7 @@ import shared_data
 import wonderland as wl
 from wonderland import cli, cli_train, data, models, nn, recipes, text, train
 from wonderland.core.errors import ArgumentError
-from wonderland.recipes import drawing, gpt, language
+from wonderland.recipes import drawing, gpt, language, pretext, pretext_tasks
 from wonderland.recipes.catalog import converted
 
 SMALL = {
@@ -40,6 +40,8 @@ SMALL = {
     "sudoku": ["samples=12", "batch_size=9", "rules=8"],
     "vae-digits": ["hidden=8", "batch_size=256"],
     "diffusion": ["width=4", "batch_size=400", "steps=3", "samples=20"],
+    "simclr-digits": ["width=2", "batch_size=256", "draws=2", "label_epochs=1"],
+    "masked-digits": ["width=2", "batch_size=256", "draws=1", "label_epochs=1"],
 }
 PICTURES = {
     "digits-mlp": ["confusion-matrix", "reliability-diagram", "first-layer-filters", "worst-mistakes"],
@@ -61,6 +63,8 @@ PICTURES = {
     "sudoku": [],
     "vae-digits": ["latent-space", "plane-of-codes", "reconstructions", "samples"],
     "diffusion": ["samples", "trajectory", "memorisation"],
+    "simclr-digits": ["few-labels", "views", "embeddings", "neighbours"],
+    "masked-digits": ["few-labels", "task", "embeddings", "neighbours"],
 }
 UNTRAINED = ("transformer-cost", "vocabulary")
 FILES = {"gpt": ["model.safetensors"], "diffusion": ["trajectory.gif"]}  # besides
@@ -302,6 +306,76 @@ def test_views_of_a_digit():
     assert {*mask.sum(1)} == {1, 2, 3} and mask[:, 0].all()
     np.testing.assert_array_equal(same, labels)
     assert np.abs(views[:, 0] - views[:, 1]).reshape(200, -1).max(1).min() > 0.1
+
+
+def test_questions_whose_answers_are_in_the_images():
+    """What is asked, by hand: hidden patches are whole, and a digit turned back is the digit; some are refused."""
+    images = np.random.default_rng(0).random((300, 1, 8, 8)).astype(np.float32)
+    rng = np.random.default_rng(1)
+    seen, answer, mask = pretext_tasks.question("masked", 0.25, 1.0)((images, None), rng)
+    assert answer is images and seen.dtype == np.float32
+    assert np.all(seen[mask] == -1) and np.all(seen[~mask] == images[~mask])
+    patches = mask.reshape(300, 4, 2, 4, 2)
+    assert np.all(patches == patches[:, :, :1, :, :1]) and abs(patches.mean() - 0.25) < 0.03
+    seen, answer, mask = pretext_tasks.question("denoising", 0.5, 0.3)((images, None), rng)
+    assert answer is images and mask.all() and np.std(seen - images) == pytest.approx(0.3, rel=0.03)
+    seen, turns, mask = pretext_tasks.question("rotation", 0.5, 1.0)((images, None), rng)
+    assert {*turns} == {0, 1, 2, 3} and mask.all()
+    for image, turned, k in zip(images, seen, turns, strict=True):
+        for _ in range(4 - k):
+            turned = turned[0].T[::-1][None]  # a quarter more makes it whole
+        np.testing.assert_array_equal(turned, image)
+    for wrong, said in (
+        (("jigsaw", 0.5, 1.0), "masked, denoising, rotation, not 'jigsaw'"),
+        (("masked", 0.0, 1.0), "not 0.0 and 1.0"),
+        (("denoising", 0.5, 0.0), "not 0.5 and 0.0"),
+    ):
+        with pytest.raises(recipes.RecipeError, match=said):
+            pretext_tasks.question(*wrong)
+
+
+def test_few_labels_are_as_many_of_each_class():
+    training, test, draws = pretext.read(3, 7, 4)
+    known = training[:][1]
+    assert len(training) + len(test) == 1797 and len(draws) == 4
+    for some in draws:
+        assert np.bincount(known[some]).tolist() == [7] * 10 and len({*some}) == 70
+    assert len({tuple(some) for some in draws}) == 4
+    np.testing.assert_array_equal(pretext.read(3, 7, 2)[2][1], draws[1])  # more draws don't change the first ones
+    for labels, count in ((0, 1), (500, 1), (10, 0)):
+        with pytest.raises(recipes.RecipeError, match=f"not {labels} and {count}"):
+            pretext.read(0, labels, count)
+
+
+def test_answers_are_judged_on_new_digits():
+    """A network that says what it sees leaves the noise as it is; the mean digit leaves the variance around it."""
+    training, test, _ = pretext.read(0, 1, 1)
+    ask = pretext_tasks.question("denoising", 0.5, 0.3)
+    found, figures = pretext_tasks.judged("denoising", nn.Sequential(nn.Identity()), ask, training, test, 0)
+    assert found["squared error of a pixel"] == pytest.approx(0.09, rel=0.03)
+    known, new = training[:][0], test[:][0]
+    assert found["that of the mean digit"] == pytest.approx(np.mean((new - known.mean(0)) ** 2), rel=1e-5)
+    assert [*figures()] == ["task"]
+
+
+def test_masked_digits_finds_the_way_up():
+    """Too short to be good, but better than one in four; all ways to use two labels are there."""
+    small = {"task": "rotation", "epochs": 2, "width": 2, "batch_size": 32, "draws": 1, "label_epochs": 1, "labels": 2}
+    found = recipes.find("masked-digits").run(small, progress=False)
+    assert found.numbers["accuracy of turns"] > 0.3
+    ways = {row["way"] for row in found.tables["With 2 labels a class"]}
+    pixels = {"pixels, linear head", "pixels, nearest neighbour"}
+    assert ways == {pretext.FROZEN, pretext.TUNED, pretext.SCRATCH, *pixels}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_ten_labels_are_worth_more_after_self_supervision(seed):
+    """A frozen backbone that has seen digits without labels, against the same network from scratch."""
+    found = recipes.find("simclr-digits").run({"seed": seed}, progress=False).numbers
+    assert found["accuracy, frozen backbone, linear head"] > 0.95
+    assert found["margin of accuracy"] > 0.01
+    assert found["precision at 10, embeddings"] > 0.95 > 0.93 > found["precision at 10, pixels"]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ PAGES = {
 SPACES = [
     wl, wl.nn, wl.nn.init, wl.models, wl.data, wl.train, wl.train.metrics, wl.train.pictures, wl.random, wl.sparse,
     wl.einops, wl.testing, wl.recipes, wl.text, wl.implicit, wl.generative,
-    wl.generative.views,
+    wl.generative.views, wl.estimators,
 ]  # fmt: skip
 
 

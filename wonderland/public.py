@@ -8,7 +8,21 @@ need. A name added here also goes into a page of `docs/reference`.
 
 # ruff: noqa: F401
 
-from wonderland import data, einops, generative, implicit, models, nn, random, recipes, sparse, testing, text, train
+from wonderland import (
+    data,
+    einops,
+    estimators,
+    generative,
+    implicit,
+    models,
+    nn,
+    random,
+    recipes,
+    sparse,
+    testing,
+    text,
+    train,
+)
 from wonderland.compile.jit import jit
 from wonderland.control.associative import associative_scan
 from wonderland.control.cond import cond, switch

@@ -27,6 +27,7 @@ ORDER = [
     "trees",
     "eager",
     "implicit",
+    "estimators",
     "random",
     "tokenizers",
     "imports",

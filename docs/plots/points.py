@@ -13,11 +13,11 @@ plt.rcParams.update({"font.size": 9, "figure.dpi": 150, "axes.titlesize": 9, "ax
                      "axes.spines.right": False})  # fmt: skip
 
 
-def save(figure, name):
+def save(figure, name, colors=96):
     """A figure as a small file: points, arrows and lines need few colours."""
     path = IMAGES / f"{name}.png"
     figure.savefig(path)
-    Image.open(path).convert("RGB").quantize(96, dither=Image.Dither.NONE).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(colors, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def bare(place, side, title=""):

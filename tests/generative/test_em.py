@@ -101,6 +101,39 @@ def test_kmeans_plus_plus_draws_by_squared_distance():
     np.testing.assert_array_equal(kmeans_plus_plus(wl.random.key(0), np.ones((5, 2)), 3), np.ones((3, 2)))
 
 
+def test_kmeans_plus_plus_draws_by_weights():
+    x, weight = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([1.0, 2.0, 1.0, 0.0])
+    draw = lambda key: kmeans_plus_plus(key, x, 2, weight)[:, 0]
+    pairs = wl.jit(wl.vmap(draw))(wl.random.split(wl.random.key(0), 30_000))
+    for first, p, others, shares in (
+        (0, 0.25, (1, 3), (2, 9)), (1, 0.5, (0, 3), (1, 4)), (3, 0.25, (0, 1), (9, 8)), (3.5, 0, (0, 1), (1, 1)),
+    ):  # fmt: skip
+        there = pairs[pairs[:, 0] == first, 1]
+        assert abs(len(there) / 30_000 - p) <= 4 * np.sqrt(p * (1 - p) / 30_000)
+        q = shares[0] / sum(shares)
+        assert not p or abs(np.mean(there == others[0]) - q) < 4 * np.sqrt(q * (1 - q) / len(there))
+    assert {*kmeans_plus_plus(wl.random.key(0), x, 4, weight)[:, 0]} == {0, 1, 3}  # never one of weight 0
+
+
+@pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jitted"])
+@ALL
+def test_weights_are_counts(kind, jitted):
+    x, count = points(120), np.random.default_rng(1).integers(0, 4, 120)
+    fit = lambda x, w: fit_mixture(x, 3, kind, start=starting(), steps=20, tol=0.0, sample_weight=w)
+    found = (wl.jit(fit) if jitted else fit)(x, count.astype(float))
+    expected = fit_mixture(np.repeat(x, count, axis=0), 3, kind, start=starting(), steps=20, tol=0.0)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-12)
+    absent = np.concatenate([x, np.full((40, 2), 1e3)])  # of weight zero
+    found = fit_mixture(absent, 3, kind, key=wl.random.key(0), sample_weight=np.repeat([1.0, 0.0], [120, 40]))
+    assert np.all(found.means > x.min(axis=0)) and np.all(found.means < x.max(axis=0))
+    for wrong, message in (
+        (count[:5], "one number for each point"), (-count, "not negative"), (0 * count, "all weights are zero")
+    ):  # fmt: skip
+        with pytest.raises((ArgumentError, ValueError), match=message):
+            fit_mixture(x, 3, kind, start=starting(), sample_weight=wrong)
+
+
 def test_from_kmeans_plus_plus_it_finds_the_clusters():
     rng = np.random.default_rng(0)
     x = np.concatenate([c + 0.5 * rng.normal(size=(100, 2)) for c in CENTRES])

@@ -287,6 +287,57 @@ def test_info_nce(rng):
         nn.info_nce(q, k, n, symmetric=True)
 
 
+def nt_xent_by_loops(first, second, temperature):
+    """Each of the 2n views against the 2n - 1 others: the losses (2n,)."""
+    z = np.concatenate([first, second])
+    z, n = z / np.linalg.norm(z, axis=-1, keepdims=True), len(first)
+    e = lambda i, k: np.exp(z[i] @ z[k] / temperature)
+    losses = [-np.log(e(i, (i + n) % (2 * n)) / sum(e(i, k) for k in range(2 * n) if k != i)) for i in range(2 * n)]
+    return np.array(losses)
+
+
+def test_nt_xent(rng):
+    a, b = rng.standard_normal((2, 6, 4))
+    exact = nt_xent_by_loops(a, b, 0.3)
+    for transform in (lambda f: f, wl.jit):
+        loss = transform(lambda a, b: nn.nt_xent(a, b, 0.3))
+        np.testing.assert_allclose(loss(a, b), exact.mean())
+        np.testing.assert_allclose(loss(b, a), exact.mean())
+        np.testing.assert_allclose(loss(3 * a, b), exact.mean())
+        assert loss(a.astype(np.float32), b.astype(np.float32)).dtype == np.float32
+    np.testing.assert_allclose(nn.nt_xent(a, b, 0.3, reduction="none"), (exact[:6] + exact[6:]) / 2)
+    np.testing.assert_allclose(nn.nt_xent(a[:1], b[:1]), 0)  # no negatives: the partner is all there is
+    unit = lambda x: x / np.linalg.norm(x, axis=-1, keepdims=True)
+    np.testing.assert_allclose(nn.nt_xent(unit(a), unit(b), 0.3, normalize=False), exact.mean())
+    stacked = nn.nt_xent(np.stack([a, b + 1]), np.stack([b, a]), reduction="none")
+    np.testing.assert_allclose(stacked[1], nn.nt_xent(b + 1, a, reduction="none"))
+    weight = rng.random(6)
+    np.testing.assert_allclose(
+        nn.nt_xent(a, b, 0.3, weight=weight), np.sum(np.tile(weight, 2) * exact) / (2 * weight.sum())
+    )
+    wl.testing.check_grads(lambda a, b: nn.nt_xent(a, b, 0.5), (a, b), order=2)
+    with pytest.raises(ValueError, match=r"n at least 1, got \(0, 4\)"):
+        nn.nt_xent(a[:0], b[:0])
+    with pytest.raises(ValueError, match=r"\(\.\.\., n, width\)"):
+        nn.nt_xent(a[0], b[0])
+    with pytest.raises(ValueError, match=r"prediction has shape \(6, 4\), target \(5, 4\)"):
+        nn.nt_xent(a, b[:5])
+
+
+def test_nt_xent_of_masked_samples(rng):
+    """Those masked out are as if they weren't there: no pair, nobody's negatives, and no NaN in the derivative."""
+    a, b = rng.standard_normal((2, 5, 4))
+    mask = np.array([True, True, False, True, False])
+    spoilt = np.where(mask[:, None], a, np.nan)
+    for transform in (lambda f: f, wl.jit):
+        loss, gradient = transform(wl.value_and_grad(lambda a: nn.nt_xent(a, b, 0.3, mask=mask)))(spoilt)
+        np.testing.assert_allclose(loss, nt_xent_by_loops(a[mask], b[mask], 0.3).mean())
+        np.testing.assert_allclose(gradient[mask], wl.grad(lambda a: nn.nt_xent(a, b[mask], 0.3))(a[mask]), atol=1e-12)
+        assert np.all(gradient[~mask] == 0)
+        loss, gradient = transform(wl.value_and_grad(lambda a: nn.nt_xent(a, b, mask=np.zeros(5, bool))))(spoilt)
+        assert loss == 0 and np.all(gradient == 0)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [

@@ -322,6 +322,19 @@ case(
     lambda F, q, k: (info_nce(F, q, k, 0.3) + info_nce(F, k, q, 0.3)) / 2, [normal(6, 4), normal(6, 4)],
 )  # fmt: skip
 
+
+def nt_xent(F, a, b, t):
+    """As the PyTorch ports of SimCLR have it: the scores of a view with itself are taken out of the softmax."""
+    import torch
+
+    z, n = F.normalize(torch.cat([a, b]), dim=-1), len(a)
+    scores = (z @ z.mT / t).masked_fill(torch.eye(2 * n, dtype=torch.bool), -torch.inf)
+    return F.cross_entropy(scores, torch.arange(2 * n).roll(n))
+
+
+case("nt_xent", lambda a, b: nn.nt_xent(a, b, 0.5), lambda F, a, b: nt_xent(F, a, b, 0.5),
+     [normal(6, 4), normal(6, 4)])  # fmt: skip
+
 # Sequences: PyTorch has no second derivative of these ----------------------------------------------------------------
 
 FRAMES, SPELLED = normal(3, 12, 5), np.array([[1, 2, 2, 4], [3, 1, 4, 1], [2, 2, 2, 2]])

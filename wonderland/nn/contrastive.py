@@ -8,7 +8,7 @@ import numpy as np
 
 from wonderland.nn.arguments import array, axis_of, demand, floating, pair
 from wonderland.nn.classification import cross_entropy
-from wonderland.nn.reduction import or_masked, reduced
+from wonderland.nn.reduction import mask_of, or_masked, reduced
 
 
 def cosine_similarity(a: Any, b: Any, axis: int = -1, eps: float = 1e-8) -> Any:
@@ -99,3 +99,38 @@ def info_nce(
     own = np.sum(queries * keys, axis=-1, keepdims=True)
     scores = np.concatenate([own, queries @ np.swapaxes(negatives, -1, -2)], axis=-1) / temperature
     return cross_entropy(scores, np.zeros(queries.shape[:-1], np.int64), **options)
+
+
+def nt_xent(
+    first: Any, second: Any, temperature: Any = 0.5, *, normalize: bool = True, weight: Any = None, mask: Any = None,
+    reduction: str = "mean",
+) -> Any:  # fmt: skip
+    """-log exp(z_i z_j / t) / sum_{k != i} exp(z_i z_k / t): each view is to find the other view of the same sample.
+
+    `first` and `second` are (..., n, width), the two views of n samples. All 2n of them look for their partner j(i)
+    among the 2n - 1 others, so that the 2n - 2 views of other samples are the negatives; `info_nce` has only those of
+    the other side. The loss of a sample, (..., n), is the mean of its two. Vectors are made unit vectors, unless
+    `normalize=False`. `weight` and `mask` belong to samples; those masked out are nobody's negatives either.
+
+        loss = nn.nt_xent(model(view()), model(view()), temperature=0.5)
+
+    The loss of SimCLR: Chen et al. 2020 (normalised, temperature-scaled cross-entropy); Sohn 2016.
+    """
+    name = "nt_xent"
+    first, second = pair(first, second, name)
+    if first.ndim < 2 or 0 in first.shape or first.shape != second.shape:
+        raise ValueError(f"{name}: both views are (..., n, width), n at least 1, got {first.shape}, {second.shape}")
+    samples, n = first.shape[:-1], first.shape[-2]
+    views = np.concatenate([first, second], axis=-2)
+    hidden: Any = np.eye(2 * n, dtype=bool)  # nobody is to find itself
+    if mask is not None:
+        there = np.broadcast_to(mask_of(mask, samples, name), samples)
+        there = np.concatenate([there, there], axis=-1)
+        views = np.where(there[..., None], views, 1)  # whatever they were
+        hidden = hidden | (there[..., :, None] & ~there[..., None, :])
+    if normalize:
+        views = _unit(views, -1, 1e-12)
+    scores = np.where(hidden, -np.inf, views @ np.swapaxes(views, -1, -2) / temperature)
+    partner = np.broadcast_to((np.arange(2 * n) + n) % (2 * n), views.shape[:-1])
+    losses = cross_entropy(scores, partner, reduction="none")
+    return reduced(0.5 * (losses[..., :n] + losses[..., n:]), reduction, name, weight, mask)

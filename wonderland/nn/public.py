@@ -65,7 +65,13 @@ from wonderland.nn.building import build
 from wonderland.nn.cache import KVCache
 from wonderland.nn.classification import cross_entropy, nll_loss
 from wonderland.nn.containers import Parallel, Residual, Sequential
-from wonderland.nn.contrastive import cosine_embedding_loss, cosine_similarity, info_nce, triplet_margin_loss
+from wonderland.nn.contrastive import (
+    cosine_embedding_loss,
+    cosine_similarity,
+    info_nce,
+    nt_xent,
+    triplet_margin_loss,
+)
 from wonderland.nn.convolutions import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from wonderland.nn.ctc import ctc_loss
 from wonderland.nn.divergences import jensen_shannon, kl_divergence, total_variation

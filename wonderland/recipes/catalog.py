@@ -20,7 +20,7 @@ from wonderland.train.history import History
 NAMES = (
     "digits-mlp", "digits-cnn", "moons", "diabetes", "mnist1d", "breast-cancer", "memorize", "gradient-variance",
     "digits-patches", "multi-view", "gpt", "masked-lm", "text-cnn", "seq2seq", "vocabulary", "transformer-cost",
-    "sudoku", "vae-digits", "diffusion",
+    "sudoku", "vae-digits", "diffusion", "simclr-digits", "masked-digits",
 )  # fmt: skip
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 

@@ -72,25 +72,6 @@ def boundary(model: Any, x: np.ndarray, labels: np.ndarray, classes: Sequence[st
     return figure
 
 
-def residuals(prediction: np.ndarray, target: np.ndarray, dark: bool = False) -> Any:
-    """What was predicted against what was true, and how the errors are spread."""
-    ink = ink_of(dark)
-    figure = new_figure(7.2, 3.4, dark)
-    left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
-    dress(left, ink, x="true", y="predicted")
-    dress(right, ink, x="predicted − true", y="count")
-    error = prediction - target
-    headline(figure, ink, f"predictions are off by {np.mean(np.abs(error)):.3g} on average")
-    ends = [float(min(prediction.min(), target.min())), float(max(prediction.max(), target.max()))]
-    left.plot(ends, ends, "--", color=ink.ink, linewidth=1, label="as it should be")
-    left.scatter(target, prediction, s=14, color=ink.series[0], alpha=0.75, linewidths=0)
-    legend(left, ink, loc="upper left")
-    right.hist(error, bins=min(30, max(8, len(error) // 6)), color=ink.series[0], alpha=0.9)
-    right.axvline(0, linestyle="--", color=ink.ink, linewidth=1)
-    right.yaxis.get_major_locator().set_params(integer=True)
-    return figure
-
-
 def signals(
     x: np.ndarray, predicted: np.ndarray, labels: np.ndarray, probabilities: np.ndarray, classes: Sequence[str],
     most: int = 12, dark: bool = False,

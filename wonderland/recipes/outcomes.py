@@ -10,6 +10,7 @@ import numpy as np
 
 from wonderland import data, nn, train
 from wonderland.core.errors import ArgumentError
+from wonderland.estimators.pictures import residuals
 from wonderland.recipes import drawing
 
 Figures = dict[str, Any]  # matplotlib Figures by a short name
@@ -111,7 +112,7 @@ def regression(
     }
 
     def figures() -> Figures:
-        return {"residuals": drawing.residuals(prediction.ravel(), target.ravel())}
+        return {"residuals": residuals(prediction.ravel(), target.ravel())}
 
     return Outcome(model, history, found | dict(numbers or {}), figures, text)
 

@@ -30,15 +30,17 @@ class Reliability(NamedTuple):
         return float(np.sum(part * gap) if norm == "l1" else np.sqrt(np.sum(part * gap * gap)))
 
 
-def reliability(probabilities: Any, target: Any, bins: int = 10) -> Reliability:
-    """Confidences in equal bins of [0, 1], and how often they were right.
+def reliability(probabilities: Any, target: Any, bins: int = 10, strategy: str = "uniform") -> Reliability:
+    """Confidences in bins of [0, 1], and how often they were right.
 
     Of probabilities (n, classes) with labels (n,) the largest is the confidence, and right if it is the label's. Of
     probabilities (n,) with targets 0 and 1 each is one, and right if the target is 1. A bin has its upper edge and not
-    its lower one; 0 is in the first.
+    its lower one; 0 is in the first. Bins are equally wide, or with `strategy="quantile"` hold equally many
+    confidences, so that their edges follow the data (adaptive binning; Nguyen and O'Connor 2015).
     """
     confidence, right = confidences(probabilities, target)
-    return of_bins(*binned(confidence, right, bins))
+    edges = edges_of(confidence, bins, strategy)
+    return of_bins(edges, *binned(confidence, right, edges))
 
 
 def confidences(probabilities: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -60,28 +62,59 @@ def confidences(probabilities: Any, target: Any) -> tuple[np.ndarray, np.ndarray
     return p.max(axis=1).astype(np.float64), (p.argmax(axis=1) == target).astype(np.float64)
 
 
-def binned(confidence: np.ndarray, right: np.ndarray, bins: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each bin the count, the sum of confidences, and the number that was right."""
+def edges_of(confidence: np.ndarray, bins: int, strategy: str) -> np.ndarray:
+    """The edges of bins, from 0 to 1: (bins + 1,)."""
     if bins < 1:
         raise ValueError(f"calibration: bins is a positive number, got {bins}")
-    place = np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], confidence, side="left")
+    if strategy not in ("uniform", "quantile"):
+        raise ValueError(f'calibration: strategy is "uniform" or "quantile", got {strategy!r}')
+    edges = np.linspace(0, 1, bins + 1)
+    if strategy == "quantile" and len(confidence):
+        edges[1:-1] = np.quantile(confidence, edges[1:-1])
+    return edges
+
+
+def binned(confidence: np.ndarray, right: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each bin the count, the sum of confidences, and the number that was right."""
+    place, bins = np.searchsorted(edges[1:-1], confidence, side="left"), len(edges) - 1
     count = np.bincount(place, minlength=bins)
     return count, np.bincount(place, confidence, bins), np.bincount(place, right, bins)
 
 
-def of_bins(count: np.ndarray, claimed: np.ndarray, right: np.ndarray) -> Reliability:
+def of_bins(edges: np.ndarray, count: np.ndarray, claimed: np.ndarray, right: np.ndarray) -> Reliability:
     """Means of sums."""
     divisor = np.where(count > 0, count, np.nan)
-    return Reliability(np.linspace(0, 1, len(count) + 1), count, claimed / divisor, right / divisor)
+    return Reliability(edges, count, claimed / divisor, right / divisor)
 
 
-def calibration_error(probabilities: Any, target: Any, bins: int = 10, norm: str = "l1") -> float:
+def calibration_error(
+    probabilities: Any, target: Any, bins: int = 10, norm: str = "l1", strategy: str = "uniform"
+) -> float:
     """The expected calibration error, sum_i n_i / n |accuracy_i - confidence_i| over bins of confidence.
 
-    `norm="l2"` is the root of the mean square of these gaps, "max" their maximum. The arguments are those of
-    `reliability`. Naeini et al. 2015; Guo et al. 2017; equation 4.21 of the book.
+    `norm="l2"` is the root of the mean square of these gaps, "max" their maximum (the MCE); `strategy="quantile"` takes
+    bins of equally many samples. The arguments are those of `reliability`. Naeini et al. 2015; Guo et al. 2017;
+    equation 4.21 of the book.
     """
-    return reliability(probabilities, target, bins).error(norm)
+    return reliability(probabilities, target, bins, strategy).error(norm)
+
+
+def classwise_calibration_error(
+    probabilities: Any, target: Any, bins: int = 10, norm: str = "l1", strategy: str = "uniform"
+) -> float:
+    """The mean over classes of `calibration_error` of the probability of that class, against all others.
+
+    It sees what the error of the largest probability doesn't: a model may be right about its first choice and wrong
+    about the others. With `norm="max"` it is the largest gap of all classes. Probabilities are (n, classes), labels
+    (n,). Kull et al. 2019.
+    """
+    p = known(probabilities, "classwise_calibration_error")
+    if p.ndim != 2:
+        raise ValueError(f"classwise_calibration_error: probabilities are (n, classes), got shape {p.shape}")
+    confidences(p, target)  # checks both
+    target = np.asarray(target)
+    errors = [calibration_error(p[:, c], target == c, bins, norm, strategy) for c in range(p.shape[1])]
+    return float(np.max(errors) if norm == "max" else np.mean(errors))
 
 
 def plot_reliability(probabilities: Any, target: Any = None, bins: int = 10, ax: Any = None) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wonderland.train.metrics.arguments import known, predicted, ratio, weights
-from wonderland.train.metrics.calibration import Reliability, binned, confidences, of_bins
+from wonderland.train.metrics.calibration import Reliability, binned, confidences, edges_of, of_bins
 from wonderland.train.metrics.classes import confusion_matrix, hits, of_table
 from wonderland.train.metrics.curves import average_precision, roc_auc
 from wonderland.train.metrics.regression import checked, of_sums
@@ -279,17 +279,18 @@ class CalibrationError(Metric):
 
     def __init__(self, bins: int = 10, norm: str = "l1") -> None:
         self.bins, self.norm = bins, norm
+        self._edges = edges_of(np.empty(0), bins, "uniform")
         self.reset()
 
     def update(self, probabilities: Any, target: Any) -> None:
         """Probabilities (n,) or (n, classes), and targets (n,)."""
-        more = binned(*confidences(probabilities, target), self.bins)
+        more = binned(*confidences(probabilities, target), self._edges)
         self.sums = tuple(a + b for a, b in zip(self.sums, more, strict=True))
 
     @property
     def reliability(self) -> Reliability:
         """Counts, confidences and accuracies of the bins."""
-        return of_bins(*self.sums)
+        return of_bins(self._edges, *self.sums)
 
     @property
     def value(self) -> float:

@@ -1,0 +1,126 @@
+"""What an estimator shows of itself: the report in one page, and the plots."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from test_contract import ALL, data_for
+
+from wonderland import estimators
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("estimator", ALL, ids=lambda e: type(e).__name__)
+def test_every_estimator_reports(estimator, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fitted = type(estimator)(**estimator.get_params(deep=False)).fit(*data_for(estimator))
+    path = fitted.report()
+    page = path.read_text(encoding="utf-8")
+    assert path.name == f"{type(estimator).__name__}.html" and path.parent.name == "runs"
+    assert f"<h1>{type(estimator).__name__}</h1>" in page and "Parameters" in page and "report(X, y)" in page
+    if isinstance(fitted, estimators.LinearModel):
+        assert "height" in page and "Coefficients" in page
+
+
+def test_a_report_of_numbers_has_residuals_intervals_and_a_learning_curve(tmp_path):
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    model = estimators.LinearRegression().fit(X[:300], y[:300])
+    page = model.report(X[300:], y[300:], tmp_path / "deep" / "page.html").read_text(encoding="utf-8")
+    for words in ("R²", "residuals", "intervals of 95%", "learning curve", "held out:", "bmi", "intercept", "inside"):
+        assert words in page, words
+    assert f"{model.score(X[300:], y[300:]):.3f}"[:4] in page
+
+
+def test_a_report_of_classes_has_calibration(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    X = (X - X.mean()) / X.std()
+    model = estimators.LogisticRegression().fit(X[:400], y[:400])
+    page = model.report(X[400:], y[400:], tmp_path / "page.html", learning_curve=False).read_text(encoding="utf-8")
+    for words in ("accuracy", "calibration error", "reliability diagram", "confusion matrix", "worst area"):
+        assert words in page, words
+    assert "learning curve" not in page
+
+
+def test_what_cant_be_shown_says_why():
+    X, y = np.eye(6, 2) + np.arange(6)[:, None], np.arange(6.0)
+    model = estimators.KNeighborsRegressor(2).fit(X, y)
+    with pytest.raises(AttributeError, match="SplitConformalRegressor"):
+        model.plot_intervals(X, y)
+    with pytest.raises(AttributeError, match="closed form"):
+        model.plot_loss()
+    with pytest.raises(ValueError, match="X and y, or neither"):
+        model.report(X)
+    with pytest.raises(ValueError, match=r"y has shape \(5,\)"):
+        model.plot_residuals(X, y[:5])
+    classifier = estimators.LogisticRegression().fit(X, y > 2)
+    with pytest.raises(ValueError, match="wasn't there in fit"):
+        classifier.plot_reliability(X, y + 7)
+
+
+def test_coefficients_come_with_names_and_intervals():
+    """Against the textbook's formulas: estimate, error, Student's interval, p."""
+    from scipy import stats
+
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(30, 2)), columns=["a", "b"])
+    y = 1 + 2 * X["a"] + rng.normal(size=30)
+    table = estimators.LinearRegression().fit(X, y).coefficient_table(0.9)
+    D = np.column_stack([X, np.ones(30)])
+    w, rss = np.linalg.lstsq(D, y)[:2]
+    error = np.sqrt(np.diag(np.linalg.inv(D.T @ D)) * rss[0] / 27)
+    assert table["feature"] == ["a", "b", "intercept"]
+    np.testing.assert_allclose(table["coefficient"], w)
+    np.testing.assert_allclose(table["error"], error)
+    np.testing.assert_allclose(table["upper"], w + stats.t.ppf(0.95, 27) * error)
+    np.testing.assert_allclose(table["p"], 2 * stats.t.sf(np.abs(w / error), 27))
+
+
+def wrapped(X, y, X_new, y_new):
+    """Each estimator around one that was fitted before."""
+    base = estimators.LogisticRegression().fit(X, y)
+    line = estimators.LinearRegression().fit(X, y)
+    yield estimators.CalibratedClassifierCV(base, cv="prefit").fit(X_new, y_new)
+    yield estimators.CostSensitiveClassifier(base, prefit=True).fit(X_new, y_new)
+    yield estimators.SplitConformalClassifier(base, prefit=True).fit(X_new, y_new)
+    yield estimators.SplitConformalRegressor(line, prefit=True).fit(X_new, y_new)
+
+
+def test_what_was_fitted_before_has_no_learning_curve(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    for model in wrapped(X[:200], y[:200], X[200:400], y[200:400]):
+        page = model.report(X[400:], y[400:], tmp_path / "page.html").read_text(encoding="utf-8")
+        assert "learning curve" not in page and "samples here" in page
+        with pytest.raises(ValueError, match="was fitted before"):
+            model.plot_learning_curve(X, y)
+
+
+def test_several_levels_are_shown_by_the_first(tmp_path):
+    X, y = load_diabetes(return_X_y=True)
+    for first in (0.6, 0.9):
+        model = estimators.SplitConformalRegressor(None, [first, 0.75], random_state=0).fit(X[:300], y[:300])
+        one = estimators.SplitConformalRegressor(None, first, random_state=0).fit(X[:300], y[:300])
+        titles = [m.plot_intervals(X[300:], y[300:])._suptitle.get_text() for m in (model, one)]
+        assert titles[0] == titles[1] and "inside" in titles[0]
+        assert "intervals" in model.report(X[300:], y[300:], tmp_path / "page.html", learning_curve=False).read_text(
+            encoding="utf-8"
+        )
+    sets = estimators.SplitConformalClassifier(None, [0.5, 0.95], random_state=0).fit(X[:300], y[:300] > 140)
+    one = estimators.SplitConformalClassifier(None, 0.5, random_state=0).fit(X[:300], y[:300] > 140)
+    titles = [m.plot_sets(X[300:], y[300:] > 140)._suptitle.get_text() for m in (sets, one)]
+    assert titles[0] == titles[1] and "true class" in titles[0]
+
+
+def test_actions_that_are_no_classes(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    costs = [[0, 10], [1, 0], [0.5, 0.5]]
+    model = estimators.CostSensitiveClassifier(None, costs, actions=["benign", "malignant", "ask"])
+    model.fit(X[:300], y[:300])
+    page = model.report(X[300:], y[300:], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "minus the mean cost" in page and "reliability" in page and "confusion" not in page
+    assert model.score(X[300:], y[300:]) == -model.mean_cost(X[300:], y[300:])
+    half = np.arange(len(X[300:])) % 2
+    assert model.score(X[300:], y[300:], half) == pytest.approx(-model.mean_cost(X[301::2], y[301::2]))
+    plain = estimators.CostSensitiveClassifier(None, costs[:2]).fit(X[:300], y[:300])
+    assert plain.score(X[300:], y[300:]) == np.mean(plain.predict(X[300:]) == y[300:])
