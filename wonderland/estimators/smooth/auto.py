@@ -42,8 +42,8 @@ def minimise(
         point, precondition = _begin(problem, w, rows, tol, max_iter)
     else:
         point, precondition = problem.at(w), None
-    few = 10 + parameters // 10  # steps cost less than Newton's
-    begun = lbfgs(problem, point, tol, min(few, max_iter), precondition or by_diagonal(problem, point))
+    few = min(10 + parameters // 10, max_iter // 2 + 1)  # steps cost less than Newton's, for which as many are left
+    begun = lbfgs(problem, point, tol, few, precondition or by_diagonal(problem, point))
     left = max_iter - begun.iterations
     if begun.converged or not left or not (is_dual(problem) or parameters <= MOST_PARAMETERS):
         return begun
