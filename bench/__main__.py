@@ -14,7 +14,7 @@ from typing import Any
 from bench import environment, registry, report
 
 ROUNDS, QUICK = 11, 5
-PATIENCE = 300  # seconds for one benchmark, compiling included
+PATIENCE = 1200  # seconds for one benchmark, compiling included
 
 
 def main() -> int:

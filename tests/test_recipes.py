@@ -314,7 +314,7 @@ def test_questions_whose_answers_are_in_the_images():
     rng = np.random.default_rng(1)
     seen, answer, mask = pretext_tasks.question("masked", 0.25, 1.0)((images, None), rng)
     assert answer is images and seen.dtype == np.float32
-    assert np.all(seen[mask] == -1) and np.all(seen[~mask] == images[~mask])
+    assert np.all(seen[mask] == 0) and np.all(seen[~mask] == images[~mask])
     patches = mask.reshape(300, 4, 2, 4, 2)
     assert np.all(patches == patches[:, :, :1, :, :1]) and abs(patches.mean() - 0.25) < 0.03
     seen, answer, mask = pretext_tasks.question("denoising", 0.5, 0.3)((images, None), rng)

@@ -8,7 +8,7 @@ from wonderland.recipes import pretext, pretext_tasks
 
 TEXT = """The answer to the task is in the digit itself, so that no label is needed. Then the encoder stays as it is, \
 and logistic regression on its embeddings learns from a few labels. The same network from scratch has the same labels, \
-and views of its digits. Fine-tuning goes on from the encoder with the labels, as from scratch but at a smaller rate."""
+and views of its digits. Fine-tuning goes on from the encoder, with all that training from scratch has."""
 
 
 def run(

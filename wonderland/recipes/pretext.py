@@ -72,7 +72,7 @@ def label_loss(network: Any, images: Any, labels: Any) -> Any:
     return nn.cross_entropy(network(images), labels, label_smoothing=0.1)
 
 
-def taught(backbone: Any, images: np.ndarray, labels: np.ndarray, epochs: int, rate: float, seed: int) -> Any:
+def taught(backbone: Any, images: np.ndarray, labels: np.ndarray, epochs: int, seed: int) -> Any:
     """A copy of an encoder and a head on top, both trained on images with labels, by the same views as without."""
     wl.random.seed(seed)
     width = train.predict(backbone, images[:1]).shape[1]
@@ -80,7 +80,7 @@ def taught(backbone: Any, images: np.ndarray, labels: np.ndarray, epochs: int, r
     seen = view()
     viewed = lambda batch, rng: (seen(batch[0], rng), batch[1])
     loader = data.Loader((images, labels), min(50, len(images)), shuffle=True, seed=seed, transform=viewed)
-    optimizer = train.AdamW(network, train.one_cycle(rate, epochs * len(loader)), weight_decay=0.01)
+    optimizer = train.AdamW(network, train.one_cycle(5e-3, epochs * len(loader)), weight_decay=0.01)
     train.fit(network, label_loss, optimizer, loader, epochs=epochs, progress=False, ranks=ALONE)
     return network
 
@@ -93,13 +93,11 @@ def few_labels(
     (images, known), (new, right) = training[:], test[:]
     (pixels, new_pixels), (vectors, new_vectors) = spaces["pixels"], spaces["embeddings"]
     fit = lambda model, x, some, others: model.fit(x[some], known[some]).predict(others)
-    learn = lambda start, some, epochs, rate: np.argmax(
-        train.predict(taught(start, images[some], known[some], epochs, rate, seed), new), 1
-    )
+    learn = lambda start, some: np.argmax(train.predict(taught(start, images[some], known[some], epochs, seed), new), 1)
     ways: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         FROZEN: lambda some: fit(estimators.LogisticRegression(C=0.1), vectors, some, new_vectors),
-        TUNED: lambda some: learn(backbone, some, -(-epochs // 4), 1e-3),
-        SCRATCH: lambda some: learn(encoder(width), some, epochs, 5e-3),
+        TUNED: lambda some: learn(backbone, some),
+        SCRATCH: lambda some: learn(encoder(width), some),
         "pixels, linear head": lambda some: fit(estimators.LogisticRegression(C=10.0), pixels, some, new_pixels),
         "pixels, nearest neighbour": lambda some: fit(estimators.KNeighborsClassifier(1), pixels, some, new_pixels),
     }

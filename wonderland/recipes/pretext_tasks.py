@@ -22,8 +22,8 @@ PATCH = 2  # pixels of a side
 def question(task: str, hidden: float, sigma: float) -> Callable[[Any, np.random.Generator], Any]:
     """A transform of batches (images, ...) to (inputs, answer, mask), the mask for what of the answer counts.
 
-    "masked": a share `hidden` of all patches is -1, and what was there is asked for. "denoising": the image before
-    noise of deviation `sigma` came to it. "rotation": how many quarter turns there were, 0 to 3.
+    "masked": a share `hidden` of all patches is left empty (0), and what was there is asked for. "denoising": the image
+    before noise of deviation `sigma` came to it. "rotation": how many quarter turns there were, 0 to 3.
     """
     if task not in TASKS:
         raise RecipeError(f"masked-digits: task is {', '.join(TASKS)}, not {task!r}")
@@ -41,7 +41,7 @@ def question(task: str, hidden: float, sigma: float) -> Callable[[Any, np.random
             return data.gaussian_noise(sigma)(images, rng), images, np.ones(images.shape, bool)
         patches = rng.random((len(images), 1, *(side // PATCH for side in images.shape[2:]))) < hidden
         mask = patches.repeat(PATCH, axis=2).repeat(PATCH, axis=3)
-        return np.where(mask, images.dtype.type(-1), images), images, mask
+        return np.where(mask, np.zeros_like(images), images), images, mask
 
     return ask
 
