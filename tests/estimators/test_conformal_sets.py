@@ -115,6 +115,17 @@ def test_without_random_numbers_it_covers_more():
     assert inside[np.arange(1500), y[1500:]].mean() == pytest.approx(0.9, abs=0.02)
 
 
+def test_samples_that_come_one_at_a_time():
+    """Each has a random number of its own: with one for all, coverage would depend on it."""
+    X, y = POOL[0][:2000], POOL[1][:2000]
+    found = []
+    for seed in (0, 4, 9):
+        model = SplitConformalClassifier(MODEL, 0.9, "aps", prefit=True, random_state=seed).conformalize(X, y)
+        alone = np.concatenate([model.predict_set(x[None]) for x in POOL[0][2000:3000]])
+        found.append(classification_coverage_score(POOL[1][2000:3000], alone))
+    np.testing.assert_allclose(found, 0.9, atol=0.025)
+
+
 class Means(ClassifierMixin, BaseEstimator):
     """Gaussians around the classes' means, in a few lines, since it is fitted thousands of times."""
 
