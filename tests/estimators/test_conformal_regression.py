@@ -414,6 +414,7 @@ def test_too_few_samples():
     [
         (SplitConformalRegressor(LinearRegression(), 90), "between 0 and 1, or a list of such, got 90: 0.9 for 90 %"),
         (SplitConformalRegressor(LinearRegression(), [0.5, 1.0]), "between 0 and 1"),
+        (SplitConformalRegressor(LinearRegression(), "0.9"), "between 0 and 1, or a list of such, got '0.9'"),
         (SplitConformalRegressor(LinearRegression(), 0.9, "relative"), "one of 'absolute', 'gamma', 'normalized'"),
         (SplitConformalRegressor(LinearRegression(), side="left"), "side is one of"),
         (SplitConformalRegressor(Ridge(), 0.9, "normalized", prefit=True), "needs a residual_estimator"),
@@ -432,6 +433,16 @@ def test_too_few_samples():
 def test_wrong_settings(model, message):
     with pytest.raises(ValueError, match=message):
         model.fit(*noisy(50))
+
+
+@pytest.mark.parametrize(
+    ("scores", "level", "message"),
+    [([1.0, 2], 90, "levels are from 0 to 1, got 90"), ([1.0, 2], np.nan, "got nan"), ([1.0, 2], "a", "got 'a'"),
+     ([1.0, np.nan], 0.5, "none of them NaN"), (3.0, 0.5, r"got shape \(\)")],
+)  # fmt: skip
+def test_wrong_quantiles(scores, level, message):
+    with pytest.raises(ValueError, match=message):
+        estimators.conformal_quantile(scores, level)
 
 
 def test_wrong_data():
