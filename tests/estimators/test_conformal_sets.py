@@ -350,6 +350,27 @@ def test_wrong_data():
         CrossConformalClassifier(GaussianNB()).predict_set(X)
 
 
+def test_an_estimator_that_was_fitted_before():
+    """It has to be, and parameters of `fit` would go nowhere."""
+    X, y = clouds(50)
+    for model in (
+        SplitConformalClassifier(GaussianNB(), prefit=True),
+        estimators.CalibratedClassifierCV(GaussianNB(), cv="prefit"),
+        estimators.CostSensitiveClassifier(GaussianNB(), prefit=True),
+    ):
+        with pytest.raises(NotFittedError, match="this GaussianNB is to be fitted before"):
+            model.fit(X, y)
+    line, median = estimators.LinearRegression().fit(X, y), estimators.QuantileRegressor().fit(X, y)
+    for model in (
+        SplitConformalClassifier(MODEL, prefit=True),
+        estimators.CostSensitiveClassifier(MODEL, prefit=True),
+        estimators.SplitConformalRegressor(line, prefit=True),
+        estimators.ConformalizedQuantileRegressor([median] * 3, prefit=True),
+    ):
+        with pytest.raises(ValueError, match="fits nothing, so that sample_weight has no effect"):
+            model.fit(X, y, sample_weight=np.ones(50))
+
+
 def test_scores_of_sets():
     sets = np.array([[True, False, False], [True, True, False], [False, False, False], [True, True, True]])
     y = [0, 2, 1, 1]

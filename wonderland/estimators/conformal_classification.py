@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state, indexable
 
 from wonderland.estimators.base import one_of, positive_number
 from wonderland.estimators.conformal import conformal_quantile, levels_of, like_levels, rank_of, warn_if_infinite
-from wonderland.estimators.meta import WrappedClassifier, fitted, folds, places, probabilities, split, taken
+from wonderland.estimators.meta import WrappedClassifier, classes_of, fitted, folds, places, probabilities, split, taken
 from wonderland.estimators.set_scores import lac_scores, raps_scores, top_k_scores
 
 
@@ -140,6 +140,7 @@ class SplitConformalClassifier(SetClassifier):
         """Fit the classifier to one part of X and labels y (n,), and the threshold to the other."""
         self._check()
         if self.prefit:
+            self._nothing_to_fit(fit_params)
             return self.conformalize(X, y)
         X, y, labels = self._labels(X, y)
         if self.test_size is None:
@@ -155,7 +156,7 @@ class SplitConformalClassifier(SetClassifier):
         self._check()
         if self.prefit:
             self.estimator_ = self._base()
-            X, _, labels = self._labels(X, y, self.estimator_.classes_)
+            X, _, labels = self._labels(X, y, classes_of(self.estimator_))
         else:
             X, y = indexable(self._inputs(X), y)
             labels = places(y, self.classes_)

@@ -62,6 +62,7 @@ class ConformalizedQuantileRegressor(WrappedRegressor):
         """Fit quantiles to one part of X and y (n,), and their shifts to the other."""
         level = self._level()
         if self.prefit:
+            self._nothing_to_fit(fit_params)
             return self.conformalize(X, y)
         X, y = self._numbers(X, y)
         if self.test_size is None:

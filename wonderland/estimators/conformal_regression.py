@@ -70,6 +70,7 @@ class SplitConformalRegressor(WrappedRegressor):
         """Fit the regressor to one part of X and y (n,), and its intervals to the other."""
         self._check()
         if self.prefit:
+            self._nothing_to_fit(fit_params)
             return self.conformalize(X, y)
         X, y = self._numbers(X, y)
         if self.test_size is None:
