@@ -317,6 +317,7 @@ def test_what_people_bring():
     [
         ({"alpha": -1}, "alpha is a number above 0, got -1"),
         ({"beta": 0}, "beta is a number above 0, got 0"),
+        ({"alpha": np.inf}, "alpha is a finite number, got inf"),
         ({"prior": "cauchy"}, "prior is one of 'normal', 'normal_inverse_gamma', got 'cauchy'"),
         ({"prior_mean": [1.0, 2]}, r"prior_mean is a number or \(3,\)"),
         ({"prior_precision": [1.0, -2, 1]}, "prior_precision is a number above 0"),

@@ -322,6 +322,8 @@ def test_too_few_samples():
         (SplitConformalClassifier(GaussianNB(), 1.5), ValueError, "between 0 and 1"),
         (SplitConformalClassifier(GaussianNB(), 0.9, "saps"), ValueError, "'lac', 'aps', 'raps', 'top_k', got 'saps'"),
         (SplitConformalClassifier(GaussianNB(), penalty=-1), ValueError, "penalty is a number of at least 0"),
+        (SplitConformalClassifier(GaussianNB(), penalty=np.inf), ValueError, "penalty is a finite number"),
+        (SplitConformalClassifier(GaussianNB(), k_reg=-1), ValueError, "k_reg is a whole number of at least 0"),
         (SplitConformalClassifier(LinearSVC()), TypeError, r"no predict_proba; CalibratedClassifierCV\(LinearSVC"),
         (CrossConformalClassifier(GaussianNB(), agg_scores="sum"), ValueError, "'crossval', 'mean', got 'sum'"),
         (CrossConformalClassifier(LinearSVC()), TypeError, "no predict_proba"),

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state, indexable
 
-from wonderland.estimators.base import one_of, positive_number
+from wonderland.estimators.base import one_of, positive_number, whole_number
 from wonderland.estimators.conformal import conformal_quantile, levels_of, like_levels, rank_of, warn_if_infinite
 from wonderland.estimators.meta import WrappedClassifier, classes_of, fitted, folds, places, probabilities, split, taken
 from wonderland.estimators.set_scores import lac_scores, raps_scores, top_k_scores
@@ -80,7 +80,8 @@ class SetClassifier(WrappedClassifier):
     def _check(self) -> None:
         levels_of(self.confidence_level)
         one_of(self.conformity_score, "conformity_score", ("lac", "aps", "raps", "top_k"))
-        positive_number(self.penalty, "penalty", zero=True)
+        positive_number(self.penalty, "penalty", zero=True, finite=True)
+        whole_number(self.k_reg, "k_reg", least=0)
 
 
 class SplitConformalClassifier(SetClassifier):
