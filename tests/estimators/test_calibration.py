@@ -100,6 +100,18 @@ def test_platts_sigmoid(scale):
     assert estimators.platt_scaling(np.ones(10), np.arange(10) % 2) == pytest.approx((0, 0))  # a useless score
 
 
+def test_platts_sigmoid_ends_where_the_loss_rounds():
+    """Steps of these scores never become as short as their digits allow."""
+    rng = np.random.default_rng(128)
+    s = rng.normal(size=60)
+    y = (rng.random(60) < expit(8 * s)).astype(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        a, b = estimators.platt_scaling(s, y)
+    p, target = expit(-(a * s + b)), np.where(y == 1, (y.sum() + 1) / (y.sum() + 2), 1 / (60 - y.sum() + 2))
+    np.testing.assert_allclose([np.sum(p - target), np.sum((p - target) * s)], 0, atol=1e-9)
+
+
 def test_vector_scaling_can_not_be_improved():
     X, y, weight = classes()
     z = LogisticRegression(C=100).fit(X[:60], y[:60]).decision_function(X)
