@@ -486,6 +486,9 @@ def test_scores_of_intervals():
     both = np.stack([ends, ends + 10], axis=2)
     np.testing.assert_array_equal(regression_coverage_score(y, both), [0.75, 0])
     np.testing.assert_array_equal(regression_mean_width_score(both), [1.5, 1.5])
+    for wrong in (([np.nan, 3, 1, 5.5], ends), (y, np.where(ends == 6, np.nan, ends))):
+        with pytest.raises(ValueError, match="NaN"):
+            regression_coverage_score(*wrong)
     with pytest.raises(ValueError, match=r"got \(3,\) and \(4, 2\)"):
         regression_coverage_score(y[:3], ends)
     with pytest.raises(ValueError, match=r"\(n, 2\) or \(n, 2, levels\), got \(2, 4\)"):
