@@ -402,6 +402,12 @@ def test_too_few_samples():
     assert np.all(np.isinf(model.predict_interval(X)))
     with pytest.warns(UserWarning, match="8 samples are too few for confidence level 0.9"):
         CrossConformalRegressor(LinearRegression(), 0.9).fit(X[:8], y[:8]).predict_interval(X)
+    for kind in (SplitConformalRegressor, ConformalizedQuantileRegressor):  # each end is missed by 5 %
+        with pytest.warns(UserWarning, match="18 samples are too few for confidence level 0.9: .*at least 19"):
+            kind(symmetric=False, test_size=18).fit(*noisy(40))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            kind(symmetric=False, test_size=19).fit(*noisy(40))
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # one side is infinite because it is asked for
         model = SplitConformalRegressor(LinearRegression(), 0.8, side="upper", random_state=0).fit(X, y)

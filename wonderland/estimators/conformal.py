@@ -60,12 +60,13 @@ def like_levels(values: np.ndarray, confidence_level: Any) -> np.ndarray:
     return values[..., 0] if np.ndim(confidence_level) == 0 else values
 
 
-def warn_if_infinite(quantiles: Any, n: int, levels: np.ndarray, what: str) -> None:
-    """Say that there were too few samples."""
+def warn_if_infinite(quantiles: Any, n: int, levels: np.ndarray, what: str, ends: int = 1) -> None:
+    """Say that there were too few samples, where each of so many ends has a quantile of its own."""
     if np.any(np.isinf(quantiles)):
         level = float(np.max(levels))
+        least = int(np.ceil((ends - 1 + level) / (1 - level) - 1e-9))
         warnings.warn(
-            f"{n} samples are too few for confidence level {level:g}: {what}. It takes at least "
-            f"{int(np.ceil(level / (1 - level) - 1e-9))} that the estimator wasn't fitted to",
+            f"{n} sample{' is' if n == 1 else 's are'} too few for confidence level {level:g}: {what}. It takes at "
+            f"least {least} that the estimator wasn't fitted to",
             stacklevel=4,
         )

@@ -95,10 +95,10 @@ class ConformalizedQuantileRegressor(WrappedRegressor):
         level = self._level()
         lower, upper = self._quantiles(X)
         self.conformity_scores_ = np.stack([lower - y, y - upper])
-        level = level if self.symmetric else (1 + level) / 2
         scores = np.max(self.conformity_scores_, axis=0, keepdims=True) if self.symmetric else self.conformity_scores_
-        self.quantiles_ = np.broadcast_to(conformal_quantile(scores, level), (2,)).copy()
-        warn_if_infinite(self.quantiles_, len(y), np.array([level]), "the intervals are infinite")
+        own = level if self.symmetric else (1 + level) / 2
+        self.quantiles_ = np.broadcast_to(conformal_quantile(scores, own), (2,)).copy()
+        warn_if_infinite(self.quantiles_, len(y), np.array([level]), "the intervals are infinite", len(scores))
         return self
 
     def predict_interval(self, X: Any) -> np.ndarray:
