@@ -451,6 +451,14 @@ def test_wrong_quantiles(scores, level, message):
         estimators.conformal_quantile(scores, level)
 
 
+def test_whole_numbers_of_numpy_are_numbers_of_folds():
+    X, y = noisy(20)
+    one, other = (CrossConformalRegressor(LinearRegression(), cv=cv).fit(X, y) for cv in (-1, np.int64(-1)))
+    np.testing.assert_array_equal(one.predict_interval(X), other.predict_interval(X))
+    with pytest.raises(ValueError, match="30 folds need 30 samples of each class"):
+        estimators.CalibratedClassifierCV(cv=np.int64(30)).fit(X, np.arange(20) % 2)
+
+
 def test_wrong_data():
     X, y = noisy(50)
     with pytest.raises(ValueError, match="NaN"):
