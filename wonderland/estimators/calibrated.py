@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from inspect import signature
 from typing import Any
 from warnings import warn
@@ -138,7 +137,7 @@ def scores(estimator: Any, X: Any, classes: np.ndarray) -> tuple[np.ndarray, boo
 
 def folds_of_classes(cv: Any, X: Any, y: np.ndarray, labels: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Folds, of a number that each class has samples for."""
-    wanted = cv if isinstance(cv, numbers.Integral) else getattr(cv, "n_splits", 0)
+    wanted = cv if isinstance(cv, (int, np.integer)) else getattr(cv, "n_splits", 0)
     fewest = np.min(np.bincount(labels))
     if fewest < wanted:
         raise ValueError(

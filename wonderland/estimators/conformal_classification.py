@@ -75,7 +75,7 @@ class SetClassifier(WrappedClassifier):
 
         Other ones get others: if all samples that come alone had the same number, so would their coverage depend on it.
         """
-        return np.random.RandomState([self.seed_, zlib.crc32(np.ascontiguousarray(p))]).uniform(size=len(p))
+        return np.random.RandomState([self.seed_, zlib.crc32(p.tobytes())]).uniform(size=len(p))
 
     def _check(self) -> None:
         levels_of(self.confidence_level)

@@ -5,7 +5,6 @@ X goes to it as it came (a frame, a list, a sparse matrix), and so do parameters
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterator
 from typing import Any
 
@@ -173,8 +172,8 @@ def folds(cv: Any, X: Any, y: np.ndarray, classifier: bool) -> list[tuple[np.nda
     """Rows to fit to and rows to predict, of which each sample is in exactly one; cv=-1 leaves out one at a time."""
     from sklearn.model_selection import LeaveOneOut, check_cv
 
-    one_out = isinstance(cv, numbers.Integral) and cv == -1
-    splitter: Any = LeaveOneOut() if one_out else check_cv(cv, y, classifier=classifier)
+    one_out = isinstance(cv, (int, np.integer)) and cv == -1
+    splitter: Any = LeaveOneOut() if one_out else check_cv(cv, y, classifier=classifier)  # type: ignore[arg-type]
     pairs = list(splitter.split(X, y))
     counts = np.bincount(np.concatenate([test for _, test in pairs]), minlength=_num_samples(X))
     if np.any(counts != 1):
