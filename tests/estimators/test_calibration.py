@@ -81,6 +81,7 @@ def test_no_finite_temperature_is_best():
     z = np.random.default_rng(0).normal(size=(40, 3))
     assert estimators.temperature_scaling(z, z.argmax(1)) == pytest.approx(np.exp(-10))  # always right
     assert estimators.temperature_scaling(z, z.argmin(1)) == pytest.approx(np.exp(10))  # always wrong
+    assert estimators.temperature_scaling(np.ones((6, 3)), np.arange(6) % 3) == 1  # no score says anything
     a, b = estimators.platt_scaling([-2.0, -1, 1, 2], [0, 0, 1, 1])  # Platt's targets keep these finite
     np.testing.assert_allclose(expit(-(a * np.array([-2, -1, 1, 2]) + b)).sum(), 2)
     assert np.isfinite([a, b]).all() and a < 0

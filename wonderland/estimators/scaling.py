@@ -45,6 +45,8 @@ def temperature_scaling(logits: Any, labels: Any, sample_weight: Any = None) -> 
         return float(slope), float(curvature)
 
     low, high, t = -BOUND, BOUND, 0.0
+    if not np.any(ahead[weight > 0]):  # all scores are alike, and all temperatures
+        return 1.0
     if derivatives(low)[0] >= 0:
         return float(np.exp(low))
     if derivatives(high)[0] <= 0:
