@@ -312,6 +312,15 @@ def test_what_people_bring():
     assert BayesianLinearRegression().fit(whole, np.arange(10)).coef_.dtype == np.float64
 
 
+def test_an_intercept_that_comes_or_goes_between_batches():
+    """What is kept of samples is their scatter around the mean, or around zero."""
+    X, y = np.random.default_rng(0).normal(size=(2, 20, 2))
+    for before in (True, False):
+        model = BayesianLinearRegression(fit_intercept=before).partial_fit(X, y[:, 0])
+        with pytest.raises(ValueError, match=f"were seen with fit_intercept={before}"):
+            model.set_params(fit_intercept=not before).partial_fit(X, y[:, 0])
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -98,6 +98,11 @@ class BayesianLinearRegression(LinearModel, Regressor):
         """
         first = not hasattr(self, "_seen")
         X, y, weight = self._training_data(X, y, sample_weight, reset=first)
+        if not first and self._seen.centred != bool(self.fit_intercept):
+            raise ValueError(
+                f"the samples so far were seen with fit_intercept={self._seen.centred}, and what is kept of them has "
+                "no other: set it back, or begin anew with fit"
+            )
         more = seen(X, y, weight, self.fit_intercept)
         return self._fit_to(more if first else self._seen.joined(more), X.dtype, *self._prior(X.shape[1]))
 
