@@ -312,11 +312,21 @@ def test_what_people_bring():
     assert BayesianLinearRegression().fit(whole, np.arange(10)).coef_.dtype == np.float64
 
 
+def test_an_intercept_that_comes_or_goes_between_batches():
+    """What is kept of samples is their scatter around the mean, or around zero."""
+    X, y = np.random.default_rng(0).normal(size=(2, 20, 2))
+    for before in (True, False):
+        model = BayesianLinearRegression(fit_intercept=before).partial_fit(X, y[:, 0])
+        with pytest.raises(ValueError, match=f"were seen with fit_intercept={before}"):
+            model.set_params(fit_intercept=not before).partial_fit(X, y[:, 0])
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"alpha": -1}, "alpha is a number above 0, got -1"),
         ({"beta": 0}, "beta is a number above 0, got 0"),
+        ({"alpha": np.inf}, "alpha is a finite number, got inf"),
         ({"prior": "cauchy"}, "prior is one of 'normal', 'normal_inverse_gamma', got 'cauchy'"),
         ({"prior_mean": [1.0, 2]}, r"prior_mean is a number or \(3,\)"),
         ({"prior_precision": [1.0, -2, 1]}, "prior_precision is a number above 0"),

@@ -239,6 +239,8 @@ def test_wrong_parameters():
     for wrong, message in (
         ({"posterior": "mcmc"}, "posterior is one of 'laplace', 'variational', 'hmc'"),
         ({"prior_scale": 0}, "prior_scale is a number above 0"),
+        ({"prior_scale": np.inf}, "prior_scale is a finite number"),
+        ({"n_samples": 10}, "n_samples is a whole number of at least 16, got 10"),
         ({"intercept_scale": -1}, "intercept_scale is a number above 0"),
     ):
         with pytest.raises(ValueError, match=message):

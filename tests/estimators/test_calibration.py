@@ -81,6 +81,7 @@ def test_no_finite_temperature_is_best():
     z = np.random.default_rng(0).normal(size=(40, 3))
     assert estimators.temperature_scaling(z, z.argmax(1)) == pytest.approx(np.exp(-10))  # always right
     assert estimators.temperature_scaling(z, z.argmin(1)) == pytest.approx(np.exp(10))  # always wrong
+    assert estimators.temperature_scaling(np.ones((6, 3)), np.arange(6) % 3) == 1  # no score says anything
     a, b = estimators.platt_scaling([-2.0, -1, 1, 2], [0, 0, 1, 1])  # Platt's targets keep these finite
     np.testing.assert_allclose(expit(-(a * np.array([-2, -1, 1, 2]) + b)).sum(), 2)
     assert np.isfinite([a, b]).all() and a < 0
@@ -98,6 +99,18 @@ def test_platts_sigmoid(scale):
         theirs = _SigmoidCalibration().fit(s, y, w)
         np.testing.assert_allclose(expit(-(a * s + b)), theirs.predict(s), atol=1e-6)
     assert estimators.platt_scaling(np.ones(10), np.arange(10) % 2) == pytest.approx((0, 0))  # a useless score
+
+
+def test_platts_sigmoid_ends_where_the_loss_rounds():
+    """Steps of these scores never become as short as their digits allow."""
+    rng = np.random.default_rng(128)
+    s = rng.normal(size=60)
+    y = (rng.random(60) < expit(8 * s)).astype(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        a, b = estimators.platt_scaling(s, y)
+    p, target = expit(-(a * s + b)), np.where(y == 1, (y.sum() + 1) / (y.sum() + 2), 1 / (60 - y.sum() + 2))
+    np.testing.assert_allclose([np.sum(p - target), np.sum((p - target) * s)], 0, atol=1e-9)
 
 
 def test_vector_scaling_can_not_be_improved():

@@ -402,6 +402,12 @@ def test_too_few_samples():
     assert np.all(np.isinf(model.predict_interval(X)))
     with pytest.warns(UserWarning, match="8 samples are too few for confidence level 0.9"):
         CrossConformalRegressor(LinearRegression(), 0.9).fit(X[:8], y[:8]).predict_interval(X)
+    for kind in (SplitConformalRegressor, ConformalizedQuantileRegressor):  # each end is missed by 5 %
+        with pytest.warns(UserWarning, match="18 samples are too few for confidence level 0.9: .*at least 19"):
+            kind(symmetric=False, test_size=18).fit(*noisy(40))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            kind(symmetric=False, test_size=19).fit(*noisy(40))
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # one side is infinite because it is asked for
         model = SplitConformalRegressor(LinearRegression(), 0.8, side="upper", random_state=0).fit(X, y)
@@ -414,6 +420,7 @@ def test_too_few_samples():
     [
         (SplitConformalRegressor(LinearRegression(), 90), "between 0 and 1, or a list of such, got 90: 0.9 for 90 %"),
         (SplitConformalRegressor(LinearRegression(), [0.5, 1.0]), "between 0 and 1"),
+        (SplitConformalRegressor(LinearRegression(), "0.9"), "between 0 and 1, or a list of such, got '0.9'"),
         (SplitConformalRegressor(LinearRegression(), 0.9, "relative"), "one of 'absolute', 'gamma', 'normalized'"),
         (SplitConformalRegressor(LinearRegression(), side="left"), "side is one of"),
         (SplitConformalRegressor(Ridge(), 0.9, "normalized", prefit=True), "needs a residual_estimator"),
@@ -432,6 +439,24 @@ def test_too_few_samples():
 def test_wrong_settings(model, message):
     with pytest.raises(ValueError, match=message):
         model.fit(*noisy(50))
+
+
+@pytest.mark.parametrize(
+    ("scores", "level", "message"),
+    [([1.0, 2], 90, "levels are from 0 to 1, got 90"), ([1.0, 2], np.nan, "got nan"), ([1.0, 2], "a", "got 'a'"),
+     ([1.0, np.nan], 0.5, "none of them NaN"), (3.0, 0.5, r"got shape \(\)")],
+)  # fmt: skip
+def test_wrong_quantiles(scores, level, message):
+    with pytest.raises(ValueError, match=message):
+        estimators.conformal_quantile(scores, level)
+
+
+def test_whole_numbers_of_numpy_are_numbers_of_folds():
+    X, y = noisy(20)
+    one, other = (CrossConformalRegressor(LinearRegression(), cv=cv).fit(X, y) for cv in (-1, np.int64(-1)))
+    np.testing.assert_array_equal(one.predict_interval(X), other.predict_interval(X))
+    with pytest.raises(ValueError, match="30 folds need 30 samples of each class"):
+        estimators.CalibratedClassifierCV(cv=np.int64(30)).fit(X, np.arange(20) % 2)
 
 
 def test_wrong_data():
@@ -475,6 +500,9 @@ def test_scores_of_intervals():
     both = np.stack([ends, ends + 10], axis=2)
     np.testing.assert_array_equal(regression_coverage_score(y, both), [0.75, 0])
     np.testing.assert_array_equal(regression_mean_width_score(both), [1.5, 1.5])
+    for wrong in (([np.nan, 3, 1, 5.5], ends), (y, np.where(ends == 6, np.nan, ends))):
+        with pytest.raises(ValueError, match="NaN"):
+            regression_coverage_score(*wrong)
     with pytest.raises(ValueError, match=r"got \(3,\) and \(4, 2\)"):
         regression_coverage_score(y[:3], ends)
     with pytest.raises(ValueError, match=r"\(n, 2\) or \(n, 2, levels\), got \(2, 4\)"):

@@ -115,6 +115,17 @@ def test_without_random_numbers_it_covers_more():
     assert inside[np.arange(1500), y[1500:]].mean() == pytest.approx(0.9, abs=0.02)
 
 
+def test_samples_that_come_one_at_a_time():
+    """Each has a random number of its own: with one for all, coverage would depend on it."""
+    X, y = POOL[0][:2000], POOL[1][:2000]
+    found = []
+    for seed in (0, 4, 9):
+        model = SplitConformalClassifier(MODEL, 0.9, "aps", prefit=True, random_state=seed).conformalize(X, y)
+        alone = np.concatenate([model.predict_set(x[None]) for x in POOL[0][2000:3000]])
+        found.append(classification_coverage_score(POOL[1][2000:3000], alone))
+    np.testing.assert_allclose(found, 0.9, atol=0.025)
+
+
 class Means(ClassifierMixin, BaseEstimator):
     """Gaussians around the classes' means, in a few lines, since it is fitted thousands of times."""
 
@@ -311,6 +322,8 @@ def test_too_few_samples():
         (SplitConformalClassifier(GaussianNB(), 1.5), ValueError, "between 0 and 1"),
         (SplitConformalClassifier(GaussianNB(), 0.9, "saps"), ValueError, "'lac', 'aps', 'raps', 'top_k', got 'saps'"),
         (SplitConformalClassifier(GaussianNB(), penalty=-1), ValueError, "penalty is a number of at least 0"),
+        (SplitConformalClassifier(GaussianNB(), penalty=np.inf), ValueError, "penalty is a finite number"),
+        (SplitConformalClassifier(GaussianNB(), k_reg=-1), ValueError, "k_reg is a whole number of at least 0"),
         (SplitConformalClassifier(LinearSVC()), TypeError, r"no predict_proba; CalibratedClassifierCV\(LinearSVC"),
         (CrossConformalClassifier(GaussianNB(), agg_scores="sum"), ValueError, "'crossval', 'mean', got 'sum'"),
         (CrossConformalClassifier(LinearSVC()), TypeError, "no predict_proba"),
@@ -337,6 +350,27 @@ def test_wrong_data():
         SplitConformalClassifier(GaussianNB()).predict_set(X)
     with pytest.raises(NotFittedError):
         CrossConformalClassifier(GaussianNB()).predict_set(X)
+
+
+def test_an_estimator_that_was_fitted_before():
+    """It has to be, and parameters of `fit` would go nowhere."""
+    X, y = clouds(50)
+    for model in (
+        SplitConformalClassifier(GaussianNB(), prefit=True),
+        estimators.CalibratedClassifierCV(GaussianNB(), cv="prefit"),
+        estimators.CostSensitiveClassifier(GaussianNB(), prefit=True),
+    ):
+        with pytest.raises(NotFittedError, match="this GaussianNB is to be fitted before"):
+            model.fit(X, y)
+    line, median = estimators.LinearRegression().fit(X, y), estimators.QuantileRegressor().fit(X, y)
+    for model in (
+        SplitConformalClassifier(MODEL, prefit=True),
+        estimators.CostSensitiveClassifier(MODEL, prefit=True),
+        estimators.SplitConformalRegressor(line, prefit=True),
+        estimators.ConformalizedQuantileRegressor([median] * 3, prefit=True),
+    ):
+        with pytest.raises(ValueError, match="fits nothing, so that sample_weight has no effect"):
+            model.fit(X, y, sample_weight=np.ones(50))
 
 
 def test_scores_of_sets():

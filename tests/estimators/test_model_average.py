@@ -262,6 +262,7 @@ def test_averages_of_averages_and_their_derivatives():
     [
         ({"search": "greedy"}, ValueError, "search is one of"),
         ({"g": 0}, ValueError, "g is a number above 0"),
+        ({"max_models": 0}, ValueError, "max_models is a whole number of at least 1, got 0"),
         ({"model_prior": "poisson"}, ValueError, "model_prior is one of"),
         ({"model_prior": 1.5}, ValueError, "between 0 and 1, got 1.5"),
         ({"estimator": Ridge()}, TypeError, r"go into estimators=\[...\]"),

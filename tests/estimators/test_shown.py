@@ -111,6 +111,14 @@ def test_several_levels_are_shown_by_the_first(tmp_path):
     assert titles[0] == titles[1] and "true class" in titles[0]
 
 
+def test_a_learning_curve_says_nothing_of_its_clones(recwarn):
+    """Parts of 60 samples are too few for an interval, which their scores don't need."""
+    X, y = load_diabetes(return_X_y=True)
+    model = estimators.SplitConformalRegressor(random_state=0).fit(X[:60], y[:60])
+    model.plot_learning_curve(X[:60], y[:60])
+    assert not [w for w in recwarn if "too few" in str(w.message)]
+
+
 def test_actions_that_are_no_classes(tmp_path):
     X, y = load_breast_cancer(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0)

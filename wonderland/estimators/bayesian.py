@@ -98,6 +98,11 @@ class BayesianLinearRegression(LinearModel, Regressor):
         """
         first = not hasattr(self, "_seen")
         X, y, weight = self._training_data(X, y, sample_weight, reset=first)
+        if not first and self._seen.centred != bool(self.fit_intercept):
+            raise ValueError(
+                f"the samples so far were seen with fit_intercept={self._seen.centred}, and what is kept of them has "
+                "no other: set it back, or begin anew with fit"
+            )
         more = seen(X, y, weight, self.fit_intercept)
         return self._fit_to(more if first else self._seen.joined(more), X.dtype, *self._prior(X.shape[1]))
 
@@ -138,10 +143,10 @@ class BayesianLinearRegression(LinearModel, Regressor):
     def _numbers(self) -> tuple[float | None, float | None, float, float]:
         """alpha and beta, if given, the inverse gamma's shape and rate."""
         one_of(self.prior, "prior", ("normal", "normal_inverse_gamma"))
-        alpha = None if self.alpha is None else positive_number(self.alpha, "alpha")
-        beta = None if self.beta is None else positive_number(self.beta, "beta")
-        shape = positive_number(self.noise_shape, "noise_shape", zero=True)
-        rate = positive_number(self.noise_rate, "noise_rate", zero=True)
+        alpha = None if self.alpha is None else positive_number(self.alpha, "alpha", finite=True)
+        beta = None if self.beta is None else positive_number(self.beta, "beta", finite=True)
+        shape = positive_number(self.noise_shape, "noise_shape", zero=True, finite=True)
+        rate = positive_number(self.noise_rate, "noise_rate", zero=True, finite=True)
         if (shape == 0) != (rate == 0):
             raise ValueError(
                 f"noise_shape and noise_rate are both above 0, or both 0 for the density 1 / s2: got {shape} and {rate}"

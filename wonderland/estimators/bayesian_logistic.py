@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from wonderland.estimators.base import Classifier, one_of, positive_number
+from wonderland.estimators.base import Classifier, one_of, positive_number, whole_number
 from wonderland.estimators.hamiltonian import hmc
 from wonderland.estimators.linear import LinearModel
 from wonderland.estimators.posterior import LOG_2PI
@@ -79,7 +79,10 @@ class BayesianLogisticRegression(LinearModel, Classifier):
         """The posterior of X (n, features), classes y (n,) and weights (n,)."""
         X, labels, weight = self._training_labels(X, y, sample_weight)
         one_of(self.posterior, "posterior", POSTERIORS)
-        scale, wide = (positive_number(getattr(self, name), name) for name in ("prior_scale", "intercept_scale"))
+        whole_number(self.n_samples, "n_samples", least=16)  # 4 of each of 4 chains
+        scale, wide = (
+            positive_number(getattr(self, name), name, finite=True) for name in ("prior_scale", "intercept_scale")
+        )
         dtype, features = X.dtype, X.shape[1]
         weight = np.ones(len(X)) if weight is None else weight.astype(np.float64)
         X, labels, weight = X[weight > 0].astype(np.float64), labels[weight > 0], weight[weight > 0]

@@ -10,7 +10,7 @@ import numpy as np
 
 from wonderland.estimators.base import one_of, weights
 from wonderland.estimators.calibration_maps import MAPS
-from wonderland.estimators.meta import WrappedClassifier, fitted, folds, ours, taken
+from wonderland.estimators.meta import WrappedClassifier, classes_of, fitted, folds, ours, taken
 
 
 class CalibratedClassifierCV(WrappedClassifier):
@@ -59,7 +59,7 @@ class CalibratedClassifierCV(WrappedClassifier):
         base, prefit = self._base(), isinstance(self.cv, str)
         if prefit:
             one_of(self.cv, "cv", ("prefit",))
-        X, y, labels = self._labels(X, y, base.classes_ if prefit else None)
+        X, y, labels = self._labels(X, y, classes_of(base) if prefit else None)
         weight = weights(sample_weight, np.empty(len(y)))
         params = self._weights(base, weight)
         make, classes = MAPS[self.method], self.classes_
@@ -137,7 +137,7 @@ def scores(estimator: Any, X: Any, classes: np.ndarray) -> tuple[np.ndarray, boo
 
 def folds_of_classes(cv: Any, X: Any, y: np.ndarray, labels: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Folds, of a number that each class has samples for."""
-    wanted = cv if isinstance(cv, int) else getattr(cv, "n_splits", 0)
+    wanted = cv if isinstance(cv, (int, np.integer)) else getattr(cv, "n_splits", 0)
     fewest = np.min(np.bincount(labels))
     if fewest < wanted:
         raise ValueError(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state, indexable
 
-from wonderland.estimators.base import one_of, positive_number
+from wonderland.estimators.base import one_of, positive_number, whole_number
 from wonderland.estimators.conformal import conformal_quantile, levels_of, like_levels, rank_of, warn_if_infinite
-from wonderland.estimators.meta import WrappedClassifier, fitted, folds, places, probabilities, split, taken
+from wonderland.estimators.meta import WrappedClassifier, classes_of, fitted, folds, places, probabilities, split, taken
 from wonderland.estimators.set_scores import lac_scores, raps_scores, top_k_scores
 
 
@@ -39,7 +40,7 @@ class SetClassifier(WrappedClassifier):
         return raps_scores(p, u if self.randomized else 1.0, penalty, self.k_reg)
 
     def _drawn(self, n: int) -> np.ndarray:
-        """Random numbers for calibration, and a seed for those of predictions, which are the same in every call."""
+        """Random numbers for calibration, and a seed for those of predictions."""
         draw = check_random_state(self.random_state)
         self.seed_ = int(draw.randint(2**31 - 1))
         return draw.uniform(size=n)
@@ -69,13 +70,18 @@ class SetClassifier(WrappedClassifier):
             inside = inside | (empty & best[:, :, None])
         return like_levels(inside, self.confidence_level)
 
-    def _u(self, n: int) -> np.ndarray:
-        return np.random.RandomState(self.seed_).uniform(size=n)
+    def _u(self, p: np.ndarray) -> np.ndarray:
+        """A random number for each of probabilities (n, classes), the same for the same ones.
+
+        Other ones get others: if all samples that come alone had the same number, so would their coverage depend on it.
+        """
+        return np.random.RandomState([self.seed_, zlib.crc32(p.tobytes())]).uniform(size=len(p))
 
     def _check(self) -> None:
         levels_of(self.confidence_level)
         one_of(self.conformity_score, "conformity_score", ("lac", "aps", "raps", "top_k"))
-        positive_number(self.penalty, "penalty", zero=True)
+        positive_number(self.penalty, "penalty", zero=True, finite=True)
+        whole_number(self.k_reg, "k_reg", least=0)
 
 
 class SplitConformalClassifier(SetClassifier):
@@ -102,7 +108,8 @@ class SplitConformalClassifier(SetClassifier):
 
     `prefit=True` takes a classifier that was fitted to other data, and `fit` does what `conformalize` does; with
     `test_size=None` `fit` fits only, and `conformalize` is to follow, as in MAPIE. `predict` is the likeliest class.
-    Random numbers are drawn when it is fitted, so that `predict_set` says the same each time.
+    The random numbers of `predict_set` follow from a seed, drawn by `fit`, and from the probabilities at X, so that it
+    says the same of the same X each time.
 
     After `fit`: `estimator_`, `conformity_scores_` (n,), `quantiles_` (levels,) or (classes, levels). Sadinle et al.
     2019; Romano et al. 2020; Angelopoulos et al. 2021; by class, Vovk 2012. MAPIE's names, whose `predict_set` also
@@ -134,6 +141,7 @@ class SplitConformalClassifier(SetClassifier):
         """Fit the classifier to one part of X and labels y (n,), and the threshold to the other."""
         self._check()
         if self.prefit:
+            self._nothing_to_fit(fit_params)
             return self.conformalize(X, y)
         X, y, labels = self._labels(X, y)
         if self.test_size is None:
@@ -149,7 +157,7 @@ class SplitConformalClassifier(SetClassifier):
         self._check()
         if self.prefit:
             self.estimator_ = self._base()
-            X, _, labels = self._labels(X, y, self.estimator_.classes_)
+            X, _, labels = self._labels(X, y, classes_of(self.estimator_))
         else:
             X, y = indexable(self._inputs(X), y)
             labels = places(y, self.classes_)
@@ -166,7 +174,7 @@ class SplitConformalClassifier(SetClassifier):
         p = self.predict_proba(X)
         if not hasattr(self, "quantiles_"):
             raise NotFittedError("call conformalize(X, y) first, with data that the estimator wasn't fitted to")
-        return self._sets(self._within(self._scores(p, self._u(len(p)))), p)
+        return self._sets(self._within(self._scores(p, self._u(p))), p)
 
 
 class CrossConformalClassifier(SetClassifier):
@@ -230,7 +238,8 @@ class CrossConformalClassifier(SetClassifier):
         """Which classes are in the sets at X: bools (n, classes), or (n, classes, levels) for a list of levels."""
         X = self._inputs(X)
         each = [probabilities(model, X, self.classes_) for model in self.estimators_]
-        mean, u = np.mean(each, axis=0), self._u(len(each[0]))
+        mean = np.mean(each, axis=0)
+        u = self._u(mean)
         if self.agg_scores == "mean":
             return self._sets(self._within(self._scores(mean, u)), mean)
         below = np.zeros(mean.shape, int)  # how many samples have a lower score

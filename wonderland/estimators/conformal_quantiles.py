@@ -62,6 +62,7 @@ class ConformalizedQuantileRegressor(WrappedRegressor):
         """Fit quantiles to one part of X and y (n,), and their shifts to the other."""
         level = self._level()
         if self.prefit:
+            self._nothing_to_fit(fit_params)
             return self.conformalize(X, y)
         X, y = self._numbers(X, y)
         if self.test_size is None:
@@ -94,10 +95,10 @@ class ConformalizedQuantileRegressor(WrappedRegressor):
         level = self._level()
         lower, upper = self._quantiles(X)
         self.conformity_scores_ = np.stack([lower - y, y - upper])
-        level = level if self.symmetric else (1 + level) / 2
         scores = np.max(self.conformity_scores_, axis=0, keepdims=True) if self.symmetric else self.conformity_scores_
-        self.quantiles_ = np.broadcast_to(conformal_quantile(scores, level), (2,)).copy()
-        warn_if_infinite(self.quantiles_, len(y), np.array([level]), "the intervals are infinite")
+        own = level if self.symmetric else (1 + level) / 2
+        self.quantiles_ = np.broadcast_to(conformal_quantile(scores, own), (2,)).copy()
+        warn_if_infinite(self.quantiles_, len(y), np.array([level]), "the intervals are infinite", len(scores))
         return self
 
     def predict_interval(self, X: Any) -> np.ndarray:

@@ -70,6 +70,7 @@ class SplitConformalRegressor(WrappedRegressor):
         """Fit the regressor to one part of X and y (n,), and its intervals to the other."""
         self._check()
         if self.prefit:
+            self._nothing_to_fit(fit_params)
             return self.conformalize(X, y)
         X, y = self._numbers(X, y)
         if self.test_size is None:
@@ -96,16 +97,16 @@ class SplitConformalRegressor(WrappedRegressor):
         middle, scale = self._middle_and_scale(X)
         self.conformity_scores_ = s = (y - middle) / scale
         levels = levels_of(self.confidence_level)
-        if self.side == "both" and not self.symmetric:
-            levels = (1 + levels) / 2
-            below, above = found = conformal_quantile(-s, levels), conformal_quantile(s, levels)
+        ends = 1 if self.symmetric or self.side != "both" else 2
+        if ends == 2:
+            below, above = found = tuple(conformal_quantile(end, (1 + levels) / 2) for end in (-s, s))
         elif self.side == "both":
             below = above = found = conformal_quantile(np.abs(s), levels)
         else:
             found = conformal_quantile(s if self.side == "upper" else -s, levels)
             infinite = np.full(len(levels), np.inf)
             below, above = (infinite, found) if self.side == "upper" else (found, infinite)
-        warn_if_infinite(found, len(y), levels, "the intervals are infinite")
+        warn_if_infinite(found, len(y), levels, "the intervals are infinite", ends)
         self.quantiles_ = np.stack([below, above])
         return self
 

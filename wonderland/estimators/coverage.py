@@ -17,6 +17,8 @@ def regression_coverage_score(y_true: Any, y_intervals: Any, groups: Any = None)
     ends, y = _ends(y_intervals), np.asarray(y_true, np.float64)
     if y.shape != ends.shape[:1]:
         raise ValueError(f"y is (n,) and intervals (n, 2), got {y.shape} and {ends.shape}")
+    if np.any(np.isnan(y)):
+        raise ValueError("y has NaN, which is neither inside of an interval nor outside")
     y = y.reshape(-1, *[1] * (ends.ndim - 2))
     return _means((ends[:, 0] <= y) & (y <= ends[:, 1]), groups)
 
@@ -62,6 +64,8 @@ def _ends(intervals: Any) -> np.ndarray:
     ends = np.asarray(intervals, np.float64)
     if ends.ndim not in (2, 3) or ends.shape[1] != 2:
         raise ValueError(f"intervals are (n, 2) or (n, 2, levels), got {ends.shape}")
+    if np.any(np.isnan(ends)):
+        raise ValueError("intervals have NaN: an end that isn't there is -inf or inf")
     return ends
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import indexable
 
-from wonderland.estimators.meta import WrappedClassifier, fitted, ours, places
+from wonderland.estimators.meta import WrappedClassifier, classes_of, fitted, ours, places
 
 
 def expected_cost(probabilities: Any, costs: Any) -> np.ndarray:
@@ -111,7 +111,7 @@ class CostSensitiveClassifier(WrappedClassifier):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CostSensitiveClassifier:
         """Fit the classifier to X (n, features) and labels y (n,); weights go to it."""
         base = self._base()
-        X, y, _ = self._labels(X, y, base.classes_ if self.prefit else None)
+        X, y, _ = self._labels(X, y, classes_of(base) if self.prefit else None)
         classes = len(self.classes_)
         self.costs_ = 1 - np.eye(classes) if self.costs is None else cost_matrix(self.costs, classes)
         self.actions_ = self.classes_ if self.actions is None else np.asarray(self.actions)
@@ -122,6 +122,8 @@ class CostSensitiveClassifier(WrappedClassifier):
                 f"actions=[{', '.join(repr(str(c)) for c in self.classes_[:2])}, ..., 'ask']"
             )
         params = {} if sample_weight is None else {"sample_weight": sample_weight}
+        if self.prefit:
+            self._nothing_to_fit(params)
         self.estimator_ = base if self.prefit else fitted(base, X, y, **params)
         return self
 
@@ -150,6 +152,7 @@ class CostSensitiveClassifier(WrappedClassifier):
         """The accuracy at X, whose classes are y; with `actions`, minus what the decisions cost on average."""
         if self.actions is None:
             return super().score(X, y, sample_weight)
+        X, y = indexable(X, y)
         best = np.argmin(self.predict_cost(X), axis=1)
         return -float(np.average(self.costs_[best, places(y, self.classes_)], weights=sample_weight))
 

@@ -56,7 +56,7 @@ def seen(X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, centred: bool)
     total = float(np.sum(weight))
     mean = weight @ both / total if centred else np.zeros(both.shape[1])
     factor: Any = np.linalg.qr(np.sqrt(weight)[:, None] * (both - mean), mode="r")
-    return SeenData(total, mean, factor, centred)
+    return SeenData(total, mean, factor, bool(centred))
 
 
 class RegressionEvidence:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, check_array, get_tags, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted, validate_data
@@ -33,6 +34,14 @@ class Wrapper(Estimator):
     def _fits(self) -> bool:
         cv = getattr(self, "cv", None)
         return not (getattr(self, "prefit", False) or (isinstance(cv, str) and cv == "prefit"))
+
+    def _nothing_to_fit(self, params: dict[str, Any]) -> None:
+        """With `prefit`, parameters of `fit` would go nowhere."""
+        if params:
+            raise ValueError(
+                f"{type(self).__name__} with prefit=True fits nothing, so that {', '.join(params)} has no effect: "
+                "leave it out, or take prefit=False"
+            )
 
     def _inputs(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -127,6 +136,14 @@ class WrappedClassifier(Classifier, Wrapper):
         return log[:, 1] - log[:, 0] if log.shape[1] == 2 else log
 
 
+def classes_of(estimator: Any) -> np.ndarray:
+    """The classes of a classifier that was fitted before."""
+    if not hasattr(estimator, "classes_"):
+        name = type(estimator).__name__
+        raise NotFittedError(f"this {name} is to be fitted before (prefit), with other data: {name}(...).fit(X, y)")
+    return np.asarray(estimator.classes_)
+
+
 def ours(estimator: Any) -> Any:
     """An estimator whose predictions have derivatives."""
     if isinstance(estimator, Estimator):
@@ -155,7 +172,8 @@ def folds(cv: Any, X: Any, y: np.ndarray, classifier: bool) -> list[tuple[np.nda
     """Rows to fit to and rows to predict, of which each sample is in exactly one; cv=-1 leaves out one at a time."""
     from sklearn.model_selection import LeaveOneOut, check_cv
 
-    splitter: Any = LeaveOneOut() if isinstance(cv, int) and cv == -1 else check_cv(cv, y, classifier=classifier)
+    one_out = isinstance(cv, (int, np.integer)) and cv == -1
+    splitter: Any = LeaveOneOut() if one_out else check_cv(cv, y, classifier=classifier)  # type: ignore[arg-type]
     pairs = list(splitter.split(X, y))
     counts = np.bincount(np.concatenate([test for _, test in pairs]), minlength=_num_samples(X))
     if np.any(counts != 1):

@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from wonderland.estimators.base import Regressor, one_of, positive_number
+from wonderland.estimators.base import Regressor, one_of, positive_number, whole_number
 from wonderland.estimators.bayesian import BayesianLinearRegression, probability, targets
 from wonderland.estimators.evidence import SeenData, seen
 from wonderland.estimators.subsets import all_subsets, g_prior_log_evidence, log_model_prior, search_subsets
@@ -100,8 +100,10 @@ class BayesianModelAverage(Regressor):
     def _template(self) -> BayesianLinearRegression:
         """The model that a subset's is made from."""
         one_of(self.search, "search", ("auto", "all", "mc3"))
+        whole_number(self.n_steps, "n_steps", least=0)
+        whole_number(self.max_models, "max_models")
         if self.g is not None:
-            positive_number(self.g, "g")
+            positive_number(self.g, "g", finite=True)
         if isinstance(self.model_prior, str):
             one_of(self.model_prior, "model_prior", ("uniform", "beta_binomial"))
         elif np.ndim(self.model_prior) != 0 or not 0 < self.model_prior < 1:

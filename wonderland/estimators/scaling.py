@@ -45,6 +45,8 @@ def temperature_scaling(logits: Any, labels: Any, sample_weight: Any = None) -> 
         return float(slope), float(curvature)
 
     low, high, t = -BOUND, BOUND, 0.0
+    if not np.any(ahead[weight > 0]):  # all scores are alike, and all temperatures
+        return 1.0
     if derivatives(low)[0] >= 0:
         return float(np.exp(low))
     if derivatives(high)[0] <= 0:
@@ -139,10 +141,12 @@ def _newton(loss: Callable[[Any], Any], x: np.ndarray, name: str, steps: int = 1
     value, slope = slopes(x)
     for _ in range(steps):
         step = np.linalg.lstsq(curvatures(x), -slope, rcond=None)[0]
+        if -(slope @ step) <= 4 * np.finfo(np.float64).eps * (1 + abs(value)):  # a last step, less than the loss rounds
+            return x + step
         size = 1.0
         while size > 1e-10 and loss(x + size * step) > value + 1e-4 * size * (slope @ step):
             size /= 2
-        if size <= 1e-10 or np.max(np.abs(step)) <= 1e-10 * (1 + np.max(np.abs(x))):  # all digits that there are
+        if size <= 1e-10:
             return x
         x = x + size * step
         value, slope = slopes(x)

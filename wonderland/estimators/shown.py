@@ -7,6 +7,7 @@ has what `fit` found; with data, X and y that it wasn't fitted to, it also has w
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -104,9 +105,11 @@ class Shown:
                 "plot_learning_curve of that one shows how it learns"
             )
         folds = (StratifiedKFold if is_classifier(self) else KFold)(FOLDS, shuffle=True, random_state=0)
-        sizes, training, held_out = fits(
-            self, X, y, train_sizes=CURVE, cv=folds, shuffle=True, random_state=0
-        )[:3]  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of clones: few samples, no convergence
+            sizes, training, held_out = fits(
+                self, X, y, train_sizes=CURVE, cv=folds, shuffle=True, random_state=0
+            )[:3]  # fmt: skip
         return pictures.learning_curve(sizes, training, held_out, self._score_name(), dark=dark)
 
     def _score_name(self) -> str:
