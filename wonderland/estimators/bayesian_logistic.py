@@ -103,7 +103,7 @@ class BayesianLogisticRegression(LinearModel, Classifier):
         self.n_iter_ = steps or self.max_iter
         top = float(log_posterior(mode.ravel(), design, target, weight, precision))
         self.log_evidence_ = top + 0.5 * mode.size * LOG_2PI - 0.5 * float(np.linalg.slogdet(bend)[1])
-        self._covariance, self._samples, self.posterior_ = np.linalg.inv(bend), None, None
+        self._covariance, self._samples, self.posterior_, self.elbo_ = np.linalg.inv(bend), None, None, None
         if self.posterior != "laplace":
             mode = self._integrate(mode, design, target, weight, precision)
         centred = mode.reshape(rows, -1)

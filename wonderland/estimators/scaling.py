@@ -131,7 +131,8 @@ def _checked(
         raise ValueError(f"{name}: scores are finite, got {scores[~np.isfinite(scores)][0]}")
     classes = scores.shape[1] if scores.ndim == 2 else 2
     if labels.dtype.kind not in "biu" or np.any((labels < 0) | (labels >= classes)):
-        raise ValueError(f"{name}: labels are whole numbers from 0 to {classes - 1}, got {np.unique(labels)[:5]}")
+        got = f"{np.unique(labels)[:5]}, {labels.dtype}"
+        raise ValueError(f"{name}: labels are integers from 0 to {classes - 1}, got {got}")
     return scores, labels.astype(np.int64), weights(sample_weight, scores)
 
 
