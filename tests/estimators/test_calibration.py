@@ -137,7 +137,7 @@ def test_vector_scaling_can_not_be_improved():
     [
         (lambda: estimators.temperature_scaling(np.ones((3, 2)), [0, 1]), r"got \(3, 2\) and \(2,\)"),
         (lambda: estimators.temperature_scaling(np.ones((2, 2)), [0, 2]), "integers from 0 to 1"),
-        (lambda: estimators.temperature_scaling(np.ones((2, 2)), [0.0, 1.0]), "whole numbers"),
+        (lambda: estimators.temperature_scaling(np.ones((2, 2)), [0.0, 1.0]), "are integers from"),
         (lambda: estimators.temperature_scaling([[np.nan, 1.0]], [0]), "finite, got nan"),
         (lambda: estimators.temperature_scaling(np.ones((2, 2)), [0, 1], [1.0, -1.0]), "not negative, got -1.0"),
         (lambda: estimators.platt_scaling(np.ones((2, 2)), [0, 1]), r"scores are \(n,\)"),
