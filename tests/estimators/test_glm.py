@@ -442,3 +442,12 @@ def test_the_score_of_constant_targets():
     assert model.score(X, np.full(12, 3.0)) == 0
     with pytest.raises(ValueError, match="one number for each sample"):
         model.score(X, COUNTS[:, None])
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [(TweedieRegressor(power=1.5), "power"), (GLM("negative-binomial"), "dispersion")]
+)
+def test_numbers_that_coefficients_arent_a_function_of(model, name):
+    """A fit with another number than the derivative is taken at would be wrong in silence."""
+    with pytest.raises(TypeError, match=f"X, y, sample_weight, alpha, got '{name}'"):
+        model.coefficients(X, COUNTS, **{name: 1.2})

@@ -435,3 +435,12 @@ def test_too_few_steps_warn():
     for solver in SOLVERS:
         with pytest.warns(ConvergenceWarning, match="stopped after 1 steps .* raise max_iter"):
             LogisticRegression(max_iter=1, solver=solver, tol=1e-8).fit(X, y)
+
+
+def test_coefficients_of_lists_and_of_labels_that_arent_numbers():
+    X, y = load_iris(return_X_y=True)
+    arrays, lists = (LogisticRegression().coefficients(X, y), LogisticRegression().coefficients(X.tolist(), y.tolist()))
+    np.testing.assert_array_equal(arrays[0], lists[0])
+    for labels in (y + 1, np.array(["a", "b", "c"])[y]):
+        with pytest.raises(ValueError, match="from 0 to classes - 1"):
+            LogisticRegression().coefficients(X, labels)

@@ -21,6 +21,7 @@ from wonderland.estimators.smooth.problem import SmoothProblem
 class GLMRegressor(SmoothModel, Regressor):
     """What generalised linear models share. A class says in `_parts` which family, link and numbers it has."""
 
+    NUMBERS = ("alpha",)
     coef_: np.ndarray
     intercept_: Any
     alpha: float

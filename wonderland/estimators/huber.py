@@ -35,6 +35,8 @@ class HuberRegressor(LinearModel, Regressor):
     P. Huber, Robust Statistics, 1981; A. Owen, A robust hybrid of lasso and ridge regression, 2007.
     """
 
+    NUMBERS = ("alpha", "epsilon")
+
     def __init__(
         self, *, epsilon: float = 1.35, max_iter: int = 100, alpha: float = 0.0001, fit_intercept: bool = True,
         tol: float = 1e-5,

@@ -51,6 +51,8 @@ class LogisticRegression(LinearClassifier):
     `ConvergenceWarning` then names the direction.
     """
 
+    NUMBERS = ("C", "l1_ratio")
+
     def __init__(
         self, *, C: float = 1.0, l1_ratio: float = 0.0, fit_intercept: bool = True, class_weight: Any = None,
         solver: str = "auto", max_iter: int = 100, tol: float = 1e-4, warm_start: bool = False,

@@ -35,6 +35,7 @@ class Ridge(SquaresModel):
     """
 
     EXACT = {"tol": 1e-24}
+    NUMBERS = ("alpha",)
 
     def __init__(
         self, alpha: Any = 1.0, *, fit_intercept: bool = True, solver: str = "auto", tol: float = 1e-14,
