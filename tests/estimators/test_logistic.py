@@ -444,3 +444,14 @@ def test_coefficients_of_lists_and_of_labels_that_arent_numbers():
     for labels in (y + 1, np.array(["a", "b", "c"])[y]):
         with pytest.raises(ValueError, match="from 0 to classes - 1"):
             LogisticRegression().coefficients(X, labels)
+
+
+@pytest.mark.parametrize(("solver", "l1_ratio"), [*((solver, 0.0) for solver in SOLVERS), ("auto", 1.0)])
+def test_small_columns_have_coefficients_too(solver, l1_ratio):
+    """Their derivatives are below any tolerance from the start."""
+    X, y = load_iris(return_X_y=True)
+    X = X[50:] - X[50:].mean(axis=0)
+    C = 1e12 if l1_ratio else np.inf
+    exact = LogisticRegression(C=np.inf, tol=1e-10).fit(X, y[50:])
+    small = LogisticRegression(C=C, l1_ratio=l1_ratio, solver=solver, tol=1e-6).fit(X * 1e-6, y[50:])
+    np.testing.assert_allclose(small.coef_ * 1e-6, exact.coef_, rtol=1e-3)
