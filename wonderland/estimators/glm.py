@@ -73,10 +73,15 @@ class GLMRegressor(SmoothModel, Regressor):
             return np.asarray(self._apply(X))
         return np.asarray(self.link_.inverse(X @ self.coef_ + self.intercept_ + shift))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """D^2, the share of the deviance that the model explains: 1 - D(y, mean) / D(y, mean of y); at most 1."""
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None, exposure: Any = None
+    ) -> float:  # fmt: skip
+        """D^2, the share of the deviance that the model explains: 1 - D(y, mean) / D(y, mean of y); at most 1.
+
+        With an offset or exposure as in `fit`, beside which the mean of y is still one number for all.
+        """
         check_is_fitted(self)
-        mean = np.asarray(self.predict(X), np.float64)
+        mean = np.asarray(self.predict(X, offset=offset, exposure=exposure), np.float64)
         y = np.asarray(y, np.float64)
         if y.shape != mean.shape:
             raise ValueError(f"y has one number for each sample, shape {mean.shape}, got {y.shape}")
@@ -85,6 +90,9 @@ class GLMRegressor(SmoothModel, Regressor):
             raise AttributeError("score is a ratio of deviances, and a loss of one's own has none: name a family")
         self.family_.check(y)
         return self.family_.explained(y, mean, weight, *self._numbers)
+
+    def _score_name(self) -> str:
+        return "D²"
 
     @property
     def statistics_(self) -> GLMStatistics:
