@@ -73,13 +73,8 @@ class GLMRegressor(SmoothModel, Regressor):
             return np.asarray(self._apply(X))
         return np.asarray(self.link_.inverse(X @ self.coef_ + self.intercept_ + shift))
 
-    def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None, exposure: Any = None
-    ) -> float:  # fmt: skip
-        """D^2, the share of the deviance that the model explains: 1 - D(y, mean) / D(y, mean of y); at most 1.
-
-        With an offset or exposure as in `fit`, beside which the mean of y is still one number for all.
-        """
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None, exposure: Any = None) -> float:
+        """D^2, the share of the deviance that the model explains: 1 - D(y, mean) / D(y, mean of y); at most 1."""
         check_is_fitted(self)
         mean = np.asarray(self.predict(X, offset=offset, exposure=exposure), np.float64)
         y = np.asarray(y, np.float64)

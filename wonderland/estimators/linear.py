@@ -117,19 +117,7 @@ class LinearModel(Estimator):
         from sklearn.base import clone
 
         known = self.get_params()
-        for name in hyper:
-            if name not in self.NUMBERS:
-                raise TypeError(
-                    f"coefficients of {type(self).__name__} are a function of "
-                    f"{', '.join(('X', 'y', 'sample_weight', *self.NUMBERS))}, got {name!r}: other parameters belong "
-                    "into the constructor"
-                )
-        weight = np.ones(np.shape(X)[0]) if sample_weight is None else sample_weight
-        X, y, weight = (a if isinstance(a, Tracer) else np.asarray(a) for a in (X, y, weight))
-        if isinstance(self, Classifier) and not isinstance(y, Tracer):
-            classes = np.unique(y)
-            if classes.dtype.kind not in "biuf" or not np.array_equal(classes, np.arange(len(classes))):
-                raise ValueError(f"labels in coefficients are numbers from 0 to classes - 1, got {classes[:5]}")
+        X, y, weight = _checked(self, X, y, sample_weight, hyper)
 
         def solver(F: Any, start: Any, X: Any, y: Any, weight: Any, hyper: Any) -> Any:
             exact = {name: value for name, value in self.EXACT.items() if name in known}
@@ -153,3 +141,21 @@ class LinearModel(Estimator):
         outputs = np.shape(y)[1:]
         dtype = np.result_type(X.dtype, np.float32)
         return np.zeros((*outputs, np.shape(X)[1]), dtype), np.zeros(outputs, dtype)
+
+
+def _checked(model: LinearModel, X: Any, y: Any, weight: Any, hyper: dict[str, Any]) -> Any:
+    """(X, y, weight) as arrays or traced values, of what `coefficients` are a function of."""
+    for name in hyper:
+        if name not in model.NUMBERS:
+            raise TypeError(
+                f"coefficients of {type(model).__name__} are a function of "
+                f"{', '.join(('X', 'y', 'sample_weight', *model.NUMBERS))}, got {name!r}: other parameters belong "
+                "into the constructor"
+            )
+    weight = np.ones(np.shape(X)[0]) if weight is None else weight
+    X, y, weight = (a if isinstance(a, Tracer) else np.asarray(a) for a in (X, y, weight))
+    if isinstance(model, Classifier) and not isinstance(y, Tracer):
+        classes = np.unique(y)
+        if classes.dtype.kind not in "biuf" or not np.array_equal(classes, np.arange(len(classes))):
+            raise ValueError(f"labels in coefficients are numbers from 0 to classes - 1, got {classes[:5]}")
+    return X, y, weight
