@@ -9,6 +9,7 @@ from scipy import stats
 from scipy.special import log_ndtr, ndtr
 from sklearn import linear_model as oracle
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.estimator_checks import check_estimator
 
 import wonderland as wl
@@ -442,3 +443,21 @@ def test_the_score_of_constant_targets():
     assert model.score(X, np.full(12, 3.0)) == 0
     with pytest.raises(ValueError, match="one number for each sample"):
         model.score(X, COUNTS[:, None])
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [(TweedieRegressor(power=1.5), "power"), (GLM("negative-binomial"), "dispersion")]
+)
+def test_numbers_that_coefficients_arent_a_function_of(model, name):
+    """A fit with another number than the derivative is taken at would be wrong in silence."""
+    with pytest.raises(TypeError, match=f"X, y, sample_weight, alpha, got '{name}'"):
+        model.coefficients(X, COUNTS, **{name: 1.2})
+
+
+def test_the_score_of_counts_with_an_exposure():
+    years = np.linspace(1, 30, 12)
+    model = GLM("poisson").fit(X, COUNTS, exposure=years)
+    mean = model.predict(X, exposure=years)
+    assert model.score(X, COUNTS, exposure=years) == pytest.approx(d2_tweedie_score(COUNTS, mean, power=1))
+    assert model.score(X, COUNTS, offset=np.log(years)) == model.score(X, COUNTS, exposure=years)
+    assert model._score_name() == "D²"

@@ -144,6 +144,9 @@ def test_deficient_columns_get_the_solution_of_minimum_norm():
     assert LinearRegression().fit(X, y, weight).coef_[6] == 0
     with pytest.raises(ValueError, match=r"singular.*'auto' or 'svd'"):
         LinearRegression(solver="cholesky").fit(X, y)
+    for wide in (data(5, 5), data(5, 9)):  # rounding may make X'X look regular
+        with pytest.raises(ValueError, match="singular"):
+            LinearRegression(solver="cholesky").fit(*wide)
     nearly = X[:, :4].copy()
     nearly[:, 3] = nearly[:, 0] + 1e-5 * nearly[:, 3]
     assert LinearRegression().fit(nearly, y).rank_ == 4
@@ -285,6 +288,18 @@ def test_no_samples_left_over_means_no_noise_variance():
     with pytest.raises(ValueError, match="more samples than coefficients"):
         model.predict_interval(X)
     np.testing.assert_allclose(model.hat_matrix(X), np.eye(5), atol=1e-12)
+
+
+@pytest.mark.parametrize("scales", [(1e7, 1, 1e-3), (1, 1e-3, 1e7), (1e-3, 1e7, 1)])
+def test_what_ridge_tells_doesnt_depend_on_the_units_of_columns(scales):
+    X, y, _ = data(20, 3, mean=0)
+    alpha = 1e-3
+    units = Ridge(alpha, solver="svd").fit(X * scales, y)  # by singular values of X itself
+    model = Ridge(alpha).fit(X * scales, y)
+    assert model.degrees_ == pytest.approx(units.degrees_, rel=1e-6)
+    np.testing.assert_allclose(np.diagonal(model.covariance_), np.diagonal(units.covariance_), rtol=1e-5)
+    np.testing.assert_allclose(model.leverage(X * scales), units.leverage(X * scales), rtol=1e-5)
+    assert Ridge(0.0).fit(X * [1e8, 1, 1e-8], y).degrees_ == 3
 
 
 def test_conditioning_names_collinear_columns():

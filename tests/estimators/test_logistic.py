@@ -435,3 +435,23 @@ def test_too_few_steps_warn():
     for solver in SOLVERS:
         with pytest.warns(ConvergenceWarning, match="stopped after 1 steps .* raise max_iter"):
             LogisticRegression(max_iter=1, solver=solver, tol=1e-8).fit(X, y)
+
+
+def test_coefficients_of_lists_and_of_labels_that_arent_numbers():
+    X, y = load_iris(return_X_y=True)
+    arrays, lists = (LogisticRegression().coefficients(X, y), LogisticRegression().coefficients(X.tolist(), y.tolist()))
+    np.testing.assert_array_equal(arrays[0], lists[0])
+    for labels in (y + 1, np.array(["a", "b", "c"])[y]):
+        with pytest.raises(ValueError, match="from 0 to classes - 1"):
+            LogisticRegression().coefficients(X, labels)
+
+
+@pytest.mark.parametrize(("solver", "l1_ratio"), [*((solver, 0.0) for solver in SOLVERS), ("auto", 1.0)])
+def test_small_columns_have_coefficients_too(solver, l1_ratio):
+    """Their derivatives are below any tolerance from the start."""
+    X, y = load_iris(return_X_y=True)
+    X = X[50:] - X[50:].mean(axis=0)
+    C = 1e12 if l1_ratio else np.inf
+    exact = LogisticRegression(C=np.inf, tol=1e-10).fit(X, y[50:])
+    small = LogisticRegression(C=C, l1_ratio=l1_ratio, solver=solver, tol=1e-6).fit(X * 1e-6, y[50:])
+    np.testing.assert_allclose(small.coef_ * 1e-6, exact.coef_, rtol=1e-3)

@@ -107,6 +107,19 @@ def test_huber_goes_exactly_through_most_samples_if_it_can():
         assert values[0] <= values[1] * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("shape", [(12, 20), (5, 4)])
+def test_huber_leaves_a_line_through_all_samples_where_the_penalty_asks_for_it(shape):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=shape), 1e5 * rng.normal(size=shape[0]) ** 3
+    model, theirs = HuberRegressor().fit(X, y), linear_model.HuberRegressor(max_iter=20_000, tol=1e-10).fit(X, y)
+
+    def value(m):
+        r = y - X @ m.coef_ - m.intercept_
+        return huber_value(r, np.ones(len(y)), 1.35, m.scale_) + 1e-4 * np.sum(m.coef_**2)
+
+    assert value(model) <= value(theirs) * (1 + 1e-7)
+
+
 def test_huber_with_more_features_than_samples_and_bad_columns():
     X, y, _ = data(10, 30)
     assert np.max(np.abs(y - HuberRegressor().fit(X, y).predict(X))) < 0.1

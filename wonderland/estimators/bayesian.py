@@ -57,6 +57,7 @@ class BayesianLinearRegression(LinearModel, Regressor):
     C. Bishop, Pattern recognition and machine learning, 2006, 3.3 to 3.5. D. MacKay, Bayesian interpolation, 1992.
     """
 
+    NUMBERS = ("alpha", "beta")
     alpha: float | None
     beta: float | None
     prior: str

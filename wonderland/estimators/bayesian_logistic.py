@@ -60,6 +60,7 @@ class BayesianLogisticRegression(LinearModel, Classifier):
     tol: float
     random_state: Any
     n_iter_: int
+    NUMBERS = ("prior_scale", "intercept_scale")
     posterior_: Any
     coef_: np.ndarray
     intercept_: Any

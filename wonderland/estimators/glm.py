@@ -21,6 +21,7 @@ from wonderland.estimators.smooth.problem import SmoothProblem
 class GLMRegressor(SmoothModel, Regressor):
     """What generalised linear models share. A class says in `_parts` which family, link and numbers it has."""
 
+    NUMBERS = ("alpha",)
     coef_: np.ndarray
     intercept_: Any
     alpha: float
@@ -72,10 +73,10 @@ class GLMRegressor(SmoothModel, Regressor):
             return np.asarray(self._apply(X))
         return np.asarray(self.link_.inverse(X @ self.coef_ + self.intercept_ + shift))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None, exposure: Any = None) -> float:
         """D^2, the share of the deviance that the model explains: 1 - D(y, mean) / D(y, mean of y); at most 1."""
         check_is_fitted(self)
-        mean = np.asarray(self.predict(X), np.float64)
+        mean = np.asarray(self.predict(X, offset=offset, exposure=exposure), np.float64)
         y = np.asarray(y, np.float64)
         if y.shape != mean.shape:
             raise ValueError(f"y has one number for each sample, shape {mean.shape}, got {y.shape}")
@@ -84,6 +85,9 @@ class GLMRegressor(SmoothModel, Regressor):
             raise AttributeError("score is a ratio of deviances, and a loss of one's own has none: name a family")
         self.family_.check(y)
         return self.family_.explained(y, mean, weight, *self._numbers)
+
+    def _score_name(self) -> str:
+        return "D²"
 
     @property
     def statistics_(self) -> GLMStatistics:

@@ -35,6 +35,8 @@ class HuberRegressor(LinearModel, Regressor):
     P. Huber, Robust Statistics, 1981; A. Owen, A robust hybrid of lasso and ridge regression, 2007.
     """
 
+    NUMBERS = ("alpha", "epsilon")
+
     def __init__(
         self, *, epsilon: float = 1.35, max_iter: int = 100, alpha: float = 0.0001, fit_intercept: bool = True,
         tol: float = 1e-5,
@@ -168,10 +170,12 @@ class HuberLoss:
         samples, and a line through them is tried.
         """
         rounding = 1e-13 * (float(np.max(np.abs(self.y))) or 1.0)
+        if self.at(v)[2] <= rounding:  # a line through all samples is on a kink, from where no step leads away
+            v = np.where(self.strength > 0, 0.0, v)
         self.least = max(0.1 * self.at(v)[2], rounding)
         v, count, converged = self._descend(v, tol, max_iter)
         while converged:
-            _, r, scale = self.at(v)
+            value, r, scale = self.at(v)
             if scale > self.least or self.least <= rounding:
                 break
             inner, least = np.abs(r) <= self.epsilon * scale, self.least
@@ -179,7 +183,7 @@ class HuberLoss:
             self.least = rounding
             through, steps, there = self._descend(through, tol, min(10, max_iter - count))
             count += steps
-            if there:
+            if there and self.at(through)[0] <= value:
                 return through, count, True
             self.least = 0.1 * least
             v, steps, converged = self._descend(v, tol, max_iter - count)

@@ -45,6 +45,7 @@ class ElasticNet(LinearModel, Regressor):
     outputs).
     """
 
+    NUMBERS = ("alpha", "l1_ratio")
     loss_history_: np.ndarray
     coef_: np.ndarray
     intercept_: Any
@@ -134,6 +135,7 @@ class Lasso(ElasticNet):
     R. Tibshirani, Regression shrinkage and selection via the lasso, 1996.
     """
 
+    NUMBERS = ("alpha",)
     l1_ratio: float = 1.0
 
     def __init__(

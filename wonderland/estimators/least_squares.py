@@ -86,8 +86,10 @@ class Solved:
         if self.factor is not None:
             return self.factor
         assert self.gram is not None
-        values, vectors = np.linalg.eigh(self.gram)
-        return np.sqrt(np.maximum(values, 0))[::-1, None] * vectors.T[::-1]
+        lengths = np.sqrt(np.diagonal(self.gram))
+        lengths = np.where(lengths > 0, lengths, 1.0)
+        values, vectors = np.linalg.eigh(self.gram / np.outer(lengths, lengths))  # whatever the units of the columns
+        return np.sqrt(np.maximum(values, 0))[::-1, None] * vectors.T[::-1] * lengths
 
     @cached_property
     def spectrum(self) -> tuple[np.ndarray, np.ndarray]:
@@ -211,6 +213,8 @@ def solve_normal(problem: SquaresProblem) -> Solved:
     """The normal equations as they are written, X'WX w = X'Wy: quick, and twice as many digits lost as by QR."""
     found = moments(problem.X, problem.Y, problem.weight, problem.centre)
     try:
+        if problem.wide:
+            raise np.linalg.LinAlgError("singular, and rounding may hide it")
         factor = PositiveFactor(found.gram)
     except np.linalg.LinAlgError:
         raise ValueError(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from wonderland.core.tracer import Tracer
 from wonderland.estimators import pictures
 from wonderland.estimators.base import Classifier, Estimator
 from wonderland.implicit.roots import custom_root
@@ -26,6 +27,7 @@ class LinearModel(Estimator):
     n_features_in_: int
     fit_intercept: bool
     EXACT: dict[str, Any] = {"tol": 1e-12}  # parameters for a fit whose derivative is taken
+    NUMBERS: tuple[str, ...] = ()  # parameters that `_objective` takes as `hyper`
 
     def _apply(self, X: Any) -> Any:
         return X @ self.coef_.T + self.intercept_
@@ -115,10 +117,7 @@ class LinearModel(Estimator):
         from sklearn.base import clone
 
         known = self.get_params()
-        for name in hyper:
-            if name not in known:
-                raise TypeError(f"{type(self).__name__} has no parameter {name!r}: it has {', '.join(known)}")
-        weight = np.ones(np.shape(X)[0]) if sample_weight is None else sample_weight
+        X, y, weight = _checked(self, X, y, sample_weight, hyper)
 
         def solver(F: Any, start: Any, X: Any, y: Any, weight: Any, hyper: Any) -> Any:
             exact = {name: value for name, value in self.EXACT.items() if name in known}
@@ -142,3 +141,21 @@ class LinearModel(Estimator):
         outputs = np.shape(y)[1:]
         dtype = np.result_type(X.dtype, np.float32)
         return np.zeros((*outputs, np.shape(X)[1]), dtype), np.zeros(outputs, dtype)
+
+
+def _checked(model: LinearModel, X: Any, y: Any, weight: Any, hyper: dict[str, Any]) -> Any:
+    """(X, y, weight) as arrays or traced values, of what `coefficients` are a function of."""
+    for name in hyper:
+        if name not in model.NUMBERS:
+            raise TypeError(
+                f"coefficients of {type(model).__name__} are a function of "
+                f"{', '.join(('X', 'y', 'sample_weight', *model.NUMBERS))}, got {name!r}: other parameters belong "
+                "into the constructor"
+            )
+    weight = np.ones(np.shape(X)[0]) if weight is None else weight
+    X, y, weight = (a if isinstance(a, Tracer) else np.asarray(a) for a in (X, y, weight))
+    if isinstance(model, Classifier) and not isinstance(y, Tracer):
+        classes = np.unique(y)
+        if classes.dtype.kind not in "biuf" or not np.array_equal(classes, np.arange(len(classes))):
+            raise ValueError(f"labels in coefficients are numbers from 0 to classes - 1, got {classes[:5]}")
+    return X, y, weight

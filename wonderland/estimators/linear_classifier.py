@@ -18,6 +18,7 @@ from wonderland.transform.derivatives import stop_gradient
 class LinearClassifier(SmoothModel, Classifier):
     """A classifier of scores X w + b. A class says in `_loss` what a sample's scores cost."""
 
+    NUMBERS = ("C",)
     n_iter_: Any
     coef_: np.ndarray
     intercept_: Any

@@ -40,7 +40,8 @@ class LogisticRegression(LinearClassifier):
     Parameters: `class_weight` multiplies the weights of a class, by a dict {class: weight} or so that all classes count
     alike ("balanced"). `solver` is "newton-cholesky" (a factorised Hessian), "newton-cg" (products with the Hessian),
     "lbfgs", or "auto", which starts with a part of many samples, goes on with L-BFGS preconditioned by its Hessian, and
-    leaves hard or small problems to Newton. It ends when no derivative of the mean objective is larger than `tol`.
+    leaves hard or small problems to Newton. It ends when no derivative of the mean objective is larger than `tol`, of
+    columns smaller than 1 in their units.
 
     An l1 penalty makes coefficients exactly zero; it is minimised by proximal Newton steps ("auto").
 
@@ -50,6 +51,8 @@ class LogisticRegression(LinearClassifier):
     Classes that a plane separates have no best coefficients without a penalty: they grow for ever. A
     `ConvergenceWarning` then names the direction.
     """
+
+    NUMBERS = ("C", "l1_ratio")
 
     def __init__(
         self, *, C: float = 1.0, l1_ratio: float = 0.0, fit_intercept: bool = True, class_weight: Any = None,

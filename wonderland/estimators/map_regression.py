@@ -52,6 +52,8 @@ class MAPRegressor(LinearModel, Regressor):
     `covariance_`, the inverse of the Hessian there (Laplace's approximation), if the posterior has no kinks.
     """
 
+    NUMBERS = ("prior_scale", "noise_scale")
+
     def __init__(
         self, prior: Any = "gaussian", *, prior_scale: float = 1.0, likelihood: str = "gaussian",
         noise_scale: float = 1.0, noise_df: float = 4.0, fit_intercept: bool = True, max_iter: int = 200,

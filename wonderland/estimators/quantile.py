@@ -37,6 +37,8 @@ class QuantileRegressor(LinearModel, Regressor):
     R. Koenker and G. Bassett, Regression quantiles, 1978.
     """
 
+    NUMBERS = ("alpha", "quantile")
+
     def __init__(
         self, *, quantile: float = 0.5, alpha: float = 1.0, fit_intercept: bool = True, tol: float = 1e-10,
         max_iter: int = 100,

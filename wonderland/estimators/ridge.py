@@ -35,6 +35,7 @@ class Ridge(SquaresModel):
     """
 
     EXACT = {"tol": 1e-24}
+    NUMBERS = ("alpha",)
 
     def __init__(
         self, alpha: Any = 1.0, *, fit_intercept: bool = True, solver: str = "auto", tol: float = 1e-14,
@@ -82,8 +83,8 @@ class Ridge(SquaresModel):
 
     def _degrees(self) -> np.ndarray:
         squares = self._solved.spectrum[0] ** 2
-        shares = [squares / (squares + a) if a > 0 else squares > squares[0] * 1e-24 for a in self._alpha]
-        return np.array([np.sum(share) for share in shares], np.float64) + bool(self.fit_intercept)
+        counts = [np.sum(squares / (squares + a)) if a > 0 else self._solved.rank for a in self._alpha]
+        return np.array(counts, np.float64) + bool(self.fit_intercept)
 
     def _whitened(self, X: np.ndarray, alpha: float) -> np.ndarray:
         if alpha == 0:

@@ -29,8 +29,8 @@ class Result(NamedTuple):
 
 
 def is_flat(problem: SmoothProblem, point: LossPoint, tol: float) -> bool:
-    """Whether no derivative of the mean loss is larger than `tol`."""
-    return bool(np.abs(point.gradient).max(initial=0.0) <= tol * problem.total)
+    """Whether no derivative of the mean loss is larger than `tol`, in the columns' units where these are small."""
+    return bool(np.abs(point.gradient / problem.sizes).max(initial=0.0) <= tol * problem.total)
 
 
 def newton(problem: SmoothProblem, point: LossPoint, tol: float, max_iter: int) -> Result:

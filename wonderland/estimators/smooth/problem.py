@@ -10,11 +10,14 @@ NumPy's: mixed with SciPy's, the threads of their two BLAS libraries would wait 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wonderland.estimators.smooth.losses import Derivatives, Rows
+
+ROWS = 1000  # samples that tell the sizes of columns
 
 
 class LossPoint(NamedTuple):
@@ -68,6 +71,17 @@ class SmoothProblem:
     def free(self) -> slice:
         """The rows of parameters without a penalty: all, or the intercept's."""
         return slice(0 if self.l2 == self.l1 == 0 else self.p, self.shape[0])
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Root mean squares of columns, at most 1, by some rows; 1 of the intercept. It broadcasts with w.
+
+        A derivative in a coefficient is as small as its column: in these units it tells how far the optimum is.
+        """
+        some = self.X[sample(self.n, ROWS)]
+        size = np.sqrt(np.einsum("ij,ij->j", some, some) / len(some))
+        size = np.append(np.where(size > 0, np.minimum(size, 1.0), 1.0), np.ones(int(self.intercept)))
+        return size.reshape(-1, *(1 for _ in self.shape[1:]))
 
     def part(self, chosen: np.ndarray) -> SmoothProblem:
         """The problem of some rows, with as much penalty for each."""

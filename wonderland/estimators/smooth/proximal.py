@@ -9,6 +9,8 @@ J. Lee, Y. Sun, M. Saunders, Proximal Newton-type methods for minimizing composi
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from wonderland.estimators.smooth.hessian import SymmetricFactors, hessian
@@ -47,12 +49,15 @@ def proximal_newton(problem: SmoothProblem, w: np.ndarray, tol: float, max_iter:
 
 
 def steepness(problem: SmoothProblem, point: LossPoint) -> np.ndarray:
-    """How far each derivative is from what an optimum has, like w: at zero, any between -l1 and l1."""
+    """How far each derivative is from what an optimum has, like w: at zero, any between -l1 and l1.
+
+    In the columns' units where these are small.
+    """
     slope = np.abs(point.gradient)
     coef, features = point.w[: problem.p], slice(0, problem.p)
     inside = np.maximum(slope[features] - problem.l1, 0.0)
     slope[features] = np.where(coef == 0, inside, np.abs(point.gradient[features] + problem.l1 * np.sign(coef)))
-    return slope
+    return slope / problem.sizes
 
 
 def _newton(problem: SmoothProblem, point: LossPoint, tol: float, max_iter: int) -> Result:
@@ -67,7 +72,8 @@ def _newton(problem: SmoothProblem, point: LossPoint, tol: float, max_iter: int)
             return Result(point.w, point, values, True)
         H = hessian(problem, point.eta)
         start = point.w.ravel()
-        aim = quadratic_lasso(H, point.gradient.ravel() - H @ start, flat, start, 0.01 * tol * problem.total)
+        exactness = 0.01 * tol * problem.total * np.broadcast_to(problem.sizes, problem.shape).ravel()
+        aim = quadratic_lasso(H, point.gradient.ravel() - H @ start, flat, start, exactness)
         direction = (aim - start).reshape(point.w.shape)
         promised = float(np.vdot(point.gradient, direction)) + size(point.w + direction) - size(point.w)
         slack = ROUNDING * abs(values[-1])
@@ -87,8 +93,8 @@ def _newton(problem: SmoothProblem, point: LossPoint, tol: float, max_iter: int)
     return Result(point.w, point, values, bool(np.max(steepness(problem, point)) <= tol * problem.total))
 
 
-def quadratic_lasso(H: np.ndarray, b: np.ndarray, l1: np.ndarray, z: np.ndarray, exactness: float) -> np.ndarray:
-    """The minimum of z' H z / 2 + b' z + l1' |z|, from z, with derivatives exact to `exactness`."""
+def quadratic_lasso(H: np.ndarray, b: np.ndarray, l1: np.ndarray, z: np.ndarray, exactness: Any) -> np.ndarray:
+    """The minimum of z' H z / 2 + b' z + l1' |z|, from z, with derivatives exact to `exactness`, like z or a number."""
     z = z.copy()
     r = H @ z + b  # derivatives of the quadratic
     value = lambda z, r: 0.5 * float(z @ (r + b)) + float(l1 @ np.abs(z))
@@ -103,7 +109,7 @@ def quadratic_lasso(H: np.ndarray, b: np.ndarray, l1: np.ndarray, z: np.ndarray,
             if new != old:
                 z[j] = new
                 r += (new - old) * H[j]
-        if _excess(z, r, l1) <= exactness:
+        if np.all(_excess(z, r, l1) <= exactness):
             break
         if np.array_equal(signs, np.sign(z)):
             exact = _with_signs(H, b, l1, z)
@@ -114,9 +120,9 @@ def quadratic_lasso(H: np.ndarray, b: np.ndarray, l1: np.ndarray, z: np.ndarray,
     return z
 
 
-def _excess(z: np.ndarray, r: np.ndarray, l1: np.ndarray) -> float:
+def _excess(z: np.ndarray, r: np.ndarray, l1: np.ndarray) -> np.ndarray:
     """How far the derivatives r of the quadratic are from what an optimum with the penalty has."""
-    return float(np.max(np.where(z == 0, np.abs(r) - l1, np.abs(r + l1 * np.sign(z))), initial=0.0))
+    return np.where(z == 0, np.abs(r) - l1, np.abs(r + l1 * np.sign(z)))
 
 
 def _with_signs(H: np.ndarray, b: np.ndarray, l1: np.ndarray, z: np.ndarray) -> np.ndarray:
