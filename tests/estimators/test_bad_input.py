@@ -77,3 +77,23 @@ def test_too_few_samples_for_a_promise():
     with pytest.warns(UserWarning, match="at least"):
         model = estimators.SplitConformalRegressor(confidence_level=0.99).fit(X, X[:, 0])
     assert np.all(np.isinf(model.predict_interval(X)))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        estimators.Ridge(alpha=np.inf), estimators.Lasso(alpha=np.inf), estimators.QuantileRegressor(alpha=np.inf),
+        estimators.HuberRegressor(alpha=np.inf), estimators.PoissonRegressor(alpha=np.inf),
+        estimators.MAPRegressor(tol=np.inf), estimators.MLPRegressor(alpha=np.inf),
+    ],
+    ids=lambda model: type(model).__name__,
+)  # fmt: skip
+def test_parameters_are_finite(model):
+    with pytest.raises(ValueError, match=r"(alpha|tol) is a finite number, got inf"):
+        model.fit(np.eye(4), np.arange(4.0))
+
+
+def test_map_regression_says_what_its_steps_are():
+    for wrong, said in (({"max_iter": 0}, "max_iter is a whole number"), ({"tol": "x"}, "tol is a number")):
+        with pytest.raises(ValueError, match=said):
+            estimators.MAPRegressor(**wrong).fit(np.eye(4), np.arange(4.0))

@@ -360,6 +360,9 @@ def test_models_are_pickled_without_their_data():
     with pytest.raises(AttributeError, match="fit again"):
         model.statistics_.deviance  # noqa: B018
     assert link_of(pickle.loads(pickle.dumps(link_of((np.log, np.exp))))).inverse is np.exp
+    model = pickle.loads(pickle.dumps(TweedieRegressor(power=3.0).fit(X, 1 + YES)))
+    with pytest.raises(ValueError, match="above 0"):
+        model.score(X, YES - 1.0)
 
 
 def test_losses_fall_with_each_step():

@@ -147,12 +147,12 @@ def weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
     return weight
 
 
-def positive_number(value: Any, name: str, zero: bool = False, finite: bool = False) -> float:
-    """A parameter that is a number above zero, or zero too, and with `finite` not infinite."""
+def positive_number(value: Any, name: str, zero: bool = False, infinite: bool = False) -> float:
+    """A parameter that is a number above zero, or zero too, or infinite too."""
     good = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not good or not (value >= 0 if zero else value > 0):
         raise ValueError(f"{name} is a number {'of at least' if zero else 'above'} 0, got {value!r}")
-    if finite and np.isinf(value):
+    if not infinite and np.isinf(value):
         raise ValueError(f"{name} is a finite number, got {value!r}")
     return float(value)
 

@@ -144,10 +144,10 @@ class BayesianLinearRegression(LinearModel, Regressor):
     def _numbers(self) -> tuple[float | None, float | None, float, float]:
         """alpha and beta, if given, the inverse gamma's shape and rate."""
         one_of(self.prior, "prior", ("normal", "normal_inverse_gamma"))
-        alpha = None if self.alpha is None else positive_number(self.alpha, "alpha", finite=True)
-        beta = None if self.beta is None else positive_number(self.beta, "beta", finite=True)
-        shape = positive_number(self.noise_shape, "noise_shape", zero=True, finite=True)
-        rate = positive_number(self.noise_rate, "noise_rate", zero=True, finite=True)
+        alpha = None if self.alpha is None else positive_number(self.alpha, "alpha")
+        beta = None if self.beta is None else positive_number(self.beta, "beta")
+        shape = positive_number(self.noise_shape, "noise_shape", zero=True)
+        rate = positive_number(self.noise_rate, "noise_rate", zero=True)
         if (shape == 0) != (rate == 0):
             raise ValueError(
                 f"noise_shape and noise_rate are both above 0, or both 0 for the density 1 / s2: got {shape} and {rate}"

@@ -82,7 +82,7 @@ class BayesianLogisticRegression(LinearModel, Classifier):
         one_of(self.posterior, "posterior", POSTERIORS)
         whole_number(self.n_samples, "n_samples", least=16)  # 4 of each of 4 chains
         scale, wide = (
-            positive_number(getattr(self, name), name, finite=True) for name in ("prior_scale", "intercept_scale")
+            positive_number(getattr(self, name), name) for name in ("prior_scale", "intercept_scale")
         )
         dtype, features = X.dtype, X.shape[1]
         weight = np.ones(len(X)) if weight is None else weight.astype(np.float64)

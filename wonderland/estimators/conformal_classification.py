@@ -80,7 +80,7 @@ class SetClassifier(WrappedClassifier):
     def _check(self) -> None:
         levels_of(self.confidence_level)
         one_of(self.conformity_score, "conformity_score", ("lac", "aps", "raps", "top_k"))
-        positive_number(self.penalty, "penalty", zero=True, finite=True)
+        positive_number(self.penalty, "penalty", zero=True)
         whole_number(self.k_reg, "k_reg", least=0)
 
 

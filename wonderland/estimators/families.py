@@ -33,7 +33,7 @@ class Family:
     scale: float | None = 1.0  # None: estimated from the residuals
 
     def __reduce__(self) -> tuple:
-        return (family_named, (self.name,))
+        return (_restored, (self.name, self.least, self.above))
 
     def explained(self, y: np.ndarray, mean: np.ndarray, weight: np.ndarray | None, *numbers: float) -> float:
         """D^2, the share of the deviance that is explained: 1 - D(y, mean) / D(y, mean of y)."""
@@ -130,6 +130,10 @@ def family_named(name: Any) -> Family:
     if not isinstance(name, str) or name not in FAMILIES:
         raise ValueError(f"family is one of {', '.join(map(repr, FAMILIES))}, or a loss(eta, y), got {name!r}")
     return FAMILIES[name]
+
+
+def _restored(name: str, least: float, above: bool) -> Family:
+    return replace(FAMILIES[name], least=least, above=above)
 
 
 def tweedie(power: Any) -> tuple[Family, tuple[float, ...]]:

@@ -32,7 +32,7 @@ class LinearClassifier(SmoothModel, Classifier):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit to X (n, features) and classes y (n,); a weight of 2 counts a sample twice, 0 leaves it out."""
         X, labels, weight = self._training_labels(X, y, sample_weight)
-        positive_number(self.C, "C")
+        positive_number(self.C, "C", infinite=True)
         l1, l2 = self._penalties()
         classes = len(self.classes_)
         s = np.ones(len(X)) if weight is None else weight.astype(np.float64)

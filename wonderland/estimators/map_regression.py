@@ -12,7 +12,7 @@ import scipy.special
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from wonderland.estimators.base import Regressor, one_of, positive_number
+from wonderland.estimators.base import Regressor, one_of, positive_number, whole_number
 from wonderland.estimators.kinks import Kinks, factored
 from wonderland.estimators.linear import LinearModel
 from wonderland.estimators.map_solver import ModeProblem, minimised
@@ -95,6 +95,8 @@ class MAPRegressor(LinearModel, Regressor):
         one_of(self.likelihood, "likelihood", LIKELIHOODS)
         for name in ("prior_scale", "noise_scale", "noise_df"):
             positive_number(getattr(self, name), name)
+        positive_number(self.tol, "tol", zero=True)
+        whole_number(self.max_iter, "max_iter")
         if isinstance(self.prior, str):
             one_of(self.prior, "prior", ("gaussian", "laplace", "student", "flat"))
         elif not (callable(self.prior) or hasattr(self.prior, "log_density")):

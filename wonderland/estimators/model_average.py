@@ -103,7 +103,7 @@ class BayesianModelAverage(Regressor):
         whole_number(self.n_steps, "n_steps", least=0)
         whole_number(self.max_models, "max_models")
         if self.g is not None:
-            positive_number(self.g, "g", finite=True)
+            positive_number(self.g, "g")
         if isinstance(self.model_prior, str):
             one_of(self.model_prior, "model_prior", ("uniform", "beta_binomial"))
         elif np.ndim(self.model_prior) != 0 or not 0 < self.model_prior < 1:
