@@ -181,6 +181,7 @@ def test_the_estimator_is_scikit_learns(increasing):
         theirs = sklearn.isotonic.IsotonicRegression(increasing=increasing, out_of_bounds=bounds, y_max=1.5)
         np.testing.assert_allclose(ours.predict(new), theirs.fit(x, y, w).predict(new), atol=1e-12)
         np.testing.assert_array_equal(ours.predict(new[:, None]), ours.predict(new))
+        np.testing.assert_array_equal(ours.transform(new), ours.predict(new))
         assert ours.increasing_ == theirs.increasing_
     np.testing.assert_allclose(ours.X_thresholds_, theirs.X_thresholds_)
     frame = pd.DataFrame({"x": x})

@@ -147,6 +147,7 @@ def test_derivatives_of_expected_costs():
         (lambda: decide([[0.5, 0.5]], [0, 1]), r"row for each action.*got shape \(2,\)"),
         (lambda: decide([[0.5, 0.5]], [[0, 1, 2]]), r"column for each class: 3, but probabilities are \(1, 2\)"),
         (lambda: decide([[2.0, -3.0]], MISSES), "between 0 and 1: of scores"),
+        (lambda: decide([[0.9, 0.8]], MISSES), r"sum to 1, got 1\.7: divide them"),
         (lambda: decide([[1, 0]], MISSES), "floats"),
         (lambda: decide([[0.5, 0.5]], [[0, np.inf], [1, 0]]), "finite numbers, got inf"),
         (lambda: decision_threshold(np.zeros((3, 2))), r"are \(2, 2\), got \(3, 2\)"),

@@ -463,4 +463,11 @@ def test_the_score_of_counts_with_an_exposure():
     mean = model.predict(X, exposure=years)
     assert model.score(X, COUNTS, exposure=years) == pytest.approx(d2_tweedie_score(COUNTS, mean, power=1))
     assert model.score(X, COUNTS, offset=np.log(years)) == model.score(X, COUNTS, exposure=years)
+
+
+def test_a_report_does_not_predict_without_the_exposure_of_the_fit(tmp_path):
+    model = GLM("poisson").fit(X, COUNTS, exposure=np.full(len(X), 2.0))
+    with pytest.raises(ValueError, match="fitted with an offset or exposure, which reports and plots"):
+        model.report(X, COUNTS, tmp_path / "page.html")
+    assert model.report(path=tmp_path / "page.html").exists()
     assert model._score_name() == "D²"

@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import wonderland as wl
 from wonderland.estimators import LogisticRegression
+from wonderland.estimators.smooth import problem as problems
 from wonderland.estimators.smooth.auto import minimise
 from wonderland.estimators.smooth.hessian import hessian
 from wonderland.estimators.smooth.losses import Rows, derivatives
@@ -455,3 +456,22 @@ def test_small_columns_have_coefficients_too(solver, l1_ratio):
     exact = LogisticRegression(C=np.inf, tol=1e-10).fit(X, y[50:])
     small = LogisticRegression(C=C, l1_ratio=l1_ratio, solver=solver, tol=1e-6).fit(X * 1e-6, y[50:])
     np.testing.assert_allclose(small.coef_ * 1e-6, exact.coef_, rtol=1e-3)
+
+
+@pytest.mark.parametrize("settings", [*({"solver": solver} for solver in SOLVERS), {"l1_ratio": 1.0}], ids=str)
+@pytest.mark.parametrize("data", [two_classes, three_classes])
+def test_large_data_of_single_precision_is_read_by_blocks(data, settings, monkeypatch):
+    X, y = data(n=9000)
+    X = X.astype(np.float32)
+    model = LogisticRegression(C=0.5, tol=1e-9, max_iter=1000, **settings)
+    whole = model.fit(X.astype(np.float64), y)
+    coef, intercept = whole.coef_, whole.intercept_
+    covariance = None if "l1_ratio" in settings else whole.covariance_
+    monkeypatch.setattr(problems, "COPIED", 0)
+    model.fit(X, y)
+    assert model._problem.X is X and len(model._problem.pieces) == 2
+    assert model.coef_.dtype == np.float32
+    assert np.allclose(model.coef_, coef, rtol=1e-6, atol=1e-6)
+    assert np.allclose(model.intercept_, intercept, rtol=1e-6, atol=1e-6)
+    if covariance is not None:
+        assert np.allclose(model.covariance_, covariance, rtol=1e-6, atol=1e-9)

@@ -76,6 +76,12 @@ def _both(probabilities: Any, C: np.ndarray) -> np.ndarray:
         raise ValueError(f"costs have a column for each class: {C.shape[1]}, but probabilities are {p.shape}")
     if not np.all((p >= -1e-6) & (p <= 1 + 1e-6)):
         raise ValueError("probabilities are between 0 and 1: of scores, CalibratedClassifierCV makes probabilities")
+    total = p.sum(axis=1)
+    if not np.all(np.abs(total - 1) < 1e-2):
+        raise ValueError(
+            f"probabilities of a sample's classes sum to 1, got {total[np.argmax(np.abs(total - 1))]:g}: "
+            "divide them, p / p.sum(axis=1, keepdims=True)"
+        )
     return p
 
 

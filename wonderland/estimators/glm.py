@@ -57,7 +57,7 @@ class GLMRegressor(SmoothModel, Regressor):
         w = self._minimise(problem, _start(problem, family, link))
         if problem.l2 == 0 and link.everywhere:
             warn_of_runaway(self, problem, w)
-        self.family_, self.link_, self._numbers = family, link, numbers
+        self.family_, self.link_, self._numbers, self._shifted = family, link, numbers, shift is not None
         self.coef_ = w[: problem.p].astype(X.dtype)
         self.intercept_ = float(w[-1]) if self.fit_intercept else 0.0
         return self
@@ -85,6 +85,14 @@ class GLMRegressor(SmoothModel, Regressor):
             raise AttributeError("score is a ratio of deviances, and a loss of one's own has none: name a family")
         self.family_.check(y)
         return self.family_.explained(y, mean, weight, *self._numbers)
+
+    def _pairs(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        if self._shifted:
+            raise ValueError(
+                f"{type(self).__name__} was fitted with an offset or exposure, which reports and plots of X and y don't "
+                "take: report() shows the fit, score(X, y, exposure=...) how well it predicts"
+            )
+        return super()._pairs(X, y)
 
     def _score_name(self) -> str:
         return "D²"

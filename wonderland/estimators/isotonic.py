@@ -111,6 +111,10 @@ class IsotonicRegression(Regressor):
         self.X_thresholds_, self.y_thresholds_ = corners[corner], fitted[corner].astype(x.dtype)
         return self
 
+    def transform(self, X: Any) -> np.ndarray:
+        """`predict`, for a step of a pipeline."""
+        return self.predict(X)
+
     def _inputs(self, X: Any) -> np.ndarray:
         X = super()._inputs(_column(X))
         outside = (X < self.X_min_) | (X > self.X_max_)

@@ -60,7 +60,7 @@ def runaway(problem: SmoothProblem, w: np.ndarray) -> tuple[np.ndarray | None, n
     if w.size > MOST_PARAMETERS or not np.abs(point.eta).max() > FAR:
         return None, none
     direction = -newton_steps(problem)(point)(point.gradient)
-    change = problem.X @ direction[: problem.p] + np.sum(direction[problem.p :], axis=0)
+    change = problem.times(direction[: problem.p]) + np.sum(direction[problem.p :], axis=0)
     return (direction, change) if np.abs(change).max() > STEP else (None, none)
 
 

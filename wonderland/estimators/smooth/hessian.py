@@ -26,13 +26,13 @@ def hessian(problem: SmoothProblem, eta: np.ndarray) -> np.ndarray:
 
 def second_moments(problem: SmoothProblem, h: np.ndarray) -> np.ndarray:
     """Sum_i h_i x_i x_i', with the intercept's 1 as the last of x."""
-    X, p = problem.X, problem.p
+    p = problem.p
     inner = np.zeros((p, p))
     scaled = np.empty((min(BLOCK, problem.n), p))
     convex = h.min() >= 0
     factor = np.sqrt(h)[:, None] if convex else h[:, None]
     for start in range(0, problem.n, BLOCK):
-        rows = X[start : start + BLOCK]
+        rows = problem.X[start : start + BLOCK]
         part = scaled[: len(rows)]
         np.multiply(rows, factor[start : start + BLOCK], out=part)
         inner += (part if convex else rows).T @ part
@@ -40,7 +40,7 @@ def second_moments(problem: SmoothProblem, h: np.ndarray) -> np.ndarray:
         return inner
     H = np.empty((p + 1, p + 1))
     H[:p, :p] = inner
-    H[p, :p] = H[:p, p] = h @ X
+    H[p, :p] = H[:p, p] = problem.transposed(h)
     H[p, p] = h.sum()
     return H
 
@@ -122,7 +122,7 @@ def is_dual(problem: SmoothProblem) -> bool:
 
 def _dual_steps(problem: SmoothProblem) -> Callable[[LossPoint], Solve]:
     """With A = l2 I + X' diag(h) X: l2 A^-1 v = v - X' r (l2 I + r K r)^-1 r X v, r = sqrt(h), K = X X'."""
-    X, p, l2 = problem.X, problem.p, problem.l2
+    X, p, l2 = problem.read(slice(None)), problem.p, problem.l2
     K = X @ X.T
 
     def at(point: LossPoint) -> Solve:

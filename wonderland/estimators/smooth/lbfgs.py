@@ -67,7 +67,7 @@ def by_diagonal(problem: SmoothProblem, point: LossPoint) -> Precondition:
     Centring is another intercept, b + mean' coef, so only gradients and steps are transformed. Some rows are enough.
     """
     chosen = sample(problem.n, ROWS)
-    X, outputs = problem.X[chosen], problem.loss.outputs
+    X, outputs = problem.read(chosen), problem.loss.outputs
     h = np.abs(problem.diagonal(point.eta)[chosen]).reshape(len(chosen), outputs)
     more = problem.n / len(chosen)
     weight = np.sum(h, axis=0)  # (outputs,)

@@ -65,6 +65,11 @@ class Rows:
         self.blocks = [slice(start, start + self.block) for start in range(0, n, self.block)]
         self.padded = self.blocks[-1].stop
 
+    @property
+    def within(self) -> list[slice]:
+        """The blocks, of which the last ends with the rows."""
+        return [slice(rows.start, min(rows.stop, self.n)) for rows in self.blocks]
+
     def pad(self, values: np.ndarray) -> np.ndarray:
         """Values (n, ...) with as many repetitions of the first as fill the last block."""
         if len(values) == self.padded:

@@ -5,6 +5,9 @@ With l1 |coef| as well, which `proximal.py` adds: values and derivatives here ar
 Parameters are one array w: (features + 1,), the intercept last, or (features + 1, outputs); without an intercept, a row
 less. All that reads X goes through it once, in blocks that stay in the cache while they are read again. Products are
 NumPy's: mixed with SciPy's, the threads of their two BLAS libraries would wait for each other.
+
+All is computed in double precision. X of single precision that is large stays as it is, and is converted block by block
+as it is read, since a copy would take twice the memory that it has.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import numpy as np
 from wonderland.estimators.smooth.losses import Derivatives, Rows
 
 ROWS = 1000  # samples that tell the sizes of columns
+COPIED = 2**22  # numbers of single precision that are copied at once
 
 
 class LossPoint(NamedTuple):
@@ -51,9 +55,12 @@ class SmoothProblem:
     ):  # fmt: skip
         if not (X.flags.c_contiguous or X.flags.f_contiguous):
             X = np.ascontiguousarray(X)
-        self.X = X = X.astype(np.float64, copy=False)
+        self.X = X = X.astype(np.float64, copy=False) if X.size <= COPIED else X
         self.n, self.p = X.shape
         self.rows = Rows(self.n, self.p)
+        double = X.dtype == np.float64
+        self.pieces = [slice(0, self.n)] if double else self.rows.within
+        self.buffer = None if double else np.empty((self.rows.block, self.p))
         self.y = self.rows.pad(y)
         self.s = self.rows.pad(s)
         self.s[self.n :] = 0.0
@@ -78,7 +85,7 @@ class SmoothProblem:
 
         A derivative in a coefficient is as small as its column: in these units it tells how far the optimum is.
         """
-        some = self.X[sample(self.n, ROWS)]
+        some = self.read(sample(self.n, ROWS))
         size = np.sqrt(np.einsum("ij,ij->j", some, some) / len(some))
         size = np.append(np.where(size > 0, np.minimum(size, 1.0), 1.0), np.ones(int(self.intercept)))
         return size.reshape(-1, *(1 for _ in self.shape[1:]))
@@ -100,6 +107,33 @@ class SmoothProblem:
             intercept=self.intercept, offset=None if self.offset is None else self.offset[:n], numbers=self.numbers,
         )  # fmt: skip
 
+    def read(self, rows: Any) -> np.ndarray:
+        """Some rows of X in double precision."""
+        return np.asarray(self.X[rows], np.float64)
+
+    def piece(self, rows: slice) -> np.ndarray:
+        """The same of one of the blocks or `pieces`, until the next is asked for."""
+        X = self.X[rows]
+        if self.buffer is None:
+            return X
+        double = self.buffer[: len(X)]
+        double[:] = X
+        return double
+
+    def times(self, v: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """X v, (n, ...), in the first rows of `out` if it is given."""
+        out = np.empty((self.n, *v.shape[1:])) if out is None else out
+        for rows in self.pieces:
+            np.matmul(self.piece(rows), v, out=out[rows])
+        return out
+
+    def transposed(self, u: np.ndarray) -> np.ndarray:
+        """X' u."""
+        out = np.zeros((self.p, *u.shape[1:]))
+        for rows in self.pieces:
+            out += self.piece(rows).T @ u[rows]
+        return out
+
     def penalty(self, w: np.ndarray) -> float:
         coef = w[: self.p].ravel()
         return 0.5 * self.l2 * float(coef @ coef) if self.l2 else 0.0
@@ -116,7 +150,7 @@ class SmoothProblem:
         coef = w[: self.p]
         at_zero = not coef.any()
         for rows in self.rows.blocks:
-            X, part = self.X[rows], eta[rows]
+            X, part = self.piece(rows), eta[rows]
             known = part[: len(X)]
             if at_zero:
                 known[:] = 0.0
@@ -163,7 +197,7 @@ class SmoothProblem:
     def pull(self, slopes: np.ndarray, w: np.ndarray) -> np.ndarray:
         """X' slopes + l2 coef: the gradient, of slopes in eta; or a product with the Hessian, of their tangents."""
         out = np.empty(self.shape)
-        out[: self.p] = self.X.T @ slopes[: self.n]
+        out[: self.p] = self.transposed(slopes)
         if self.intercept:
             out[-1] = slopes.sum(axis=0)
         out[: self.p] += self.l2 * w[: self.p]
@@ -195,7 +229,7 @@ class SmoothProblem:
         moved = np.zeros_like(eta)
 
         def apply(v: np.ndarray) -> np.ndarray:
-            np.matmul(self.X, v[: self.p], out=moved[: self.n])
+            self.times(v[: self.p], moved)
             if self.intercept:
                 moved[: self.n] += v[-1]
             return self.pull(self.tangent(moved, eta) if second is None else second * moved, v)
