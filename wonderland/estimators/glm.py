@@ -89,8 +89,8 @@ class GLMRegressor(SmoothModel, Regressor):
     def _pairs(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         if self._shifted:
             raise ValueError(
-                f"{type(self).__name__} was fitted with an offset or exposure, which reports and plots of X and y don't "
-                "take: report() shows the fit, score(X, y, exposure=...) how well it predicts"
+                f"{type(self).__name__} was fitted with an offset or exposure, which reports and plots of X and y "
+                "don't take: report() shows the fit, score(X, y, exposure=...) how well it predicts"
             )
         return super()._pairs(X, y)
 

@@ -12,12 +12,13 @@ import numpy as np
 
 from wonderland.estimators.smooth.hessian import hessian, is_dual
 from wonderland.estimators.smooth.lbfgs import Precondition, by_diagonal, by_inverse, lbfgs
-from wonderland.estimators.smooth.newton import Result, newton
+from wonderland.estimators.smooth.newton import Result, is_flat, newton
 from wonderland.estimators.smooth.newton_cg import newton_cg
 from wonderland.estimators.smooth.problem import LossPoint, SmoothProblem, sample
 
 SOLVERS = ("auto", "newton-cholesky", "newton-cg", "lbfgs")
 SMALL = 1e6  # products of a Hessian that are few enough for Newton's method at once
+SINGLE = 1e-5  # the least tolerance that derivatives of single precision can tell
 PART = 16  # one of so many samples, or
 ROWS_FOR_PARAMETER = 50  # so many for each parameter, are the part that is solved first
 MOST_PARAMETERS = 5000  # of a Hessian as a matrix
@@ -26,7 +27,24 @@ MOST_PARAMETERS = 5000  # of a Hessian as a matrix
 def minimise(
     problem: SmoothProblem, w: np.ndarray, solver: str, tol: float, max_iter: int, warm: bool = False
 ) -> Result:
-    """The minimum by the method `solver`; w is the start, and a good one if `warm`."""
+    """The minimum by the method `solver`; w is the start, and a good one if `warm`.
+
+    Of X in single precision it begins with products of that precision, and ends with those of double precision.
+    """
+    w = problem.balanced(w)
+    if problem.precision == problem.X.dtype:
+        return _minimise(problem, w, solver, tol, max_iter, warm)
+    begun = _minimise(problem.rough(), w, solver, max(0.9 * tol, SINGLE), max_iter, warm)
+    point = problem.at(begun.w)
+    if is_flat(problem, point, tol):
+        return Result(begun.w, point, begun.values, True)
+    if not np.isfinite(point.value):  # numbers that single precision doesn't have
+        return _minimise(problem, w, solver, tol, max_iter, warm)
+    rest = _minimise(problem, begun.w, solver, tol, max(max_iter - begun.iterations, 1), True)
+    return rest._replace(values=begun.values[:-1] + rest.values)
+
+
+def _minimise(problem: SmoothProblem, w: np.ndarray, solver: str, tol: float, max_iter: int, warm: bool) -> Result:
     if solver == "newton-cholesky":
         return newton(problem, problem.at(w), tol, max_iter)
     if solver == "newton-cg":
@@ -61,6 +79,6 @@ def _begin(
     # A part that isn't like the rest may lead far away.
     if not point.value / problem.total <= part.at(w).value / part.total:
         return problem.at(w), None
-    if w.size**2 > problem.n // 4:
+    if w.size**2 > 4 * problem.n:
         return point, None
     return point, by_inverse(hessian(part, begun.point.eta) * (problem.total / part.total))

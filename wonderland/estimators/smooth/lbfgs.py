@@ -83,7 +83,7 @@ def by_diagonal(problem: SmoothProblem, point: LossPoint) -> Precondition:
         intercept = parts[problem.p :]  # one row, or none
         out[: problem.p] = (parts[: problem.p] - mean * np.sum(intercept, axis=0)) / spread
         out[problem.p :] = intercept / (weight * more) - np.sum(mean * out[: problem.p], axis=0)
-        return out.reshape(gradient.shape)
+        return problem.balanced(out.reshape(gradient.shape))
 
     return divide
 

@@ -6,12 +6,14 @@ Parameters are one array w: (features + 1,), the intercept last, or (features + 
 less. All that reads X goes through it once, in blocks that stay in the cache while they are read again. Products are
 NumPy's: mixed with SciPy's, the threads of their two BLAS libraries would wait for each other.
 
-All is computed in double precision. X of single precision that is large stays as it is, and is converted block by block
-as it is read, since a copy would take twice the memory that it has.
+All is computed in double precision. X of single precision that is large stays as it is, since a copy would take twice
+the memory that it has: blocks are converted as they are read, or, for a `rough` problem, products with them are of
+single precision, which takes half of the time.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -58,9 +60,8 @@ class SmoothProblem:
         self.X = X = X.astype(np.float64, copy=False) if X.size <= COPIED else X
         self.n, self.p = X.shape
         self.rows = Rows(self.n, self.p)
-        double = X.dtype == np.float64
-        self.pieces = [slice(0, self.n)] if double else self.rows.within
-        self.buffer = None if double else np.empty((self.rows.block, self.p))
+        self.precision: Any = np.float64
+        self.pieces = [slice(0, self.n)] if X.dtype == np.float64 else self.rows.within
         self.y = self.rows.pad(y)
         self.s = self.rows.pad(s)
         self.s[self.n :] = 0.0
@@ -78,6 +79,13 @@ class SmoothProblem:
     def free(self) -> slice:
         """The rows of parameters without a penalty: all, or the intercept's."""
         return slice(0 if self.l2 == self.l1 == 0 else self.p, self.shape[0])
+
+    def balanced(self, w: np.ndarray) -> np.ndarray:
+        """Parameters or a step without the number that all outputs share, which changes no probability.
+
+        The minimum is balanced. Away from it only the penalty would tell, whose slope may be less than a tolerance.
+        """
+        return w if w.ndim == 1 else w - np.mean(w, axis=1, keepdims=True)
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -111,18 +119,29 @@ class SmoothProblem:
         """Some rows of X in double precision."""
         return np.asarray(self.X[rows], np.float64)
 
+    def rough(self) -> SmoothProblem:
+        """The same, with products of the precision that X has."""
+        out = copy.copy(self)
+        out.precision = self.X.dtype
+        return out
+
+    @cached_property
+    def buffer(self) -> np.ndarray:
+        return np.empty((self.rows.block, self.p))
+
     def piece(self, rows: slice) -> np.ndarray:
-        """The same of one of the blocks or `pieces`, until the next is asked for."""
+        """One of the blocks or `pieces` of X in the problem's precision, until the next is asked for."""
         X = self.X[rows]
-        if self.buffer is None:
+        if X.dtype == self.precision:
             return X
-        double = self.buffer[: len(X)]
-        double[:] = X
-        return double
+        converted = self.buffer[: len(X)]
+        converted[:] = X
+        return converted
 
     def times(self, v: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """X v, (n, ...), in the first rows of `out` if it is given."""
         out = np.empty((self.n, *v.shape[1:])) if out is None else out
+        v = v.astype(self.precision, copy=False)
         for rows in self.pieces:
             np.matmul(self.piece(rows), v, out=out[rows])
         return out
@@ -130,6 +149,7 @@ class SmoothProblem:
     def transposed(self, u: np.ndarray) -> np.ndarray:
         """X' u."""
         out = np.zeros((self.p, *u.shape[1:]))
+        u = u.astype(self.precision, copy=False)
         for rows in self.pieces:
             out += self.piece(rows).T @ u[rows]
         return out
@@ -147,7 +167,7 @@ class SmoothProblem:
         value = self.penalty(w)
         gradient = np.zeros(self.shape)
         eta = np.empty((self.rows.padded, *self.shape[1:]))
-        coef = w[: self.p]
+        coef = w[: self.p].astype(self.precision, copy=False)
         at_zero = not coef.any()
         for rows in self.rows.blocks:
             X, part = self.piece(rows), eta[rows]
@@ -163,11 +183,12 @@ class SmoothProblem:
             part[len(X) :] = eta[0]
             loss, slope = self.loss.value_and_slope(part, self.y[rows], self.s[rows], *self.numbers)
             value += float(loss)
-            gradient[: self.p] += X.T @ slope[: len(X)]
+            gradient[: self.p] += X.T @ slope[: len(X)].astype(self.precision, copy=False)
             if self.intercept:
                 gradient[-1] += slope.sum(axis=0)
+        gradient = self.balanced(gradient)  # but for rounding, it is
         if self.l2:
-            gradient[: self.p] += self.l2 * coef
+            gradient[: self.p] += self.l2 * w[: self.p]
         return LossPoint(w, eta, value, gradient)
 
     def along(self, start: LossPoint, end: LossPoint) -> Callable[[float], tuple[float, float, np.ndarray]]:
