@@ -22,7 +22,7 @@ QUICK: dict = {
     "GaussianMixtureModel": {"n_components": 2},
     "CalibratedClassifierCV": {"cv": 3},
     "CrossConformalClassifier": {"cv": 3},
-    "JackknifeAfterBootstrapRegressor": {"n_resamplings": 20},
+    "JackknifeAfterBootstrapRegressor": {"n_resamplings": 20, "random_state": 0},
     "ConvClassifier": {"channels": (8,)},
     "MLPClassifier": {"hidden_layer_sizes": (16,), "max_iter": 50, "learning_rate_init": 0.02},
     "MLPRegressor": {"hidden_layer_sizes": (16,), "max_iter": 50, "learning_rate_init": 0.02},
