@@ -62,7 +62,7 @@ def draw(record: dict[str, Any], path: Path) -> None:
         rows = [r for r in record["results"] if r["kind"] == kind and r["verdict"] != "failed"]
         for p, marker in zip(widths, "os^"):
             for name, color, line in (("sklearn", plots.ORANGE, "--"), ("wonderland", plots.BLUE, "-")):
-                points = [(r["n"], r["times"][name]["median"]) for r in rows if r["p"] == p]
+                points = sorted((r["n"], r["times"][name]["median"]) for r in rows if r["p"] == p)
                 label = f"{'scikit-learn' if name == 'sklearn' else name}, {p}"
                 ax.plot(*zip(*points), color=color, linestyle=line, marker=marker, markersize=4, label=label)
         found = [*ratios(rows).values()]
