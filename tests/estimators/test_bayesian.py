@@ -346,7 +346,7 @@ def test_wrong_data():
     model = BayesianLinearRegression().fit(X, y)
     with pytest.raises(ValueError, match=r"shape \(10,\), got \(10, 1\)"):
         model.log_predictive(X, y[:, None])
-    with pytest.raises(ValueError, match="confidence is a probability"):
+    with pytest.raises(ValueError, match="confidence is a number between 0 and 1"):
         model.predict_interval(X, 95)
     with pytest.raises(ValueError, match="not negative"):
         model.fit(X, y, -np.ones(10))

@@ -339,7 +339,7 @@ def test_summary_has_the_table():
     assert row.split() == ["year", "0.81241", "0.18047", "4.502", "0.000", "0.45869", "1.1661"]
     assert "intercept" in text and "alpha" not in text
     assert "alpha 0.1" in PoissonRegressor(alpha=0.1).fit(X, COUNTS).summary()
-    with pytest.raises(ValueError, match="confidence is between 0 and 1"):
+    with pytest.raises(ValueError, match="confidence is a number between 0 and 1"):
         GLM().fit(X, COUNTS).summary(95)
 
 

@@ -475,3 +475,23 @@ def test_large_data_of_single_precision_is_read_by_blocks(data, settings, monkey
     assert np.allclose(model.intercept_, intercept, rtol=1e-6, atol=1e-6)
     if covariance is not None:
         assert np.allclose(model.covariance_, covariance, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(("mean", "unit"), [(0.0, 1.0), (1e3, 1.0), (0.0, 1e25)])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_steps_of_single_precision_end_where_those_of_double_do(classes, mean, unit, monkeypatch):
+    """Where they lead nowhere, too."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(20_000, 30))
+    y = np.argmax(Z[:, :classes] + rng.gumbel(size=(len(Z), classes)), axis=1)
+    Z[:, 0] *= unit
+    X = (Z + mean).astype(np.float32)
+    exact = LogisticRegression(solver="newton-cholesky", tol=1e-10).fit(X.astype(np.float64), y)
+    monkeypatch.setattr(problems, "COPIED", 0)
+    begun = []
+    monkeypatch.setattr(problems.SmoothProblem, "rough", lambda self, rough=problems.SmoothProblem.rough: (
+        begun.append(self), rough(self))[1])  # fmt: skip
+    model = LogisticRegression(tol=1e-7).fit(X, y)
+    assert begun
+    sizes = np.std(X.astype(np.float64), axis=0)  # coefficients of standardised features
+    np.testing.assert_allclose(model.coef_ * sizes, exact.coef_ * sizes, rtol=1e-5, atol=1e-5)

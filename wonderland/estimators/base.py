@@ -147,6 +147,14 @@ def weights(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
     return weight
 
 
+def targets(y: Any, count: int) -> np.ndarray:
+    """y (n,) that predictions are held against, in double precision."""
+    y = np.asarray(y, np.float64)
+    if y.shape != (count,):
+        raise ValueError(f"y has one number for each sample, shape ({count},), got {y.shape}")
+    return y
+
+
 def positive_number(value: Any, name: str, zero: bool = False, infinite: bool = False) -> float:
     """A parameter that is a number above zero, or zero too, or infinite too."""
     good = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
@@ -162,6 +170,13 @@ def whole_number(value: Any, name: str, least: int = 1) -> int:
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} is a whole number of at least {least}, got {value!r}")
     return int(value)
+
+
+def probability(value: Any, name: str) -> float:
+    """A parameter between 0 and 1, without them."""
+    if not 0 < positive_number(value, name) < 1:
+        raise ValueError(f"{name} is a number between 0 and 1, such as 0.95, got {value!r}")
+    return float(value)
 
 
 def one_of(value: Any, name: str, choices: tuple[Any, ...]) -> Any:

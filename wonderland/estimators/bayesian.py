@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from wonderland.estimators.base import Regressor, one_of, positive_number
+from wonderland.estimators.base import Regressor, one_of, positive_number, probability, targets
 from wonderland.estimators.evidence import SeenData, TracedEvidence, learned, learned_ratio, noise_floor, seen, spectrum
 from wonderland.estimators.linear import LinearModel
 from wonderland.implicit.roots import custom_root
@@ -296,18 +296,3 @@ class BayesianLinearRegression(LinearModel, Regressor):
 
         theta = custom_root(solver)(conditions, np.zeros(len(free)), X, y, weight, hyper)
         return dict(zip(free, np.exp(theta), strict=True))
-
-
-def targets(y: Any, count: int) -> np.ndarray:
-    """y of a predictive density, (n,)."""
-    y = np.asarray(y, np.float64)
-    if y.shape != (count,):
-        raise ValueError(f"y has one number for each sample, shape ({count},), got {y.shape}")
-    return y
-
-
-def probability(value: Any, name: str) -> float:
-    """A parameter between 0 and 1."""
-    if not 0 < positive_number(value, name) < 1:
-        raise ValueError(f"{name} is a probability between 0 and 1, got {value}")
-    return float(value)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from wonderland.estimators.base import Regressor, positive_number, weights
+from wonderland.estimators.base import Regressor, positive_number, targets, weights
 from wonderland.estimators.families import Family, family_named, loss_of, tweedie
 from wonderland.estimators.glm_statistics import GLMStatistics, summary
 from wonderland.estimators.links import LINKS, LinkFunction, link_of
@@ -47,8 +47,7 @@ class GLMRegressor(SmoothModel, Regressor):
             family.check(y)
         s = np.ones(len(X)) if weight is None else weight.astype(np.float64)
         shift = _shift(len(X), link, offset, exposure)
-        if not np.all(s > 0):
-            kept = s > 0
+        if not np.all(kept := s > 0):
             X, y, s, shift = X[kept], y[kept], s[kept], None if shift is None else shift[kept]
         problem = SmoothProblem(
             X, y, s, derivatives(loss), l2=alpha * float(np.sum(s)), intercept=bool(self.fit_intercept), offset=shift,
@@ -62,29 +61,24 @@ class GLMRegressor(SmoothModel, Regressor):
         self.intercept_ = float(w[-1]) if self.fit_intercept else 0.0
         return self
 
-    def _apply(self, X: Any) -> Any:
-        return self.link_.inverse(X @ self.coef_ + np.asarray(self.intercept_, self.coef_.dtype))
+    def _apply(self, X: Any, shift: Any = 0.0) -> Any:
+        return self.link_.inverse(X @ self.coef_ + np.asarray(self.intercept_, self.coef_.dtype) + shift)
 
     def predict(self, X: Any, *, offset: Any = None, exposure: Any = None) -> np.ndarray:
         """The means at X (n, features): (n,), with an offset or exposure as in `fit`."""
         X = self._inputs(X)
         shift = _shift(len(X), self.link_, offset, exposure)
-        if shift is None:
-            return np.asarray(self._apply(X))
-        return np.asarray(self.link_.inverse(X @ self.coef_ + self.intercept_ + shift))
+        return np.asarray(self._apply(X, 0.0 if shift is None else shift))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None, exposure: Any = None) -> float:
         """D^2, the share of the deviance that the model explains: 1 - D(y, mean) / D(y, mean of y); at most 1."""
         check_is_fitted(self)
         mean = np.asarray(self.predict(X, offset=offset, exposure=exposure), np.float64)
-        y = np.asarray(y, np.float64)
-        if y.shape != mean.shape:
-            raise ValueError(f"y has one number for each sample, shape {mean.shape}, got {y.shape}")
-        weight = weights(sample_weight, mean)
+        y = targets(y, len(mean))
         if self.family_ is None:
             raise AttributeError("score is a ratio of deviances, and a loss of one's own has none: name a family")
         self.family_.check(y)
-        return self.family_.explained(y, mean, weight, *self._numbers)
+        return self.family_.explained(y, mean, weights(sample_weight, mean), *self._numbers)
 
     def _pairs(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         if self._shifted:
@@ -126,8 +120,6 @@ class GLMRegressor(SmoothModel, Regressor):
 
         Errors are those of a maximum of the likelihood: with a penalty they don't know of its pull towards zero.
         """
-        if not 0 < confidence < 1:
-            raise ValueError(f"confidence is between 0 and 1, got {confidence!r}")
         problem, _ = self._kept("summary")
         statistics = None if self.family_ is None else self.statistics_
         return summary(self, problem.total, statistics, self.coefficient_table(confidence), confidence)

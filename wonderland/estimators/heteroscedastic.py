@@ -13,7 +13,7 @@ from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_consistent_length
 
-from wonderland.estimators.base import FLOATS, Regressor, positive_number
+from wonderland.estimators.base import FLOATS, Regressor, positive_number, probability
 from wonderland.estimators.heteroscedastic_newton import minimized
 from wonderland.estimators.mlp import Perceptron
 from wonderland.nn.losses import gaussian_nll_loss
@@ -162,10 +162,8 @@ class HeteroscedasticRegressor(Perceptron, Regressor):
 
     def predict_interval(self, X: Any, confidence: float = 0.95) -> np.ndarray:
         """Intervals (n, 2) that hold y with probability `confidence`, equal tails outside; f1 and f2 taken as known."""
-        if not 0 < positive_number(confidence, "confidence") < 1:
-            raise ValueError(f"confidence is between 0 and 1, got {confidence!r}")
         mean, std = self.predict(X, return_std=True)
-        reach = std * std.dtype.type(stats.norm.ppf(0.5 + confidence / 2))
+        reach = std * std.dtype.type(stats.norm.ppf(0.5 + probability(confidence, "confidence") / 2))
         return np.stack([mean - reach, mean + reach], axis=1)
 
     def log_likelihood(self, X: Any, y: Any) -> np.ndarray:

@@ -14,7 +14,7 @@ from scipy.special import stdtr, stdtrit
 
 from wonderland.core.tracer import Tracer
 from wonderland.estimators import pictures
-from wonderland.estimators.base import Classifier, Estimator
+from wonderland.estimators.base import Classifier, Estimator, probability
 from wonderland.implicit.roots import custom_root
 from wonderland.transform.derivatives import grad
 
@@ -44,6 +44,7 @@ class LinearModel(Estimator):
         without an effect: by Student's t where the noise was estimated from the same data, else by the Gaussian. Of
         several outputs each has its rows, named as "class: feature".
         """
+        probability(confidence, "confidence")
         names, values = self._named_coefficients()
         table: dict[str, list[Any]] = {"feature": names, "coefficient": values.tolist()}
         try:

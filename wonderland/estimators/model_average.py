@@ -12,8 +12,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from wonderland.estimators.base import Regressor, one_of, positive_number, whole_number
-from wonderland.estimators.bayesian import BayesianLinearRegression, probability, targets
+from wonderland.estimators.base import Regressor, one_of, positive_number, probability, targets, whole_number
+from wonderland.estimators.bayesian import BayesianLinearRegression
 from wonderland.estimators.evidence import SeenData, seen
 from wonderland.estimators.subsets import all_subsets, g_prior_log_evidence, log_model_prior, search_subsets
 

@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from wonderland.estimators.base import Regressor
+from wonderland.estimators.base import Regressor, probability
 from wonderland.estimators.conditioning import Conditioning, conditioning_of
 from wonderland.estimators.least_squares import Solved, SquaresProblem
 from wonderland.estimators.linear import LinearModel
@@ -162,8 +162,7 @@ class SquaresModel(LinearModel, Regressor):
         The classical intervals of Student's t, exact if the noise is Gaussian and of the same variance everywhere:
         x'w + b -+ t sqrt(noise_variance_ (1 + leverage)); without the 1 for the mean.
         """
-        if not (isinstance(confidence, (int, float, np.floating)) and 0 < confidence < 1):
-            raise ValueError(f"confidence is a number between 0 and 1, such as 0.95, got {confidence!r}")
+        probability(confidence, "confidence")
         X = self._inputs(X)
         centre = np.asarray(self._apply(X))
         left, places = np.unique(self._solved.total - self._degrees(), return_inverse=True)

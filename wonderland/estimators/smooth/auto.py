@@ -27,21 +27,9 @@ MOST_PARAMETERS = 5000  # of a Hessian as a matrix
 def minimise(
     problem: SmoothProblem, w: np.ndarray, solver: str, tol: float, max_iter: int, warm: bool = False
 ) -> Result:
-    """The minimum by the method `solver`; w is the start, and a good one if `warm`.
-
-    Of X in single precision it begins with products of that precision, and ends with those of double precision.
-    """
-    w = problem.balanced(w)
-    if problem.precision == problem.X.dtype:
-        return _minimise(problem, w, solver, tol, max_iter, warm)
-    begun = _minimise(problem.rough(), w, solver, max(0.9 * tol, SINGLE), max_iter, warm)
-    point = problem.at(begun.w)
-    if is_flat(problem, point, tol):
-        return Result(begun.w, point, begun.values, True)
-    if not np.isfinite(point.value):  # numbers that single precision doesn't have
-        return _minimise(problem, w, solver, tol, max_iter, warm)
-    rest = _minimise(problem, begun.w, solver, tol, max(max_iter - begun.iterations, 1), True)
-    return rest._replace(values=begun.values[:-1] + rest.values)
+    """The minimum by the method `solver`; w is the start, and a good one if `warm`."""
+    result = _minimise(problem, problem.balanced(w), solver, tol, max_iter, warm)
+    return result._replace(w=problem.balanced(result.w))  # steps lose it by rounding, of columns in units of 1e20
 
 
 def _minimise(problem: SmoothProblem, w: np.ndarray, solver: str, tol: float, max_iter: int, warm: bool) -> Result:
@@ -52,21 +40,48 @@ def _minimise(problem: SmoothProblem, w: np.ndarray, solver: str, tol: float, ma
     if solver == "lbfgs":
         point = problem.at(w)
         return lbfgs(problem, point, tol, max_iter, by_diagonal(problem, point))
-    parameters = w.size
-    rows = max(problem.n // PART, ROWS_FOR_PARAMETER * parameters)
-    if problem.n * float(parameters) ** 2 <= SMALL:
+    if problem.n * float(w.size) ** 2 <= SMALL:
         return newton(problem, problem.at(w), tol, max_iter)
+    if problem.X.dtype == np.float64:
+        return _auto(problem, w, tol, max_iter, warm)
+    return _from_single(problem, w, tol, max_iter, warm)
+
+
+def _from_single(problem: SmoothProblem, w: np.ndarray, tol: float, max_iter: int, warm: bool) -> Result:
+    """Steps with products of single precision, then, from where they led, of double precision.
+
+    Where they lead nowhere (means far from zero, units of 1e20), double precision begins anew.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        begun = _quick(problem.rough(), w, max(0.9 * tol, SINGLE), max_iter, warm)
+    if not begun.converged:
+        return _auto(problem, w, tol, max_iter, warm)
+    point = problem.at(begun.w)
+    if is_flat(problem, point, tol):
+        return Result(begun.w, point, begun.values, True)
+    rest = _auto(problem, begun.w, tol, max(max_iter - begun.iterations, 1), True)
+    return rest._replace(values=begun.values[:-1] + rest.values)
+
+
+def _auto(problem: SmoothProblem, w: np.ndarray, tol: float, max_iter: int, warm: bool) -> Result:
+    """L-BFGS, and where it doesn't end soon, Newton's method."""
+    begun = _quick(problem, w, tol, max_iter, warm)
+    left = max_iter - begun.iterations
+    if begun.converged or not left or not (is_dual(problem) or w.size <= MOST_PARAMETERS):
+        return begun
+    rest = newton(problem, begun.point, tol, left)
+    return rest._replace(values=begun.values[:-1] + rest.values)
+
+
+def _quick(problem: SmoothProblem, w: np.ndarray, tol: float, max_iter: int, warm: bool) -> Result:
+    """L-BFGS, as long as it takes less time than Newton's method, for which as many steps are left."""
+    rows = max(problem.n // PART, ROWS_FOR_PARAMETER * w.size)
     if 4 * rows <= problem.n and not warm:
         point, precondition = _begin(problem, w, rows, tol, max_iter)
     else:
         point, precondition = problem.at(w), None
-    few = min(10 + parameters // 10, max_iter // 2 + 1)  # steps cost less than Newton's, for which as many are left
-    begun = lbfgs(problem, point, tol, few, precondition or by_diagonal(problem, point))
-    left = max_iter - begun.iterations
-    if begun.converged or not left or not (is_dual(problem) or parameters <= MOST_PARAMETERS):
-        return begun
-    rest = newton(problem, begun.point, tol, left)
-    return rest._replace(values=begun.values[:-1] + rest.values)
+    few = min(10 + w.size // 10, max_iter // 2 + 1)
+    return lbfgs(problem, point, tol, few, precondition or by_diagonal(problem, point))
 
 
 def _begin(
