@@ -75,6 +75,22 @@ def test_coefficients_come_with_names_and_intervals():
     np.testing.assert_allclose(table["p"], 2 * stats.t.sf(np.abs(w / error), 27))
 
 
+def test_a_picture_of_coefficients_has_all_features_and_says_of_which_class():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"height": rng.normal(size=40), "intercept": np.ones(40)})
+    model = estimators.LinearRegression(fit_intercept=False).fit(X, rng.normal(size=40))
+    drawn = lambda figure: [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert sorted(drawn(model.plot_coefficients())) == ["height", "intercept"]
+    y = rng.choice(["no", "yes"], 40)
+    figure = estimators.LogisticRegression().fit(X[["height"]], y).plot_coefficients()
+    assert drawn(figure) == ["height"]
+    texts = [found.get_text() for found in figure.findobj(match=lambda o: hasattr(o, "get_text"))]
+    assert any("yes: coefficients" in text for text in texts)
+    y = rng.choice(["no", "perhaps", "yes"], 40)
+    figure = estimators.LogisticRegression().fit(X[["height"]], y).plot_coefficients()
+    assert sorted(drawn(figure)) == ["no: height", "perhaps: height", "yes: height"]
+
+
 def wrapped(X, y, X_new, y_new):
     """Each estimator around one that was fitted before."""
     base = estimators.LogisticRegression().fit(X, y)

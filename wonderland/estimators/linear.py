@@ -79,10 +79,13 @@ class LinearModel(Estimator):
     def plot_coefficients(self, confidence: float = 0.95, most: int = 25, dark: bool = False) -> Any:
         """The largest coefficients, with intervals where a covariance is known; hollow if zero is inside."""
         table = self.coefficient_table(confidence)
-        chosen = [i for i, name in enumerate(table["feature"]) if not name.endswith("intercept")]
+        row = self.n_features_in_ + bool(self.fit_intercept)
+        chosen = [i for i in range(len(table["feature"])) if i % row < self.n_features_in_]  # without intercepts
         column = lambda name: np.array(table[name])[chosen] if name in table else None
         names = [table["feature"][i] for i in chosen]
         title = f"coefficients with intervals of {confidence:.0%}" if "lower" in table else "coefficients"
+        if isinstance(self, Classifier) and len(chosen) == self.n_features_in_:
+            title = f"{self.classes_[-1]}: {title}"
         return pictures.coefficients(
             names, np.array(table["coefficient"])[chosen], column("lower"), column("upper"), title, most, dark
         )

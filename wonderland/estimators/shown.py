@@ -88,7 +88,9 @@ class Shown:
         losses = getattr(self, "loss_history_", None)
         if losses is None:
             raise AttributeError(f"{type(self).__name__} was fitted in closed form: there are no losses to plot")
-        return train.pictures.curves({"loss": np.asarray(losses)}, dark=dark)
+        figure = train.pictures.curves({"loss": np.asarray(losses)}, dark=dark)
+        figure.axes[0].set_xlabel("iteration")
+        return figure
 
     def plot_learning_curve(self, X: Any, y: Any = None, dark: bool = False) -> Any:
         """Scores of fits to more and more of X and y: on those samples, and on a third that is held out, three times.
