@@ -369,6 +369,19 @@ def test_more_features_than_samples():
             assert np.allclose(ours.coef_, theirs.coef_, rtol=0, atol=1e-6), solver
 
 
+@pytest.mark.parametrize("solver", ["auto", "newton-cholesky"])
+@pytest.mark.parametrize("mean, unit, fit_intercept, C", [(1e4, 1.0, True, 1e4), (1.0, 1e6, False, 1e4)])
+def test_more_features_than_samples_with_means_and_units_far_from_one(mean, unit, fit_intercept, C, solver):
+    rng = np.random.default_rng(1)
+    there, y = unit * (rng.normal(size=(20, 30)) + mean), rng.integers(0, 2, 20)
+    ours = LogisticRegression(C=C, fit_intercept=fit_intercept, solver=solver, tol=1e-8).fit(there, y)
+    X = (there - fit_intercept * there.mean(axis=0)) / unit
+    reduced = X @ np.linalg.qr(X.T)[0]  # the same fit, of as many features as samples
+    theirs = exact(C=C * unit**2, fit_intercept=fit_intercept).fit(reduced, y)
+    found = theirs.coef_ @ reduced.T + theirs.intercept_
+    assert np.allclose(ours.predict_proba(there)[:, 1], expit(found), rtol=0, atol=1e-8)
+
+
 def test_arrays_of_all_kinds():
     X, y = two_classes()
     model = LogisticRegression().fit(X, y)
