@@ -200,6 +200,17 @@ def test_an_l1_penalty_of_many_features_keeps_the_conditions_of_the_optimum(clas
     assert np.allclose(error.sum(axis=0), 0, atol=1e-6)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_an_l1_penalty_does_not_mind_means_far_from_zero(classes):
+    X, y = two_classes(300, 12, noise=8.0) if classes == 2 else three_classes(300, 12)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    centred = LogisticRegression(C=3.0, l1_ratio=0.7, tol=1e-9).fit(X, y)
+    moved = LogisticRegression(C=3.0, l1_ratio=0.7, tol=1e-9).fit(X + 300.0, y)  # another intercept, no more
+    assert np.allclose(moved.coef_, centred.coef_, rtol=0, atol=1e-6) and np.max(moved.n_iter_) <= 20
+    oracle = Oracle(C=3.0, l1_ratio=0.7, solver="saga", tol=1e-8, max_iter=100_000).fit(X, y)
+    assert np.allclose(moved.predict_proba(X + 300.0), oracle.predict_proba(X), rtol=0, atol=1e-5)
+
+
 def test_a_strong_l1_penalty_leaves_the_intercept():
     X, y = two_classes()
     model = LogisticRegression(C=1e-6, l1_ratio=1.0, tol=1e-10).fit(X, y)

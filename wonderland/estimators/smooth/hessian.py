@@ -82,7 +82,7 @@ class SymmetricFactors:
         least = 10 * len(H) * EPSILON
         self.pseudo: np.ndarray | None = None
         try:
-            definite = bool(np.linalg.cholesky(self.scaled).diagonal().min() ** 2 > least)
+            definite = bool(np.linalg.cholesky(self.scaled).diagonal().min(initial=1.0) ** 2 > least)
         except np.linalg.LinAlgError:
             definite = False
         if not definite:
