@@ -426,6 +426,7 @@ def test_warm_start_begins_where_the_last_fit_ended():
         ({"solver": "saga"}, "solver is one of 'auto', 'newton-cholesky', 'newton-cg', 'lbfgs', got 'saga'"),
         ({"tol": -1.0}, "tol is a number above 0"),
         ({"max_iter": 0}, "max_iter is a whole number of at least 1"),
+        ({"fit_intercept": "no"}, "fit_intercept is one of True, False"),
         ({"l1_ratio": 1.5}, "l1_ratio is between 0 and 1, got 1.5"),
         ({"l1_ratio": -0.1}, "l1_ratio is a number of at least 0"),
         ({"l1_ratio": 0.5, "solver": "lbfgs"}, "minimised by Newton's method, solver='auto', got 'lbfgs'"),
