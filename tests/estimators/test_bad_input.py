@@ -71,6 +71,15 @@ def test_numbers_that_a_family_doesnt_have():
         estimators.GammaRegressor().fit(X, [1.0, 2, 0, 3, 1, 2])
 
 
+@pytest.mark.parametrize("model", (*LEAST_SQUARES, estimators.PoissonRegressor, estimators.HuberRegressor))
+def test_targets_that_single_precision_cannot_hold(model):
+    X = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    y = np.exp(X[:, 0].astype(np.float64)) * 1e39
+    with pytest.raises(ValueError, match="single precision"):
+        model().fit(X, y)
+    assert np.all(np.isfinite(model().fit(X.astype(np.float64), y).coef_))
+
+
 def test_too_few_samples_for_a_promise():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(12, 1))

@@ -465,6 +465,15 @@ def test_the_score_of_counts_with_an_exposure():
     assert model.score(X, COUNTS, offset=np.log(years)) == model.score(X, COUNTS, exposure=years)
 
 
+def test_a_warm_start_from_data_in_other_units_does_no_harm():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)) + 5.0, rng.poisson(2.0, 60)
+    last = rng.poisson(np.exp(X[:, 0] - 4))
+    model = PoissonRegressor(alpha=1e-9, tol=1e-9, warm_start=True).fit(1e-2 * X, last).fit(1e4 * X, y)
+    theirs = oracle.PoissonRegressor(alpha=1e-17, tol=1e-12, solver="newton-cholesky").fit(X, y)
+    assert np.allclose(1e4 * model.coef_, theirs.coef_, rtol=0, atol=1e-6)
+
+
 def test_a_report_does_not_predict_without_the_exposure_of_the_fit(tmp_path):
     model = GLM("poisson").fit(X, COUNTS, exposure=np.full(len(X), 2.0))
     with pytest.raises(ValueError, match="fitted with an offset or exposure, which reports and plots"):

@@ -200,6 +200,17 @@ def test_an_l1_penalty_of_many_features_keeps_the_conditions_of_the_optimum(clas
     assert np.allclose(error.sum(axis=0), 0, atol=1e-6)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_an_l1_penalty_does_not_mind_means_far_from_zero(classes):
+    X, y = two_classes(300, 12, noise=8.0) if classes == 2 else three_classes(300, 12)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    centred = LogisticRegression(C=3.0, l1_ratio=0.7, tol=1e-9).fit(X, y)
+    moved = LogisticRegression(C=3.0, l1_ratio=0.7, tol=1e-9).fit(X + 300.0, y)  # another intercept, no more
+    assert np.allclose(moved.coef_, centred.coef_, rtol=0, atol=1e-6) and np.max(moved.n_iter_) <= 20
+    oracle = Oracle(C=3.0, l1_ratio=0.7, solver="saga", tol=1e-8, max_iter=100_000).fit(X, y)
+    assert np.allclose(moved.predict_proba(X + 300.0), oracle.predict_proba(X), rtol=0, atol=1e-5)
+
+
 def test_a_strong_l1_penalty_leaves_the_intercept():
     X, y = two_classes()
     model = LogisticRegression(C=1e-6, l1_ratio=1.0, tol=1e-10).fit(X, y)
@@ -369,6 +380,19 @@ def test_more_features_than_samples():
             assert np.allclose(ours.coef_, theirs.coef_, rtol=0, atol=1e-6), solver
 
 
+@pytest.mark.parametrize("solver", ["auto", "newton-cholesky"])
+@pytest.mark.parametrize("mean, unit, fit_intercept, C", [(1e4, 1.0, True, 1e4), (1.0, 1e6, False, 1e4)])
+def test_more_features_than_samples_with_means_and_units_far_from_one(mean, unit, fit_intercept, C, solver):
+    rng = np.random.default_rng(1)
+    there, y = unit * (rng.normal(size=(20, 30)) + mean), rng.integers(0, 2, 20)
+    ours = LogisticRegression(C=C, fit_intercept=fit_intercept, solver=solver, tol=1e-8).fit(there, y)
+    X = (there - fit_intercept * there.mean(axis=0)) / unit
+    reduced = X @ np.linalg.qr(X.T)[0]  # the same fit, of as many features as samples
+    theirs = exact(C=C * unit**2, fit_intercept=fit_intercept).fit(reduced, y)
+    found = theirs.coef_ @ reduced.T + theirs.intercept_
+    assert np.allclose(ours.predict_proba(there)[:, 1], expit(found), rtol=0, atol=1e-8)
+
+
 def test_arrays_of_all_kinds():
     X, y = two_classes()
     model = LogisticRegression().fit(X, y)
@@ -402,6 +426,7 @@ def test_warm_start_begins_where_the_last_fit_ended():
         ({"solver": "saga"}, "solver is one of 'auto', 'newton-cholesky', 'newton-cg', 'lbfgs', got 'saga'"),
         ({"tol": -1.0}, "tol is a number above 0"),
         ({"max_iter": 0}, "max_iter is a whole number of at least 1"),
+        ({"fit_intercept": "no"}, "fit_intercept is one of True, False"),
         ({"l1_ratio": 1.5}, "l1_ratio is between 0 and 1, got 1.5"),
         ({"l1_ratio": -0.1}, "l1_ratio is a number of at least 0"),
         ({"l1_ratio": 0.5, "solver": "lbfgs"}, "minimised by Newton's method, solver='auto', got 'lbfgs'"),

@@ -252,3 +252,18 @@ def test_stopping_early_warns():
     for model in (HuberRegressor(max_iter=1), QuantileRegressor(max_iter=2)):
         with pytest.warns(ConvergenceWarning, match="max_iter"):
             model.fit(X, y)
+
+
+@pytest.mark.parametrize("seed", [7, 16, 18])
+def test_quantiles_of_fewer_samples_than_features_that_are_far_from_zero(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(20, 40)) + 100.0, rng.normal(size=20)
+    settings = {"quantile": 0.9, "alpha": 3e-3, "fit_intercept": False}
+    ours = QuantileRegressor(**settings).fit(X, y)
+    theirs = linear_model.QuantileRegressor(**settings).fit(X, y)
+
+    def value(coef):
+        r = y - X @ coef
+        return np.mean(np.maximum(0.9 * r, -0.1 * r)) + 3e-3 * np.sum(np.abs(coef))
+
+    assert value(ours.coef_) <= value(theirs.coef_) * (1 + 1e-7)

@@ -77,7 +77,14 @@ class Regressor(RegressorMixin, ShownRegressor, Estimator):
         X, y = validate_data(
             self, X, y, dtype=FLOATS, y_numeric=True, multi_output=multi_output, reset=reset
         )  # fmt: skip
-        return X, y.astype(X.dtype, copy=False), weights(sample_weight, X)
+        with np.errstate(over="ignore"):
+            same = y.astype(X.dtype, copy=False)
+        if X.dtype == np.float32 and not np.all(np.isfinite(same)):
+            raise ValueError(
+                f"y has {np.max(np.abs(y)):g}, more than single precision can hold, which is that of X: use "
+                "X.astype(np.float64)"
+            )
+        return X, same, weights(sample_weight, X)
 
 
 class Classifier(ClassifierMixin, ShownClassifier, Estimator):

@@ -59,6 +59,8 @@ class PinballProgram:
             new = self.value(v) - float(self.goal @ (x - self.down))
             if new < gap:
                 best, gap, since = v, new, 0
+            if not np.all((x > 0) & (x < self.up + self.down)):  # rounded onto a bound, from where no step leads
+                break
         return best, gap, count
 
     def _step(

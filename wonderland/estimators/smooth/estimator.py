@@ -38,12 +38,15 @@ class SmoothModel(LinearModel):
         """The parameters of the minimum; sets `n_iter_`."""
         warm = bool(self.warm_start) and hasattr(self, "coef_")
         if warm:
-            start = self._parameters()
-            if start.shape != problem.shape:
+            last = self._parameters()
+            if last.shape != problem.shape:
                 raise ValueError(
                     f"{type(self).__name__}(warm_start=True) starts from coefficients of the shape of the last fit, "
-                    f"{start.shape} with the intercept, but these data need {problem.shape}: use a new estimator"
+                    f"{last.shape} with the intercept, but these data need {problem.shape}: use a new estimator"
                 )
+            # Of data in other units the last solution may be worse than none, or its loss infinite.
+            warm = problem.at(last).value <= problem.at(start).value
+            start = last if warm else start
         solver, tol, max_iter = self._how()
         if problem.l1 == 0:
             return self._ended(minimise(problem, start, solver, tol, max_iter, warm), problem)
@@ -55,6 +58,7 @@ class SmoothModel(LinearModel):
         """`solver`, `tol`, `max_iter`, checked."""
         if not isinstance(self.max_iter, (int, np.integer)) or self.max_iter < 1:
             raise ValueError(f"max_iter is a whole number of at least 1, got {self.max_iter!r}")
+        one_of(self.fit_intercept, "fit_intercept", (True, False))
         return one_of(self.solver, "solver", SOLVERS), positive_number(self.tol, "tol"), int(self.max_iter)
 
     def _ended(self, result: Result, problem: SmoothProblem) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The Hessian of a `SmoothProblem` as a matrix, and what solves with it: Newton's direction, and its inverse.
 
 X' diag(h) X + l2 I, in blocks of rows scaled by sqrt(h), so that BLAS computes one triangle only. Many features, few
-samples: the Gram matrix X X' is made once, and a step solves a system of n numbers (Woodbury).
+samples: a basis of the samples is made once, and a step solves a system of n numbers.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class SymmetricFactors:
         least = 10 * len(H) * EPSILON
         self.pseudo: np.ndarray | None = None
         try:
-            definite = bool(np.linalg.cholesky(self.scaled).diagonal().min() ** 2 > least)
+            definite = bool(np.linalg.cholesky(self.scaled).diagonal().min(initial=1.0) ** 2 > least)
         except np.linalg.LinAlgError:
             definite = False
         if not definite:
@@ -121,25 +121,30 @@ def is_dual(problem: SmoothProblem) -> bool:
 
 
 def _dual_steps(problem: SmoothProblem) -> Callable[[LossPoint], Solve]:
-    """With A = l2 I + X' diag(h) X: l2 A^-1 v = v - X' r (l2 I + r K r)^-1 r X v, r = sqrt(h), K = X X'."""
-    X, p, l2 = problem.read(slice(None)), problem.p, problem.l2
-    K = X @ X.T
+    """Newton's systems in an orthonormal basis of the samples; in all other directions the Hessian is l2 I.
+
+    Not of the matrix X X' by Woodbury's formula: its difference has no digits left where X'X is 1e16 times l2. Samples
+    are less their mean, which is another intercept, b + mean' coef: so means far from zero cost no digits either.
+    """
+    X, n, p, l2 = problem.read(slice(None)), problem.n, problem.p, problem.l2
+    mean = X.mean(axis=0) if problem.intercept else np.zeros(p)
+    basis, triangle = np.linalg.qr((X - mean).T)  # (p, n), (n, n)
+    inside = SmoothProblem(
+        triangle.T, problem.y[:n], problem.s[:n], problem.loss, l2=l2, intercept=problem.intercept,
+        offset=None if problem.offset is None else problem.offset[:n], numbers=problem.numbers,
+    )  # fmt: skip
 
     def at(point: LossPoint) -> Solve:
-        h = np.maximum(problem.curvature(point.eta), 0.0)
-        root = np.sqrt(h)
-        M = K * root * root[:, None]
-        M[np.arange(problem.n), np.arange(problem.n)] += l2
-        column = X.T @ h  # of the intercept
+        factors = SymmetricFactors(hessian(inside, inside.rows.pad(point.eta[:n])))
 
         def solve(right: np.ndarray) -> np.ndarray:
-            both = np.stack([right[:p], column], axis=1)
-            solved = (both - X.T @ (root[:, None] * np.linalg.solve(M, root[:, None] * (X @ both)))) / l2
-            if not problem.intercept:
-                return solved[:, 0]
-            left = max(np.sum(h) - column @ solved[:, 1], EPSILON * np.sum(h))
-            b = (right[p] - column @ solved[:, 0]) / left if left > 0 else 0.0
-            return np.append(solved[:, 0] - solved[:, 1] * b, b)
+            slope = right[:p] - mean * np.sum(right[p:])
+            along = basis.T @ slope
+            outside = slope - basis @ along
+            outside -= basis @ (basis.T @ outside)  # it is divided by l2, and its rounding, too
+            solved = factors.solve(np.append(along, right[p:]))
+            coef = basis @ solved[:n] + outside / l2
+            return np.append(coef, solved[n:] - mean @ coef)
 
         return solve
 

@@ -73,7 +73,7 @@ def _newton(problem: SmoothProblem, point: LossPoint, tol: float, max_iter: int)
         H = hessian(problem, point.eta)
         start = point.w.ravel()
         exactness = 0.01 * tol * problem.total * np.broadcast_to(problem.sizes, problem.shape).ravel()
-        aim = quadratic_lasso(H, point.gradient.ravel() - H @ start, flat, start, exactness)
+        aim = penalised_minimum(H, point.gradient.ravel() - H @ start, flat, start, exactness)
         direction = (aim - start).reshape(point.w.shape)
         promised = float(np.vdot(point.gradient, direction)) + size(point.w + direction) - size(point.w)
         slack = ROUNDING * abs(values[-1])
@@ -91,6 +91,21 @@ def _newton(problem: SmoothProblem, point: LossPoint, tol: float, max_iter: int)
         point = after
         values.append(value)
     return Result(point.w, point, values, bool(np.max(steepness(problem, point)) <= tol * problem.total))
+
+
+def penalised_minimum(H: np.ndarray, b: np.ndarray, l1: np.ndarray, z: np.ndarray, exactness: Any) -> np.ndarray:
+    """As `quadratic_lasso`, without those that have no penalty: they follow from the others.
+
+    With the intercepts left in, sweeps would take steps as small as the columns' means are far from zero.
+    """
+    free, kept = np.flatnonzero(l1 == 0), np.flatnonzero(l1)
+    inverse = SymmetricFactors(H[np.ix_(free, free)]).inverse()
+    link = inverse @ H[np.ix_(free, kept)]
+    reduced = H[np.ix_(kept, kept)] - H[np.ix_(kept, free)] @ link
+    out = np.empty_like(z)
+    out[kept] = quadratic_lasso(reduced, b[kept] - b[free] @ link, l1[kept], z[kept], exactness[kept])
+    out[free] = -inverse @ b[free] - link @ out[kept]
+    return out
 
 
 def quadratic_lasso(H: np.ndarray, b: np.ndarray, l1: np.ndarray, z: np.ndarray, exactness: Any) -> np.ndarray:
