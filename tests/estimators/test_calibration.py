@@ -192,6 +192,20 @@ def test_the_estimator_is_scikit_learns(increasing):
     np.testing.assert_array_equal(again.predict(new), half.predict(new))
 
 
+@pytest.mark.filterwarnings("ignore:Confidence interval")
+def test_the_direction_of_weighted_samples():
+    """Weights are counts: scikit-learn's direction of the same samples, each as often as its weight says."""
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(50):
+        x, y, count = (rng.integers(0, 6, 9) for _ in range(3))
+        often = np.repeat(np.arange(9), count)
+        found.append(IsotonicRegression(increasing="auto").fit(x, y, count).increasing_)
+        if np.ptp(x[often]) and np.ptp(y[often]):
+            assert found[-1] == sklearn.isotonic.check_increasing(x[often], y[often])
+    assert 10 < np.sum(found) < 40
+
+
 def test_the_slope_of_an_isotonic_function():
     rng = np.random.default_rng(0)
     x = rng.normal(size=30)
