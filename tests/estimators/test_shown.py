@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.model_selection import StratifiedKFold, learning_curve
+from sklearn.neighbors import KNeighborsClassifier
 from test_contract import ALL, data_for
 
 from wonderland import estimators
@@ -117,6 +119,53 @@ def test_a_learning_curve_says_nothing_of_its_clones(recwarn):
     model = estimators.SplitConformalRegressor(random_state=0).fit(X[:60], y[:60])
     model.plot_learning_curve(X[:60], y[:60])
     assert not [w for w in recwarn if "too few" in str(w.message)]
+
+
+def test_few_samples_have_a_report_without_a_learning_curve(tmp_path, recwarn):
+    """Folds, parts without a class, and fits that fail don't end the report of a model that is there."""
+    X, y = load_diabetes(return_X_y=True)
+    few = range(1, 8)
+    models = [
+        (estimators.CalibratedClassifierCV(), y > 140),
+        (estimators.KMeans(3, random_state=0), y),
+        (estimators.SplitConformalRegressor(None, 0.5, "normalized", random_state=0), y),
+        (estimators.KNeighborsRegressor(20), y),
+    ]
+    for model, target in models:
+        model.fit(X, target)
+        for n in few:
+            page = model.report(X[:n], target[:n], tmp_path / "page.html").read_text(encoding="utf-8")
+            assert ("held out:" in page) != ("too few samples" in page), (model, n)
+            assert ">nan<" not in page and "nan ±" not in page
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            model.plot_learning_curve(X, target[:1])
+        with pytest.raises(ValueError, match="n_samples = 1 too few"):
+            model.plot_learning_curve(X[:1], target[:1])
+    assert not list(recwarn)
+
+
+def test_a_part_without_a_class_leaves_a_gap_in_the_curve():
+    """scikit-learn's scores of the same parts, where there are such."""
+    X, y = load_diabetes(return_X_y=True)
+    X, y = X[:60], np.arange(60) % 20 == 0
+    drawn = estimators.KNeighborsClassifier(2).fit(X, y).plot_learning_curve(X, y).axes[0].get_lines()[1].get_data()
+    theirs = KNeighborsClassifier(2)
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    sizes, _, scores = learning_curve(
+        theirs, X, y, train_sizes=np.linspace(0.15, 1, 5), cv=folds, shuffle=True, random_state=0
+    )
+    both = np.isin(sizes, drawn[0])
+    assert 1 < both.sum() < 5 and sizes[-1] in drawn[0]
+    np.testing.assert_allclose(drawn[1], scores[both].mean(axis=1))
+
+
+def test_the_learning_curve_of_clusters_is_of_one_sample():
+    """Of a sum over samples the larger set would have the worse score."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2))
+    lines = estimators.KMeans(1).fit(X).plot_learning_curve(X).axes[0].get_lines()
+    for line in lines[:2]:
+        np.testing.assert_allclose(line.get_ydata(), -np.var(X, axis=0).sum(), rtol=0.2)
 
 
 def test_actions_that_are_no_classes(tmp_path):

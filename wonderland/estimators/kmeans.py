@@ -130,6 +130,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Es
         weight = np.ones(len(X), X.dtype) if weight is None else weight
         return -inertia(X, self.cluster_centers_, self._nearest(X), weight)
 
+    def _score_name(self) -> str:
+        return "minus the mean inertia"
+
+    def _scored(self, model: Any, X: Any, y: Any = None) -> float:
+        return float(model.score(X)) / len(X)
+
     @property
     def _n_features_out(self) -> int:  # scikit-learn names what `transform` gives: kmeans0, kmeans1, ...
         return len(self.cluster_centers_)
