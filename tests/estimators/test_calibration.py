@@ -329,6 +329,37 @@ def test_wrong_data():
         CalibratedClassifierCV(KNeighborsClassifier()).fit(X, y, np.ones(150))
     with pytest.raises(NotFittedError):
         CalibratedClassifierCV().predict_proba(X)
+    with pytest.raises(TypeError, match="LinearRegression has neither decision_function nor predict_proba"):
+        CalibratedClassifierCV(estimators.LinearRegression()).fit(X, y)
+    with pytest.raises(TypeError, match="LinearRegression has no predict_proba: estimator is a classifier"):
+        estimators.SplitConformalClassifier(estimators.LinearRegression()).fit(X, y)
+
+
+class Blind(GaussianNB):
+    """Says nothing where a feature is large."""
+
+    def predict_proba(self, X):
+        return np.where(X[:, :1] > 3, np.nan, super().predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda: CalibratedClassifierCV(Blind()),
+        lambda: estimators.CostSensitiveClassifier(Blind()),
+        lambda: estimators.SplitConformalClassifier(Blind(), random_state=0),
+        lambda: estimators.CrossConformalClassifier(Blind()),
+    ],
+)
+def test_what_isnt_a_number_is_no_class(wrap):
+    X, y, _ = classes()
+    model = wrap().fit(np.minimum(X, 2.9), y)
+    X_new = np.zeros((5, 4))
+    X_new[[2, 4], 0] = 4
+    for method in ("predict_proba", "predict", "predict_set"):
+        if hasattr(model, method):
+            with pytest.raises(ValueError, match=r"Blind gave NaN for 2 of 5 samples, the first at X\[2\]"):
+                getattr(model, method)(X_new)
 
 
 # An overfitted network -----------------------------------------------------------------------------------------------
