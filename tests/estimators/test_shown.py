@@ -48,6 +48,8 @@ def test_what_cant_be_shown_says_why():
     model = estimators.KNeighborsRegressor(2).fit(X, y)
     with pytest.raises(AttributeError, match="SplitConformalRegressor"):
         model.plot_intervals(X, y)
+    with pytest.raises(AttributeError, match="NearestNeighbors has no score"):
+        estimators.NearestNeighbors(2).fit(X).plot_learning_curve(X)
     with pytest.raises(AttributeError, match="closed form"):
         model.plot_loss()
     with pytest.raises(ValueError, match="X and y, or neither"):

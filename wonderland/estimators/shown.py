@@ -107,6 +107,8 @@ class Shown:
         from sklearn.model_selection import learning_curve as fits
         from sklearn.utils import indexable
 
+        if not hasattr(self, "score"):
+            raise AttributeError(f"{type(self).__name__} has no score, and so no learning curve")
         if not self._fits():
             raise ValueError(
                 f"{type(self).__name__} has an estimator that was fitted before, so nothing is fitted to parts of X: "
