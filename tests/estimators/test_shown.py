@@ -123,6 +123,26 @@ def test_a_learning_curve_says_nothing_of_its_clones(recwarn):
     assert not [w for w in recwarn if "too few" in str(w.message)]
 
 
+@pytest.mark.filterwarnings("ignore:3 samples are too few")
+@pytest.mark.parametrize(("side", "test_size"), [("upper", 0.25), ("lower", 0.25), ("both", 3)])
+def test_ends_that_are_infinite_are_at_the_edge(side, test_size):
+    X, y = load_diabetes(return_X_y=True)
+    model = estimators.SplitConformalRegressor(None, side=side, test_size=test_size, random_state=0).fit(X, y)
+    figure = model.plot_intervals(X[:50], y[:50])
+    ends, (low, high) = model.predict_interval(X[:50]), figure.axes[0].get_ylim()
+    order = np.argsort(model.predict(X[:50]), kind="stable")
+    drawn = np.array([line[:, 1] for line in figure.axes[0].collections[0].get_segments()])
+    finite = np.isfinite(ends[order])
+    np.testing.assert_allclose(drawn[finite], ends[order][finite])
+    assert np.all(drawn[:, 0] < y[:50].min()) == (side != "lower") and np.all(drawn > low) and np.all(drawn < high)
+    assert "inf" not in figure._suptitle.get_text() and "without an end" in figure._suptitle.get_text()
+
+
+def test_what_is_sure_and_right_has_no_negative_entropy():
+    X = np.arange(20.0)[:, None]
+    assert str(estimators.KNeighborsClassifier(1).fit(X, X[:, 0] > 7)._facts(X, X[:, 0] > 7)["cross-entropy"]) == "0.0"
+
+
 def test_few_samples_have_a_report_without_a_learning_curve(tmp_path, recwarn):
     """Folds, parts without a class, and fits that fail don't end the report of a model that is there."""
     X, y = load_diabetes(return_X_y=True)

@@ -244,7 +244,7 @@ class ShownClassifier(Shown):
             probabilities, places = self._claimed(X), self._places(y)
             chosen = np.maximum(probabilities[np.arange(len(places)), places], np.finfo(float).tiny)
             facts[self._score_name()] = float(self.score(X, y))  # type: ignore[attr-defined]
-            facts["cross-entropy"] = float(-np.mean(np.log(chosen)))
+            facts["cross-entropy"] = float(0.0 - np.mean(np.log(chosen)))  # not -0.0
             facts["calibration error"] = float(train.metrics.calibration_error(probabilities, places))
         return facts
 
