@@ -221,7 +221,7 @@ def without_nan(values: np.ndarray, estimator: Any) -> np.ndarray:
     wrong = np.isnan(values).reshape(len(values), -1).any(axis=1)
     if np.any(wrong):
         raise ValueError(
-            f"{type(estimator).__name__} gave NaN for {np.sum(wrong)} of {len(wrong)} samples, the first at "
+            f"{type(estimator).__name__} gave NaN for {np.sum(wrong)} of {len(values)} samples, the first at "
             f"X[{np.argmax(wrong)}]: look at its predict_proba or decision_function there"
         )
     return values
