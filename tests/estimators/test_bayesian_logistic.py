@@ -93,6 +93,33 @@ def test_several_classes_are_averages_too():
     np.testing.assert_allclose(sampled.predict_proba(X).sum(axis=1), 1)
 
 
+@pytest.mark.parametrize("scale", [1e2, 1e5, 1e8, 1e11])
+def test_wide_priors_of_several_classes(scale):
+    """Against scikit-learn's mode without a penalty, and the covariance with the last class's coefficients at zero."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = np.argmax(X[:, :1] * [0, 1, -1] + X[:, 1:] + rng.gumbel(size=(300, 3)), axis=1)
+    theirs = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10000).fit(X, y)
+    D, p = np.column_stack([X, np.ones(300)]), theirs.predict_proba(X)[:, :2]
+    blocks = p[:, :, None] * (np.eye(2) - p[:, None, :])
+    inverse = np.linalg.inv(np.einsum("nkl,ni,nj->kilj", blocks, D, D).reshape(6, 6)).reshape(2, 3, 2, 3)
+    joint = np.zeros((300, 3, 3))
+    joint[:, :2, :2] = np.einsum("ni,kilj,nj->nkl", D, inverse, D)
+    each = np.diagonal(joint, axis1=1, axis2=2)
+    scores = theirs.decision_function(X)
+    ahead = (scores[:, None, :] - scores[:, :, None]) / np.sqrt(
+        1 + np.pi / 8 * (each[:, :, None] + each[:, None, :] - 2 * joint)
+    )
+    expected = 1 / np.sum(np.exp(ahead), axis=2)  # Lu et al. 2020
+    expected /= expected.sum(axis=1, keepdims=True)
+    model = BayesianLogisticRegression(prior_scale=scale, intercept_scale=scale).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-4 if scale < 1e3 else 1e-6)
+    wide = BayesianLogisticRegression(prior_scale=10 * scale, intercept_scale=10 * scale).fit(X, y)
+    np.testing.assert_allclose(model.log_evidence_ - wide.log_evidence_, 6 * np.log(10), atol=1e-2)  # of six numbers
+    inside = BayesianLogisticRegression(prior_scale=1.0, intercept_scale=scale).fit(scale * X, y)  # in other units
+    np.testing.assert_allclose(model.predict_proba(X), inside.predict_proba(scale * X), atol=1e-9)
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_covariance_is_the_inverse_hessian(classes):
     X, y = problem(30, 2, classes)

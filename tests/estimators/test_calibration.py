@@ -192,6 +192,20 @@ def test_the_estimator_is_scikit_learns(increasing):
     np.testing.assert_array_equal(again.predict(new), half.predict(new))
 
 
+@pytest.mark.filterwarnings("ignore:Confidence interval")
+def test_the_direction_of_weighted_samples():
+    """Weights are counts: scikit-learn's direction of the same samples, each as often as its weight says."""
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(50):
+        x, y, count = (rng.integers(0, 6, 9) for _ in range(3))
+        often = np.repeat(np.arange(9), count)
+        found.append(IsotonicRegression(increasing="auto").fit(x, y, count).increasing_)
+        if np.ptp(x[often]) and np.ptp(y[often]):
+            assert found[-1] == sklearn.isotonic.check_increasing(x[often], y[often])
+    assert 10 < np.sum(found) < 40
+
+
 def test_the_slope_of_an_isotonic_function():
     rng = np.random.default_rng(0)
     x = rng.normal(size=30)
@@ -315,6 +329,37 @@ def test_wrong_data():
         CalibratedClassifierCV(KNeighborsClassifier()).fit(X, y, np.ones(150))
     with pytest.raises(NotFittedError):
         CalibratedClassifierCV().predict_proba(X)
+    with pytest.raises(TypeError, match="LinearRegression has neither decision_function nor predict_proba"):
+        CalibratedClassifierCV(estimators.LinearRegression()).fit(X, y)
+    with pytest.raises(TypeError, match="LinearRegression has no predict_proba: estimator is a classifier"):
+        estimators.SplitConformalClassifier(estimators.LinearRegression()).fit(X, y)
+
+
+class Blind(GaussianNB):
+    """Says nothing where a feature is large."""
+
+    def predict_proba(self, X):
+        return np.where(X[:, :1] > 3, np.nan, super().predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda: CalibratedClassifierCV(Blind()),
+        lambda: estimators.CostSensitiveClassifier(Blind()),
+        lambda: estimators.SplitConformalClassifier(Blind(), random_state=0),
+        lambda: estimators.CrossConformalClassifier(Blind()),
+    ],
+)
+def test_what_isnt_a_number_is_no_class(wrap):
+    X, y, _ = classes()
+    model = wrap().fit(np.minimum(X, 2.9), y)
+    X_new = np.zeros((5, 4))
+    X_new[[2, 4], 0] = 4
+    for method in ("predict_proba", "predict", "predict_set"):
+        if hasattr(model, method):
+            with pytest.raises(ValueError, match=r"Blind gave NaN for 2 of 5 samples, the first at X\[2\]"):
+                getattr(model, method)(X_new)
 
 
 # An overfitted network -----------------------------------------------------------------------------------------------

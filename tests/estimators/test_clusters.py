@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.spatial.distance import cdist
 from sklearn import cluster
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -223,3 +224,14 @@ def test_what_it_refuses():
         KMeans(1).fit(np.empty((0, 3)))
     with pytest.warns(RuntimeWarning, match="init is an array, so there is one start"):
         KMeans(8, init=X[:8], n_init=3).fit(X)
+
+
+def test_clusters_that_were_found_stay_if_another_number_is_wanted():
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    model = KMeans(3, random_state=0).fit(X)
+    expected = cdist(X, model.cluster_centers_)
+    model.set_params(n_clusters=5)
+    np.testing.assert_allclose(model.transform(X), expected)
+    with pytest.raises(ValueError, match="goes on with 3 clusters, and n_clusters is now 5"):
+        model.partial_fit(X)
+    assert model.fit(X).transform(X).shape == (40, 5)

@@ -164,6 +164,29 @@ def test_gradients_in_the_inputs(metric):
     np.testing.assert_allclose(compiled(others), regressor.predict(others), rtol=1e-10)
 
 
+@METRICS
+def test_compiled_functions_of_whole_numbers(metric):
+    """The points aren't whole numbers, though the queries are."""
+    rng = np.random.default_rng(5)
+    points, queries = rng.normal(size=(40, 3)), rng.integers(-3, 4, (9, 3))
+    index = NearestNeighbors(4, metric=metric).fit(points)
+    queries[np.all(queries == 0, axis=1)] = 1  # cdist has no cosine for zeros
+    expected = by_definition(queries, points, 4, metric)[0]
+    for f in (wl.jit(index.as_function()), wl.vmap(index.as_function())):
+        np.testing.assert_allclose(f(queries), expected, atol=1e-12)
+
+
+def test_compiled_functions_far_from_zero():
+    rng = np.random.default_rng(6)
+    points, queries = rng.normal(size=(60, 3)) + 1e8, rng.normal(size=(20, 3)) + 1e8
+    found = wl.jit(NearestNeighbors(3).fit(points).as_function())(queries)
+    np.testing.assert_allclose(found, np.sort(cdist(queries, points))[:, :3])
+    lattice, y = rng.integers(0, 4, (40, 2)).astype(float) + 1e8, rng.normal(size=40)
+    theirs = neighbors.KNeighborsRegressor(1, algorithm="brute").fit(lattice - 1e8, y)  # of equals the first row
+    model = KNeighborsRegressor(1).fit(lattice, y)
+    np.testing.assert_allclose(wl.jit(model.as_function())(lattice), theirs.predict(lattice - 1e8))
+
+
 def test_any_arrays():
     rng = np.random.default_rng(0)
     X = rng.integers(-5, 6, size=(30, 4))

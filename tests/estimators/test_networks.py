@@ -159,6 +159,9 @@ def test_early_stopping_keeps_the_best():
     assert model.best_validation_score_ == max(model.validation_scores_)
     np.testing.assert_allclose(model.score(x[outside], y[outside]), model.best_validation_score_)
     assert "validation_loss" in model.history_
+    rare = np.where(np.arange(150) < 149, np.array(["a", "b"])[np.arange(150) % 2], "rare")
+    with pytest.raises(ValueError, match="one sample of class rare: leave it out, or take early_stopping=False"):
+        MLPClassifier(early_stopping=True).fit(np.ones((150, 2)), rare)
     tiny = MLPRegressor(early_stopping=True)
     with pytest.raises(ValueError, match="at least 2"):
         tiny.fit(X[:5], SCORE[:5])

@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.model_selection import StratifiedKFold, learning_curve
+from sklearn.neighbors import KNeighborsClassifier
 from test_contract import ALL, data_for
 
 from wonderland import estimators
@@ -46,6 +48,8 @@ def test_what_cant_be_shown_says_why():
     model = estimators.KNeighborsRegressor(2).fit(X, y)
     with pytest.raises(AttributeError, match="SplitConformalRegressor"):
         model.plot_intervals(X, y)
+    with pytest.raises(AttributeError, match="NearestNeighbors has no score"):
+        estimators.NearestNeighbors(2).fit(X).plot_learning_curve(X)
     with pytest.raises(AttributeError, match="closed form"):
         model.plot_loss()
     with pytest.raises(ValueError, match="X and y, or neither"):
@@ -133,6 +137,73 @@ def test_a_learning_curve_says_nothing_of_its_clones(recwarn):
     model = estimators.SplitConformalRegressor(random_state=0).fit(X[:60], y[:60])
     model.plot_learning_curve(X[:60], y[:60])
     assert not [w for w in recwarn if "too few" in str(w.message)]
+
+
+@pytest.mark.filterwarnings("ignore:3 samples are too few")
+@pytest.mark.parametrize(("side", "test_size"), [("upper", 0.25), ("lower", 0.25), ("both", 3)])
+def test_ends_that_are_infinite_are_at_the_edge(side, test_size):
+    X, y = load_diabetes(return_X_y=True)
+    model = estimators.SplitConformalRegressor(None, side=side, test_size=test_size, random_state=0).fit(X, y)
+    figure = model.plot_intervals(X[:50], y[:50])
+    ends, (low, high) = model.predict_interval(X[:50]), figure.axes[0].get_ylim()
+    order = np.argsort(model.predict(X[:50]), kind="stable")
+    drawn = np.array([line[:, 1] for line in figure.axes[0].collections[0].get_segments()])
+    finite = np.isfinite(ends[order])
+    np.testing.assert_allclose(drawn[finite], ends[order][finite])
+    assert np.all(drawn[:, 0] < y[:50].min()) == (side != "lower") and np.all(drawn > low) and np.all(drawn < high)
+    assert "inf" not in figure._suptitle.get_text() and "without an end" in figure._suptitle.get_text()
+
+
+def test_what_is_sure_and_right_has_no_negative_entropy():
+    X = np.arange(20.0)[:, None]
+    assert str(estimators.KNeighborsClassifier(1).fit(X, X[:, 0] > 7)._facts(X, X[:, 0] > 7)["cross-entropy"]) == "0.0"
+
+
+def test_few_samples_have_a_report_without_a_learning_curve(tmp_path, recwarn):
+    """Folds, parts without a class, and fits that fail don't end the report of a model that is there."""
+    X, y = load_diabetes(return_X_y=True)
+    few = range(1, 8)
+    models = [
+        (estimators.CalibratedClassifierCV(), y > 140),
+        (estimators.KMeans(3, random_state=0), y),
+        (estimators.SplitConformalRegressor(None, 0.5, "normalized", random_state=0), y),
+        (estimators.KNeighborsRegressor(20), y),
+    ]
+    for model, target in models:
+        model.fit(X, target)
+        for n in few:
+            page = model.report(X[:n], target[:n], tmp_path / "page.html").read_text(encoding="utf-8")
+            assert ("held out:" in page) != ("too few samples" in page), (model, n)
+            assert ">nan<" not in page and "nan ±" not in page
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            model.plot_learning_curve(X, target[:1])
+        with pytest.raises(ValueError, match="n_samples = 1 too few"):
+            model.plot_learning_curve(X[:1], target[:1])
+    assert not list(recwarn)
+
+
+def test_a_part_without_a_class_leaves_a_gap_in_the_curve():
+    """scikit-learn's scores of the same parts, where there are such."""
+    X, y = load_diabetes(return_X_y=True)
+    X, y = X[:60], np.arange(60) % 20 == 0
+    drawn = estimators.KNeighborsClassifier(2).fit(X, y).plot_learning_curve(X, y).axes[0].get_lines()[1].get_data()
+    theirs = KNeighborsClassifier(2)
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    sizes, _, scores = learning_curve(
+        theirs, X, y, train_sizes=np.linspace(0.15, 1, 5), cv=folds, shuffle=True, random_state=0
+    )
+    both = np.isin(sizes, drawn[0])
+    assert 1 < both.sum() < 5 and sizes[-1] in drawn[0]
+    np.testing.assert_allclose(drawn[1], scores[both].mean(axis=1))
+
+
+def test_the_learning_curve_of_clusters_is_of_one_sample():
+    """Of a sum over samples the larger set would have the worse score."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2))
+    lines = estimators.KMeans(1).fit(X).plot_learning_curve(X).axes[0].get_lines()
+    for line in lines[:2]:
+        np.testing.assert_allclose(line.get_ydata(), -np.var(X, axis=0).sum(), rtol=0.2)
 
 
 def test_actions_that_are_no_classes(tmp_path):

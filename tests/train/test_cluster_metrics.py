@@ -53,6 +53,15 @@ def test_accuracy_of_clusters_is_the_best_of_all_names(partitions):
     assert metrics.clustering_accuracy(found, target) == pytest.approx(best)
 
 
+@pytest.mark.parametrize("average", ["arithmetic", "geometric", "min", "max"])
+def test_one_class_says_nothing_about_clusters(average, rng):
+    """Shares that sum to 0.9999999999999999 are no entropy."""
+    for n in range(2, 60):
+        clusters = np.append(rng.integers(0, 5, n - 2), [0, 1])
+        expected = theirs.normalized_mutual_info_score(np.zeros(n), clusters, average_method=average)
+        assert metrics.normalized_mutual_info(clusters, np.zeros(n, int), average) == expected == 0
+
+
 def test_rand_index_counts_pairs_exactly():
     """Counts whose pairs are more than 2^31; the definition by all pairs where there are few."""
     many = np.repeat([0, 1], 100_000)
@@ -96,6 +105,13 @@ def test_retrieval_from_a_gallery(rng):
     expected = [theirs.average_precision_score(other == y, -row) for y, row in zip(target, distances, strict=True)]
     assert metrics.mean_average_precision(vectors, target, **more) == pytest.approx(np.mean(expected))
     assert metrics.precision_at_k(gallery, other, 1, **{**more, "gallery": gallery}) == 1  # here they find themselves
+
+
+def test_distances_far_from_zero(rng):
+    """What is nearest doesn't change if all moves; here by a number that rounds nothing away."""
+    vectors, labels = rng.integers(-512, 512, (40, 3)) / 256, rng.integers(0, 3, 40)
+    for metric in (metrics.mean_average_precision, metrics.precision_at_k):
+        assert metric(vectors + 2**30, labels, metric="euclidean") == metric(vectors, labels, metric="euclidean")
 
 
 def test_retrieval_corners():

@@ -103,8 +103,15 @@ class BayesianLogisticRegression(LinearModel, Classifier):
             )  # fmt: skip
         self.n_iter_ = steps or self.max_iter
         top = float(log_posterior(mode.ravel(), design, target, weight, precision))
-        self.log_evidence_ = top + 0.5 * mode.size * LOG_2PI - 0.5 * float(np.linalg.slogdet(bend)[1])
-        self._covariance, self._samples, self.posterior_, self.elbo_ = np.linalg.inv(bend), None, None, None
+        volume = float(np.linalg.slogdet(bend)[1])
+        self._apart = self._covariance = np.linalg.inv(bend)
+        if rows > 1:  # what was added where the classes move together is taken away: there the prior is all there is
+            added = _together(design, weight)
+            volume -= float(np.sum(np.log1p(added / precision)))
+            wider = np.diag(added / precision / (precision + added))
+            self._covariance = self._apart + np.kron(np.full((rows, rows), 1 / rows), wider)
+        self.log_evidence_ = top + 0.5 * mode.size * LOG_2PI - 0.5 * volume
+        self._samples, self.posterior_, self.elbo_ = None, None, None
         if self.posterior != "laplace":
             mode = self._integrate(mode, design, target, weight, precision)
         centred = mode.reshape(rows, -1)
@@ -124,7 +131,7 @@ class BayesianLogisticRegression(LinearModel, Classifier):
             draws = -(-self.n_samples // 4)
             found = hmc(log_posterior, mode.ravel(), seed, args=data, draws=draws, covariance=self._covariance)
             self._samples = found.samples.reshape(-1, mode.size)[: self.n_samples]
-        self.posterior_, self._covariance = found, found.covariance
+        self.posterior_, self._apart, self._covariance = found, found.covariance, found.covariance
         return found.mean.reshape(mode.shape)
 
     @property
@@ -164,7 +171,7 @@ class BayesianLogisticRegression(LinearModel, Classifier):
         if rows == 1:
             variance = np.sum((design @ self._covariance) * design, axis=1)
             return mean[:, 0] / np.sqrt(1 + math.pi / 8 * variance)
-        joint = np.einsum("ni,kilj,nj->nkl", design, self._covariance.reshape(rows, d, rows, d), design)
+        joint = np.einsum("ni,kilj,nj->nkl", design, self._apart.reshape(rows, d, rows, d), design)
         each = np.diagonal(joint, axis1=1, axis2=2)
         variance = each[:, :, None] + each[:, None, :] - 2 * joint  # of differences of two scores
         differences = (mean[:, :, None] - mean[:, None, :]) / np.sqrt(1 + math.pi / 8 * variance)
@@ -225,7 +232,7 @@ def log_posterior(w: Any, design: Any, target: Any, weight: Any, precision: Any)
 def newton(
     design: np.ndarray, target: np.ndarray, weight: np.ndarray, precision: np.ndarray, max_iter: int, tol: float
 ) -> tuple[np.ndarray, np.ndarray, int | None]:
-    """(mode (rows, d), Hessian of -log posterior there, steps); steps are None if they were too few."""
+    """(mode (rows, d), `_hessian` there, steps); steps are None if they were too few."""
     rows, d = target.shape[1], design.shape[1]
     w = np.zeros((rows, d))
     value = float(log_posterior(w.ravel(), design, target, weight, precision))
@@ -234,6 +241,7 @@ def newton(
         slope = (weight[:, None] * (target - probabilities)).T @ design - precision * w
         bend = _hessian(design, probabilities, weight, precision)
         step = np.linalg.solve(bend, slope.ravel()).reshape(rows, d)
+        step -= np.mean(step, axis=0) if rows > 1 else 0.0  # at the mode what all classes share is zero
         gain = 0.5 * float(np.sum(slope * step))
         if gain <= tol * max(1.0, abs(value)):
             return w + step, _hessian(design, _softmax(design @ (w + step).T), weight, precision), steps
@@ -253,7 +261,11 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def _hessian(design: np.ndarray, p: np.ndarray, weight: np.ndarray, precision: np.ndarray) -> np.ndarray:
-    """sum_n weight p_k (delta_kl - p_l) x x', and the prior's precision: blocks of classes."""
+    """sum_n weight p_k (delta_kl - p_l) x x', and the prior's precision: blocks of classes.
+
+    Where all classes move together the data say nothing, and a prior that is wide in units of the features would be
+    less than the rounding of the rest. So `_together` is added in these directions, which are apart from all others.
+    """
     rows, d = p.shape[1], design.shape[1]
     found = np.zeros((rows, d, rows, d))
     for k in range(rows):
@@ -261,7 +273,14 @@ def _hessian(design: np.ndarray, p: np.ndarray, weight: np.ndarray, precision: n
             factor = weight * p[:, k] * ((k == m) - p[:, m])
             found[k, :, m] = found[m, :, k] = (design.T * factor) @ design
         found[k, np.arange(d), k, np.arange(d)] += precision
+    if rows > 1:
+        found += (np.diag(_together(design, weight)) / rows)[:, None, :]
     return found.reshape(rows * d, rows * d)
+
+
+def _together(design: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Precisions (d,) as large as those of the data."""
+    return weight @ design**2
 
 
 def padded(design: np.ndarray, target: np.ndarray, weight: np.ndarray, precision: np.ndarray) -> tuple[np.ndarray, ...]:

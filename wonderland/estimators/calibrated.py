@@ -10,7 +10,7 @@ import numpy as np
 
 from wonderland.estimators.base import one_of, weights
 from wonderland.estimators.calibration_maps import MAPS
-from wonderland.estimators.meta import WrappedClassifier, classes_of, fitted, folds, ours, taken
+from wonderland.estimators.meta import WrappedClassifier, classes_of, fitted, folds, ours, taken, without_nan
 
 
 class CalibratedClassifierCV(WrappedClassifier):
@@ -125,8 +125,13 @@ class Calibrated:
 def scores(estimator: Any, X: Any, classes: np.ndarray) -> tuple[np.ndarray, bool]:
     """Scores (n,) of the second of two classes or (n, classes), and whether they are probabilities."""
     claimed = not hasattr(estimator, "decision_function")
+    if claimed and not hasattr(estimator, "predict_proba"):
+        raise TypeError(
+            f"{type(estimator).__name__} has neither decision_function nor predict_proba: CalibratedClassifierCV takes "
+            "a classifier, such as LogisticRegression()"
+        )
     values = estimator.predict_proba(X) if claimed else estimator.decision_function(X)
-    values = np.asarray(values, np.float64)
+    values = without_nan(np.asarray(values, np.float64), estimator)
     if len(estimator.classes_) < len(classes):
         raise ValueError(
             f"a fold leaves only the classes {estimator.classes_} of {classes[:10]} to be fitted: take folds that have "

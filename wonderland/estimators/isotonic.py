@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from wonderland.estimators.base import Regressor, one_of, weights
 
@@ -98,7 +97,7 @@ class IsotonicRegression(Regressor):
         x, weight = X[:, 0], np.ones(len(X), X.dtype) if weight is None else weight
         there = weight > 0
         x, y, weight = x[there], y[there], weight[there]
-        self.increasing_ = _rises(x, y) if self.increasing == "auto" else bool(self.increasing)
+        self.increasing_ = _rises(x, y, weight) if self.increasing == "auto" else bool(self.increasing)
         corners, place = np.unique(x, return_inverse=True)
         sums = np.bincount(place, weight)
         means = np.bincount(place, weight * y) / sums
@@ -140,6 +139,14 @@ def _column(X: Any) -> Any:
     return np.reshape(X, (-1, 1)) if np.ndim(X) == 1 else X
 
 
-def _rises(x: np.ndarray, y: np.ndarray) -> bool:
-    """Is Spearman's correlation of the ranks above zero?"""
-    return bool(np.sum((rankdata(x) - (len(x) + 1) / 2) * (rankdata(y) - (len(y) + 1) / 2)) >= 0)
+def _rises(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> bool:
+    """Is Spearman's correlation of the ranks above zero, where a sample of weight 2 is two?"""
+    return bool(np.sum(weight * _ranks(x, weight) * _ranks(y, weight)) >= 0)
+
+
+def _ranks(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The weight of all that is smaller, and half of that of equals; less half of all, so that they are around zero."""
+    place = np.unique(values, return_inverse=True)[1]
+    equals = np.bincount(place, weight)
+    up_to = np.cumsum(equals)
+    return (up_to - up_to[-1] / 2 - equals / 2)[place]

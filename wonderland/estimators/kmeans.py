@@ -100,6 +100,11 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Es
             self.cluster_centers_ = next(self._starts(points, weight, middle, rng)) + middle
             self.cluster_weights_ = np.zeros(self.n_clusters)
             self.n_iter_ = 0
+        if self.n_clusters != len(self.cluster_centers_):
+            raise ValueError(
+                f"partial_fit goes on with {len(self.cluster_centers_)} clusters, and n_clusters is now "
+                f"{self.n_clusters}: for other clusters call fit"
+            )
         labels = self._nearest(X)
         found, counts = sums(X - self.cluster_centers_[labels], labels, weight, self.n_clusters)
         self.cluster_weights_ = self.cluster_weights_ + counts
@@ -117,7 +122,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Es
     def transform(self, X: Any) -> np.ndarray:
         """Distances of X to the centres: (n, n_clusters)."""
         X = self._inputs(X)
-        far = np.empty((len(X), self.n_clusters), X.dtype)
+        far = np.empty((len(X), len(self.cluster_centers_)), X.dtype)
         for rows in blocks(len(X), X.shape[1]):
             for k, centre in enumerate(self.cluster_centers_):
                 far[rows, k] = np.sqrt(squared_norms(X[rows] - centre))
@@ -129,6 +134,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Es
         weight = weights(sample_weight, X)
         weight = np.ones(len(X), X.dtype) if weight is None else weight
         return -inertia(X, self.cluster_centers_, self._nearest(X), weight)
+
+    def _score_name(self) -> str:
+        return "minus the mean inertia"
+
+    def _scored(self, model: Any, X: Any, y: Any = None) -> float:
+        return float(model.score(X)) / len(X)
 
     @property
     def _n_features_out(self) -> int:  # scikit-learn names what `transform` gives: kmeans0, kmeans1, ...

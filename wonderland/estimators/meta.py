@@ -206,11 +206,25 @@ def points(estimator: Any, X: Any) -> np.ndarray:
 def probabilities(estimator: Any, X: Any, classes: np.ndarray) -> np.ndarray:
     """Probabilities of a classifier for all of `classes`, of which it may have missed some: these get 0."""
     if not hasattr(estimator, "predict_proba"):
+        name = type(estimator).__name__
         raise TypeError(
-            f"{type(estimator).__name__} has no predict_proba; CalibratedClassifierCV({type(estimator).__name__}(...)) "
-            "makes probabilities of its scores"
+            f"{name} has no predict_proba; CalibratedClassifierCV({name}(...)) makes probabilities of its scores"
+            if hasattr(estimator, "decision_function")
+            else f"{name} has no predict_proba: estimator is a classifier, such as LogisticRegression()"
         )
-    return spread(np.asarray(estimator.predict_proba(X)), estimator.classes_, classes, 0.0)
+    values = without_nan(np.asarray(estimator.predict_proba(X)), estimator)
+    return spread(values, estimator.classes_, classes, 0.0)
+
+
+def without_nan(values: np.ndarray, estimator: Any) -> np.ndarray:
+    """Scores or probabilities (n, ...): a NaN among them isn't larger or smaller than others, and would decide."""
+    wrong = np.isnan(values).reshape(len(values), -1).any(axis=1)
+    if np.any(wrong):
+        raise ValueError(
+            f"{type(estimator).__name__} gave NaN for {np.sum(wrong)} of {len(values)} samples, the first at "
+            f"X[{np.argmax(wrong)}]: look at its predict_proba or decision_function there"
+        )
+    return values
 
 
 def spread(values: np.ndarray, known: np.ndarray, classes: np.ndarray, otherwise: float) -> np.ndarray:

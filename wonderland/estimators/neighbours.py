@@ -54,12 +54,15 @@ class Neighbours(Estimator):
         """`kneighbors` of an array, or of a traced value: the distances have derivatives, places have none."""
         if isinstance(X, np.ndarray):
             return self._search(X, self.n_neighbors)
-        points = self._points.astype(X.dtype)
+        dtype = np.result_type(X.dtype, self._points)
+        points, X = self._points.astype(dtype, copy=False), X.astype(dtype)
         if self.metric == "cosine":
             points, X = _directions(points), _directions(X)
-        scores = -X @ points.T
-        if self.metric == "euclidean":
-            scores = 2 * scores + squared_norms(points)
+        if self.metric == "euclidean":  # around a point amid the others products lose no digits, and ties stay ties
+            middle = points[np.argmin(squared_norms(points - np.mean(points, axis=0)))]
+            scores = squared_norms(points - middle) - 2 * (X - middle) @ (points - middle).T
+        else:
+            scores = -X @ points.T
         places = np.argsort(scores, axis=1, kind="stable")[:, : self.n_neighbors]
         near = take(points, places, axis=0)  # (m, k, features)
         if self.metric == "euclidean":

@@ -83,13 +83,21 @@ def intervals(
     target: np.ndarray, prediction: np.ndarray, lower: np.ndarray, upper: np.ndarray, most: int = 120,
     dark: bool = False,
 ) -> Any:  # fmt: skip
-    """Intervals in the order of predictions, with what was true: blue inside, orange outside of its interval."""
+    """Intervals in the order of predictions, with what was true: blue inside, orange outside of its interval.
+
+    An end that is infinite is at the edge of the picture.
+    """
     ink = ink_of(dark)
     figure = new_figure(7.2, 3.2, dark)
     ax = dress(figure.subplots(), ink, x="samples, by what was predicted", y="target")
     inside = (lower <= target) & (target <= upper)
     width = np.mean(upper - lower)
-    headline(figure, ink, f"{np.mean(inside):.1%} of {len(target)} inside, mean width {width:.3g}")
+    wide = f"mean width {width:.3g}" if np.isfinite(width) else "without an end on one side or both"
+    headline(figure, ink, f"{np.mean(inside):.1%} of {len(target)} inside, {wide}")
+    shown = np.concatenate([target, prediction, lower, upper])
+    shown = shown[np.isfinite(shown)]
+    edge = 0.05 * np.ptp(shown)
+    lower, upper = (np.clip(end, np.min(shown) - edge, np.max(shown) + edge) for end in (lower, upper))
     chosen = np.unique(np.linspace(0, len(target) - 1, min(most, len(target))).astype(int))
     order = np.argsort(prediction, kind="stable")[chosen]
     place = np.arange(len(order))

@@ -22,6 +22,10 @@ CURVE = np.linspace(0.15, 1.0, 5)  # of the training samples: the sizes of a lea
 FOLDS = 3
 
 
+class TooFewError(ValueError):
+    """Samples don't suffice for a picture."""
+
+
 class Shown:
     """The report of any estimator, and the plots that any has. Regressors, classifiers and linear models add theirs."""
 
@@ -32,7 +36,7 @@ class Shown:
 
         With X and y, data that it wasn't fitted to, it has scores, residuals or the reliability diagram, intervals or
         sets where it predicts such, and a learning curve, for which clones are fitted 15 times, unless told not to (or
-        what is inside was fitted before, `prefit`).
+        what is inside was fitted before, `prefit`). The facts say if the samples are too few for that.
 
             model.report(X_test, y_test)
         """
@@ -45,16 +49,19 @@ class Shown:
         name = type(self).__name__
         path = Path(f"runs/{name}.html") if path is None else Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        figures = self._figures(X, y)
+        figures, facts = self._figures(X, y), self._facts(X, y)
         if X is not None and learning_curve and hasattr(self, "score") and self._fits():
-            figures["learning curve: fits to parts of this data, each scored on what it hasn't seen"] = (
-                self.plot_learning_curve(X, y)
-            )
+            try:
+                figures["learning curve: fits to parts of this data, each scored on what it hasn't seen"] = (
+                    self.plot_learning_curve(X, y)
+                )
+            except TooFewError:
+                facts["learning curve"] = "too few samples"
         history = getattr(self, "history_", None)
         return train.report(
             path, name, history if isinstance(history, Mapping) else None, figures or None, self._tables(),
             text={"": repr(self)} if X is not None else {"": f"{self!r}\n\nGive data, report(X, y), to see more."},
-            facts=self._facts(X, y),
+            facts=facts,
         )  # fmt: skip
 
     def _facts(self, X: Any, y: Any) -> dict[str, Any]:
@@ -100,19 +107,39 @@ class Shown:
         from sklearn.base import is_classifier
         from sklearn.model_selection import KFold, StratifiedKFold
         from sklearn.model_selection import learning_curve as fits
+        from sklearn.utils import indexable
 
+        if not hasattr(self, "score"):
+            raise AttributeError(f"{type(self).__name__} has no score, and so no learning curve")
         if not self._fits():
             raise ValueError(
                 f"{type(self).__name__} has an estimator that was fitted before, so nothing is fitted to parts of X: "
                 "plot_learning_curve of that one shows how it learns"
             )
+        X, y = indexable(X, y)
         folds = (StratifiedKFold if is_classifier(self) else KFold)(FOLDS, shuffle=True, random_state=0)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of clones: few samples, no convergence
-            sizes, training, held_out = fits(
-                self, X, y, train_sizes=CURVE, cv=folds, shuffle=True, random_state=0
-            )[:3]  # fmt: skip
-        return pictures.learning_curve(sizes, training, held_out, self._score_name(), dark=dark)
+            warnings.simplefilter("ignore")  # of clones: few samples, no convergence
+            try:
+                sizes, training, held_out = fits(
+                    self, X, y, train_sizes=CURVE, cv=folds, shuffle=True, random_state=0, scoring=self._scored
+                )[:3]  # fmt: skip
+            except ValueError as error:  # not one fit came off
+                raise self._too_few(X) from error
+        there = np.all(np.isfinite(training) & np.isfinite(held_out), axis=1)  # a part may lack a class
+        if not np.any(there):
+            raise self._too_few(X)
+        return pictures.learning_curve(sizes[there], training[there], held_out[there], self._score_name(), dark=dark)
+
+    def _too_few(self, X: Any) -> TooFewError:
+        return TooFewError(
+            f"plot_learning_curve fits {type(self).__name__} to parts of two thirds of X, and no part could be fitted "
+            f"and scored. Is n_samples = {np.shape(X)[0]} too few? If not, the error above says why"
+        )
+
+    def _scored(self, model: Any, X: Any, y: Any = None) -> float:
+        """The score of a clone, of which that of more samples isn't larger by itself."""
+        return float(model.score(X) if y is None else model.score(X, y))
 
     def _score_name(self) -> str:
         return "score"
@@ -158,7 +185,8 @@ class ShownRegressor(Shown):
         if X is not None:
             prediction, target = self._pairs(X, y)
             error = prediction - target
-            facts["R²"] = float(train.metrics.r2_score(prediction, target)) if np.ptp(target) > 0 else float("nan")
+            if np.ptp(target) > 0:
+                facts["R²"] = float(train.metrics.r2_score(prediction, target))
             facts["root mean square error"] = float(np.sqrt(np.mean(error**2)))
             facts["mean absolute error"] = float(np.mean(np.abs(error)))
         return facts
@@ -218,7 +246,7 @@ class ShownClassifier(Shown):
             probabilities, places = self._claimed(X), self._places(y)
             chosen = np.maximum(probabilities[np.arange(len(places)), places], np.finfo(float).tiny)
             facts[self._score_name()] = float(self.score(X, y))  # type: ignore[attr-defined]
-            facts["cross-entropy"] = float(-np.mean(np.log(chosen)))
+            facts["cross-entropy"] = float(0.0 - np.mean(np.log(chosen)))  # not -0.0
             facts["calibration error"] = float(train.metrics.calibration_error(probabilities, places))
         return facts
 

@@ -43,8 +43,8 @@ def normalized_mutual_info(clusters: Any, target: Any, average: str = "arithmeti
     joint = _contingency(clusters, target, name)
     if joint.shape == (1, 1):
         return 1.0
-    joint = joint / joint.sum()
-    rows, columns = joint.sum(1), joint.sum(0)
+    total = joint.sum()
+    rows, columns, joint = joint.sum(1) / total, joint.sum(0) / total, joint / total  # one class alone is 1, not nearly
     there = joint > 0
     shared = float(np.sum(joint[there] * np.log((joint / np.outer(rows, columns))[there])))
     first, second = (-float(np.sum(p * np.log(p))) for p in (rows, columns))

@@ -109,6 +109,9 @@ def _vectors(vectors: Any, gallery: Any, metric: str, name: str) -> tuple[np.nda
     if metric == "cosine":
         lengths = [np.linalg.norm(x, axis=1, keepdims=True) for x in both]
         both = [x / np.where(length > 0, length, 1) for x, length in zip(both, lengths, strict=True)]
+    elif len(both[1]):  # around a vector amid the others products lose no digits, and equal distances stay equal
+        middle = both[1][np.argmin(np.sum((both[1] - both[1].mean(axis=0)) ** 2, axis=1))]
+        both = [x - middle for x in both]
     return both[0], both[1]
 
 
