@@ -95,7 +95,8 @@ class Shown:
         losses = getattr(self, "loss_history_", None)
         if losses is None:
             raise AttributeError(
-                f"{type(self).__name__} has no losses to plot: it was fitted in closed form, or is around a model that has them"
+                f"{type(self).__name__} has no losses to plot: it was fitted in closed form, or is around a model that "
+                "has them"
             )
         figure = train.pictures.curves({"loss": np.asarray(losses)}, dark=dark)
         figure.axes[0].set_xlabel("iteration")
