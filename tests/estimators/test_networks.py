@@ -17,7 +17,7 @@ from sklearn.preprocessing import scale
 
 import wonderland as wl
 from wonderland.estimators import ConvClassifier, HeteroscedasticRegressor, MLPClassifier, MLPRegressor
-from wonderland.estimators.network_batches import EpochBatches
+from wonderland.estimators.network_batches import EpochBatches, held_out
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 RNG = np.random.default_rng(0)
@@ -153,7 +153,7 @@ def test_early_stopping_keeps_the_best():
     x, y = make_blobs(300, centers=4, cluster_std=4.0, random_state=0)
     model = MLPClassifier((20,), early_stopping=True, n_iter_no_change=5, learning_rate_init=0.02, random_state=0)
     model.fit(x, y)
-    _, outside = model._split(y)
+    _, outside = held_out(y, model.validation_fraction, model._seed, model.classes_)
     assert len(outside) == 30 and np.ptp(np.bincount(y[outside])) <= 1
     assert len(model.validation_scores_) == model.n_iter_ < 200
     assert model.best_validation_score_ == max(model.validation_scores_)

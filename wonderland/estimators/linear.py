@@ -45,7 +45,7 @@ class LinearModel(Estimator):
         several outputs each has its rows, named as "class: feature".
         """
         probability(confidence, "confidence")
-        names, values = self._named_coefficients()
+        names, values = _named_coefficients(self)
         table: dict[str, list[Any]] = {"feature": names, "coefficient": values.tolist()}
         try:
             error, degrees = self._errors()
@@ -63,18 +63,6 @@ class LinearModel(Estimator):
     def _errors(self) -> tuple[np.ndarray, float]:
         """The scale of each estimate's error, and the degrees of freedom of its Student-t law (infinite: Gaussian)."""
         return np.sqrt(np.maximum(np.diagonal(self.covariance_), 0)), np.inf
-
-    def _named_coefficients(self) -> tuple[list[str], np.ndarray]:
-        """All coefficients in one row, the intercept after those of its output, and their names."""
-        names = [str(n) for n in getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])]
-        rows = np.atleast_2d(self.coef_)
-        if self.fit_intercept:
-            names = [*names, "intercept"]
-            rows = np.column_stack([rows, np.broadcast_to(np.asarray(self.intercept_).reshape(-1), len(rows))])
-        if len(rows) > 1:
-            labels = [*map(str, getattr(self, "classes_", range(len(rows))))]
-            names = [f"{label}: {name}" for label in labels for name in names]
-        return names, rows.ravel()
 
     def plot_coefficients(self, confidence: float = 0.95, most: int = 25, dark: bool = False) -> Any:
         """The largest coefficients, with intervals where a covariance is known; hollow if zero is inside."""
@@ -163,3 +151,16 @@ def _checked(model: LinearModel, X: Any, y: Any, weight: Any, hyper: dict[str, A
         if classes.dtype.kind not in "biuf" or not np.array_equal(classes, np.arange(len(classes))):
             raise ValueError(f"labels in coefficients are numbers from 0 to classes - 1, got {classes[:5]}")
     return X, y, weight
+
+
+def _named_coefficients(model: LinearModel) -> tuple[list[str], np.ndarray]:
+    """All coefficients in one row, the intercept after those of its output, and their names."""
+    names = [str(n) for n in getattr(model, "feature_names_in_", [f"x{i}" for i in range(model.n_features_in_)])]
+    rows = np.atleast_2d(model.coef_)
+    if model.fit_intercept:
+        names = [*names, "intercept"]
+        rows = np.column_stack([rows, np.broadcast_to(np.asarray(model.intercept_).reshape(-1), len(rows))])
+    if len(rows) > 1:
+        labels = [*map(str, getattr(model, "classes_", range(len(rows))))]
+        names = [f"{label}: {name}" for label in labels for name in names]
+    return names, rows.ravel()

@@ -94,15 +94,6 @@ class NetworkClassifier(NetworkEstimator, Classifier):
         found = outputs[:, 0] > 0 if outputs.shape[1] == 1 else np.argmax(outputs, axis=1)
         return float(np.average(found == y, weights=weight))
 
-    def _split(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        alone = np.flatnonzero(np.bincount(y) == 1)
-        if len(alone):
-            raise ValueError(
-                f"early_stopping keeps samples of each class to validate with, and y has one sample of class "
-                f"{self.classes_[alone[0]]}: leave it out, or take early_stopping=False"
-            )
-        return super()._split(y)
-
     def _units(self) -> int:
         return 1 if len(self.classes_) == 2 else len(self.classes_)
 

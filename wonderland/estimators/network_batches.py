@@ -1,4 +1,4 @@
-"""Batches of weighted samples in shapes that few programs are compiled for: arrays come in, equal batches go out.
+"""Batches of weighted samples in shapes that few programs are compiled for, and samples held out to validate with.
 
 A compiled step belongs to the shapes of its arguments. So batches have one size, the same for most numbers of samples,
 and what is missing is filled with rows of weight zero: folds of a cross-validation share one program.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+
+from wonderland.data.splits import deal
 
 SIZES = (32, 64, 96, 128, 192, 256)  # of a batch that holds all samples, if there are no more
 
@@ -54,3 +56,23 @@ class EpochBatches:
         out = np.zeros((self.rows, *array.shape[1:]), array.dtype)
         out[: len(places)] = array[places]
         return out
+
+
+def held_out(
+    y: np.ndarray, fraction: float, seed: int, classes: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Samples for training, and a fraction of others to validate with; of labels, places in `classes`, equal shares."""
+    n = len(y)
+    held = round(fraction * n)
+    if held < 2 or n - held < 1:
+        raise ValueError(
+            f"early_stopping keeps validation_fraction={fraction} of {n} samples, which is {held}: "
+            "at least 2 are needed there, and 1 for training"
+        )
+    if classes is not None and len(alone := np.flatnonzero(np.bincount(y) == 1)):
+        raise ValueError(
+            f"early_stopping keeps samples of each class to validate with, and y has one sample of class "
+            f"{classes[alone[0]]}: leave it out, or take early_stopping=False"
+        )
+    parts = deal(n, [n - held, held], seed, None if classes is None else y)
+    return np.flatnonzero(parts == 0), np.flatnonzero(parts == 1)

@@ -15,9 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from wonderland.core.tracer import Tracer
-from wonderland.data.splits import deal
 from wonderland.estimators.base import one_of, positive_number, whole_number
-from wonderland.estimators.network_batches import EpochBatches
+from wonderland.estimators.network_batches import EpochBatches, held_out
 from wonderland.nn.activations import gelu, relu, sigmoid, silu, tanh
 from wonderland.nn.module import Module
 from wonderland.random.keys import key
@@ -148,7 +147,7 @@ class NetworkEstimator:
         alpha = 0.0 if self.solver == "adamw" else float(self.alpha)  # which is in its steps
         validation, metrics = None, None
         if self.early_stopping:
-            inside, outside = self._split(y)
+            inside, outside = held_out(y, self.validation_fraction, self._seed, getattr(self, "classes_", None))
             X, X_out, y, y_out = X[inside], X[outside], y[inside], y[outside]
             weight, w_out = (None, None) if weight is None else (weight[inside], weight[outside])
             share = np.ones(len(X_out), X.dtype) if w_out is None else w_out
@@ -192,18 +191,6 @@ class NetworkEstimator:
             falling = CosineRate(float(self.learning_rate_init))
             return [falling, *([Plateau(float(self.tol), patience, True)] if self.early_stopping else [])]
         return [Plateau(float(self.tol), patience, self.early_stopping)]
-
-    def _split(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Samples for training, and others to validate with; of labels in equal shares."""
-        n = len(y)
-        held = round(self.validation_fraction * n)
-        if held < 2 or n - held < 1:
-            raise ValueError(
-                f"early_stopping keeps validation_fraction={self.validation_fraction} of {n} samples, which is {held}: "
-                "at least 2 are needed there, and 1 for training"
-            )
-        parts = deal(n, [n - held, held], self._seed, y if y.dtype.kind == "i" else None)
-        return np.flatnonzero(parts == 0), np.flatnonzero(parts == 1)
 
     def _evaluated(self, X: Any) -> Any:
         """The network's outputs (n, outputs) at X, an array or a traced value."""
